@@ -1,0 +1,8 @@
+"""Privacy attacks on trained models: GPU-aware trainers, attacks and the theory they are measured against.
+
+Read from the bottom up: `runtime` and `metrics`, `data`, `theory`, `trainers`, `attacks`; `claims` and `figures` serve
+the chapters, `pipeline` builds the book. Import what you use (`from leakage.theory import ridge`): the packages load
+nothing by themselves, so a chapter depends on exactly the modules it names.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,41 @@
+"""Draws from the synthetic laws of the papers, as float64 tensors on the device of the generator.
+
+Nothing here reads a file or keeps a state of its own: the generator passed in is the only source of randomness.
+"""
+
+import torch
+from torch import Tensor
+
+from leakage.runtime import DTYPE
+
+
+def gaussian(size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
+    """Independent standard normal draws of shape `size`."""
+    return torch.randn(size, generator=generator, device=generator.device, dtype=DTYPE)
+
+
+def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
+    r"""Independent $\chi^2_k$ draws of shape `size`, with $\chi^2_0 = 0$.
+
+    Args:
+        dof: Degrees of freedom $k \ge 0$, a number or a tensor that broadcasts to `size`.
+        size: Shape of the result.
+        generator: Source of randomness; its device is the result's.
+
+    Raises:
+        ValueError: if a degree of freedom is negative or not finite.
+    """
+    degrees = torch.as_tensor(dof, dtype=DTYPE, device=generator.device)
+    if not bool((torch.isfinite(degrees) & (degrees >= 0)).all()):
+        raise ValueError(f"`dof` must be finite and at least 0, got {dof!r}.")
+    # Gamma refuses shape 0, and the law of no degrees of freedom is the point mass at 0.
+    shapes = (degrees.clamp_min(torch.finfo(DTYPE).tiny) / 2).expand(size)
+    # The one gamma sampler of torch that takes a generator.
+    draws = 2 * torch._standard_gamma(shapes, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
+    return torch.where(degrees == 0, torch.zeros_like(draws), draws)
+
+
+def sphere(count: int, dimension: int, *, generator: torch.Generator) -> Tensor:
+    """`count` independent points, uniform on the unit sphere of R^`dimension`, one a row."""
+    points = gaussian((count, dimension), generator=generator)
+    return points / points.norm(dim=-1, keepdim=True)

@@ -1,0 +1,95 @@
+r"""Telling $N(0, \sigma_1^2)$ (member) from $N(0, \sigma_0^2)$ (outsider) by one observation.
+
+Everything depends on the ratio of the two variances only. A variance may be $+\infty$ (then the laws do not overlap),
+but not zero, negative or NaN. Source of all formulas: Tan et al. (2022), Theorem 3.2, in a form that is stable where
+the variances meet.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_EQUAL = 1e-12  # |log ratio| under which the two laws are one: the limits below are then exact to rounding
+
+
+def advantage(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""Advantage of the likelihood ratio test, which is the total variation distance of the two laws.
+
+    $$ \mathrm{Adv} = 2\,\bigl|\Phi(\alpha/\sigma_0) - \Phi(\alpha/\sigma_1)\bigr|, \qquad
+       \frac{\alpha}{\sigma_0} = \sqrt{\frac{L}{e^L - 1}}, \quad
+       \frac{\alpha}{\sigma_1} = \sqrt{\frac{L}{1 - e^{-L}}}, \quad L = \log\frac{\sigma_0^2}{\sigma_1^2}. $$
+
+    Source: Tan et al. (2022), eq. (4); the ratio form avoids its 0/0 at $\sigma_0 = \sigma_1$.
+
+    Args:
+        outsider, member: variances $\sigma_0^2, \sigma_1^2 \in (0, \infty]$, not both infinite.
+
+    Raises:
+        ValueError: if a variance is not positive, or both are infinite.
+    """
+    over_outsider, over_member = _scaled_thresholds(outsider, member)
+    return 2 * (torch.special.ndtr(over_outsider) - torch.special.ndtr(over_member)).abs()
+
+
+def threshold(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""The $|y| = \alpha$ at which the two densities cross.
+
+    $$ \alpha^2 = \frac{\sigma_0^2 \sigma_1^2 \log(\sigma_0^2 / \sigma_1^2)}{\sigma_0^2 - \sigma_1^2} $$
+
+    Members lie outside $[-\alpha, \alpha]$ if $\sigma_1 > \sigma_0$ and inside if $\sigma_1 < \sigma_0$.
+    Source: Tan et al. (2022), eq. (3). The arguments and errors are those of `advantage`; an infinite variance has no
+    crossing and gives $+\infty$.
+    """
+    over_outsider, over_member = _scaled_thresholds(outsider, member)
+    by_outsider, by_member = over_outsider * outsider.sqrt(), over_member * member.sqrt()
+    return torch.where(torch.isfinite(outsider) & torch.isfinite(member), by_outsider, by_member.abs() + torch.inf)
+
+
+def power(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"], *, fpr: float) -> Float[Tensor, "*b"]:
+    r"""True positive rate of the best test with false positive rate `fpr`.
+
+    $$ \mathrm{TPR} = 2\,\Phi\!\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\Phi^{-1}(\mathrm{FPR}/2)\Bigr)
+       \ (\sigma_1 \ge \sigma_0), \qquad
+       2\,\Phi\!\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\Phi^{-1}\bigl(\tfrac{1 + \mathrm{FPR}}2\bigr)\Bigr) - 1
+       \ (\sigma_1 < \sigma_0). $$
+
+    Raises:
+        ValueError: if `fpr` is not strictly between 0 and 1, or as `advantage` does.
+    """
+    if not 0 < fpr < 1:
+        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr!r}.")
+    ratio = _log_ratio(outsider, member).div(2).exp()
+    level = torch.as_tensor(fpr, dtype=ratio.dtype, device=ratio.device)
+    outside = 2 * torch.special.ndtr(ratio * torch.special.ndtri(level / 2))
+    inside = 2 * torch.special.ndtr(ratio * torch.special.ndtri((1 + level) / 2)) - 1
+    return torch.where(ratio <= 1, outside, inside)
+
+
+def _log_ratio(outsider: Tensor, member: Tensor) -> Tensor:
+    for name, variance in (("outsider", outsider), ("member", member)):
+        if not bool((variance > 0).all()):  # NaN compares false and is refused too
+            raise ValueError(f"`{name}` must hold positive variances (+inf allowed); got {_worst(variance)}.")
+    if bool((torch.isinf(outsider) & torch.isinf(member)).any()):
+        raise ValueError("`outsider` and `member` are both infinite: their ratio is undefined.")
+    return outsider.log() - member.log()
+
+
+def _worst(variance: Tensor) -> float:
+    bad = variance[~(variance > 0)]
+    return float(bad.flatten()[0])
+
+
+def _scaled_thresholds(outsider: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+    """α/σ0 and α/σ1: both 1 where the variances meet, 0 and ∞ where one is infinite."""
+    log_ratio = _log_ratio(outsider, member)
+    equal, infinite = log_ratio.abs() < _EQUAL, torch.isinf(log_ratio)
+    safe = torch.where(equal | infinite, torch.ones_like(log_ratio), log_ratio)
+    at_infinity = torch.where(log_ratio > 0, 0.0, torch.inf).to(safe.dtype)
+
+    def scaled(square: Tensor, limit: Tensor) -> Tensor:
+        return torch.where(equal, 1.0, torch.where(infinite, limit, square.sqrt()))
+
+    return (
+        scaled(safe / torch.expm1(safe), at_infinity),
+        scaled(-safe / torch.expm1(-safe), torch.where(log_ratio > 0, torch.inf, 0.0).to(safe.dtype)),
+    )

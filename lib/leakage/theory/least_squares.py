@@ -1,0 +1,236 @@
+r"""Minimum-norm least squares on the first p of D Gaussian features: the closed forms.
+
+Rows $x_i \sim N(0, I_D)$, coefficients $\beta \sim N(0, I_D/D)$, labels $y = X\beta + \varepsilon$ with
+$\varepsilon \sim N(0, \sigma^2)$, prediction $\hat y_0 = x_{0,p}^\top X_p^+ y$. An outsider ($m=0$) is a fresh $x_0$, a
+member ($m=1$) is a row of $X$ with its label. Variances are conditional on $x_0$, which enters through two numbers.
+`least_squares_law` has the full finite-sample laws, `ridge` the regularised model. Nothing here draws a sample but
+`Query.draw`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from scipy.optimize import root_scalar
+from torch import Tensor
+
+from leakage.data.synthetic import chi_square
+from leakage.runtime import DTYPE
+from leakage.theory import gaussian_test
+
+
+@dataclass(frozen=True)
+class Design:
+    r"""The linear model: `n` rows, `D` features in all, noise of standard deviation `sigma`.
+
+    Raises:
+        ValueError: if `n` or `D` is not a whole number of at least 1, or `sigma` is negative or not finite.
+    """
+
+    n: int
+    D: int
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("n", self.n), ("D", self.D)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+        if not (math.isfinite(self.sigma) and self.sigma >= 0):
+            raise ValueError(f"`sigma` must be finite and at least 0, got {self.sigma!r}.")
+
+    def features(self, p: int) -> int:
+        """Return `p` if it is a legal number of features, 1 ≤ p ≤ D; raise `ValueError` otherwise."""
+        if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= self.D:
+            raise ValueError(f"`p` must be a whole number from 1 to D = {self.D}, got {p!r}.")
+        return p
+
+    def widths(self, p: int | Sequence[int] | Tensor, *, device: torch.device | str = "cpu") -> Float[Tensor, "*w"]:
+        """The numbers of features `p`, checked, as a float64 tensor."""
+        values = torch.as_tensor(p, device=device)
+        if values.is_floating_point() and not bool((values == values.round()).all()):
+            raise ValueError("`p` must hold whole numbers.")
+        if values.numel() == 0 or not bool(((values >= 1) & (values <= self.D)).all()):
+            raise ValueError(f"`p` must lie between 1 and D = {self.D}, got {p!r}.")
+        return values.to(DTYPE)
+
+
+@dataclass(frozen=True)
+class Query:
+    r"""What a point $x_0$ contributes to every law: the squared norms of the part used and of the part not used.
+
+    Args:
+        used: $r^2 = \lVert x_{0,1:p} \rVert^2 > 0$.
+        unused: $\rho^2 = \lVert x_{0,p+1:D} \rVert^2 \ge 0$, of the same shape.
+
+    Raises:
+        ValueError: if `used` is not positive (the prediction is then 0 whatever was trained) or `unused` negative.
+    """
+
+    used: Float[Tensor, "*q"]
+    unused: Float[Tensor, "*q"]
+
+    def __post_init__(self) -> None:
+        if not bool((torch.isfinite(self.used) & (self.used > 0)).all()):
+            raise ValueError("`used` must be positive: a point with no features in use is always predicted as 0.")
+        if not bool((torch.isfinite(self.unused) & (self.unused >= 0)).all()):
+            raise ValueError("`unused` must be finite and at least 0.")
+
+    @property
+    def total(self) -> Float[Tensor, "*q"]:
+        r"""$\lVert x_0 \rVert^2 = r^2 + \rho^2$."""
+        return self.used + self.unused
+
+    @classmethod
+    def typical(cls, design: Design, p: int | Sequence[int] | Tensor) -> "Query":
+        r"""The idealised point with $r^2 = p$ and $\rho^2 = D - p$, one for every width."""
+        widths = design.widths(p)
+        return cls(widths, design.D - widths)
+
+    @classmethod
+    def of(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
+        """The query of an actual point, whose last dimension must have length D."""
+        if point.shape[-1] != design.D:
+            raise ValueError(f"`point` must have D = {design.D} coordinates, got {point.shape[-1]}.")
+        squares = point.to(DTYPE).square()
+        used = squares[..., : design.features(p)].sum(-1)
+        return cls(used, squares[..., p:].sum(-1))
+
+    @classmethod
+    def draw(cls, design: Design, p: Sequence[int], *, count: int, generator: torch.Generator) -> "Query":
+        r"""`count` Gaussian points seen at the increasing widths `p`: shape `[count, len(p)]`, without a D-vector.
+
+        The same point is seen at every width: its $r^2$ grows by independent $\chi^2$ increments.
+        """
+        widths = design.widths(list(p), device=generator.device)
+        if not bool((torch.diff(widths) > 0).all()):
+            raise ValueError("`p` must increase strictly.")
+        steps = torch.diff(widths, prepend=widths.new_zeros(1))
+        used = chi_square(steps, (count, len(widths)), generator=generator).cumsum(-1)
+        rest = chi_square(design.D - float(widths[-1]), (count, 1), generator=generator)
+        return cls(used, used[:, -1:] - used + rest)
+
+
+def outsider_variance(design: Design, p: Float[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+    r"""Variance of the prediction at a fresh point, exact at every n.
+
+    $$ \sigma_0^2 = r^2 \min\!\Bigl(1, \frac np\Bigr)
+       \Bigl( \frac1D + \frac{1 + \sigma^2 - p/D}{|p - n| - 1} \Bigr), \qquad |p - n| \ge 2, $$
+
+    and $+\infty$ for $|p - n| \le 1$, where the noise part has a Student law with at most two degrees of freedom.
+    Source: Tan et al. (2022), eq. (2), for $p \ge n + 2$; the branch $p \le n - 2$ follows from the same Wishart mean.
+    """
+    p = design.widths(p, device=query.used.device)
+    distance = (p - design.n).abs()
+    noise = 1 + design.sigma**2 - p / design.D
+    finite = query.used * (design.n / p).clamp(max=1) * (1 / design.D + noise / (distance - 1).clamp_min(1))
+    return torch.where(distance >= 2, finite, torch.inf)
+
+
+def member_variance(design: Design, query: Query) -> Float[Tensor, "*q"]:
+    r"""Variance of the prediction at a training point once $p \ge n$: that of its label, whatever p is.
+
+    $$ \sigma_1^2 = \sigma^2 + \lVert x_0 \rVert^2 / D $$
+
+    Source: Tan et al. (2022), eq. (2).
+    """
+    return design.sigma**2 + query.total / design.D
+
+
+def advantage(design: Design, p: Float[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+    r"""The limit advantage of Tan et al. (2022), eq. (4), in the overparameterised regime.
+
+    Raises:
+        ValueError: if some p is smaller than n, where a training point's prediction is not its label.
+    """
+    if bool((design.widths(p) < design.n).any()):
+        raise ValueError(f"`p` must be at least n = {design.n}: below it eq. (2) has no member variance.")
+    return gaussian_test.advantage(outsider_variance(design, p, query), member_variance(design, query))
+
+
+def crossover(design: Design) -> float:
+    r"""The width $p^*$ at which members and outsiders have equal variance, for the typical point.
+
+    $$ p^* = n + (n + 1)\Bigl(1 - \frac{n}{D(1 + \sigma^2)}\Bigr) $$
+
+    Not in the paper: it makes the "$\gamma \approx 2$" of its Figure 2(a) exact.
+    """
+    return design.n + (design.n + 1) * (1 - design.n / (design.D * (1 + design.sigma**2)))
+
+
+def prediction_error(design: Design, p: Float[Tensor, "*w"]) -> Float[Tensor, "*w"]:
+    r"""Expected squared error at a fresh point, $p \ge n + 2$.
+
+    $$ \mathrm{err}(p) = \frac pD \Bigl(1 - \frac np\Bigr)
+       + \Bigl(1 - \frac pD + \sigma^2\Bigr) \Bigl(1 + \frac{n}{p - n - 1}\Bigr)
+       = 1 + \sigma^2 + \sigma_0^2\big|_{r^2 = p} - \frac{2n}{D} $$
+
+    Source: Belkin, Hsu and Xu (2020), Corollary 2.2, as Tan et al. (2022) use it in Proposition 4.3.
+
+    Raises:
+        ValueError: if some p is below n + 2.
+    """
+    p = design.widths(p)
+    if bool((p < design.n + 2).any()):
+        raise ValueError(f"`p` must be at least n + 2 = {design.n + 2}: the error is infinite at n and n + 1.")
+    noise = 1 - p / design.D + design.sigma**2
+    return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
+
+
+def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor, "*w"]:
+    r"""Variance $\nu^2$ of output noise that gives the full model (p = D) a prediction error.
+
+    $\nu^2 = \mathrm{err} - \mathrm{err}(D)$. Source: Tan et al. (2022), Lemma 4.4, eq. (6).
+
+    Raises:
+        ValueError: if an error is smaller than that of the full model.
+    """
+    extra = error - prediction_error(design, torch.tensor(float(design.D), dtype=DTYPE))
+    if bool((extra < 0).any()):
+        raise ValueError("`error` must be at least the error of the full model: noise cannot improve it.")
+    return extra
+
+
+def noise_advantage(
+    design: Design, noise: Float[Tensor, "*#q"], query: Query, *, on_members: bool
+) -> Float[Tensor, "*q"]:
+    r"""Limit advantage against the full model (p = D) when output noise of variance $\nu^2$ is added.
+
+    With `on_members=False` the noise falls on outsiders only, $(\sigma_0^2 + \nu^2, \sigma_1^2)$, as in Lemma 4.4 of
+    Tan et al. (2022): a defender who knows who is a member. With `on_members=True` every answer is perturbed,
+    $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$, which is what a defender can do.
+    """
+    full = torch.tensor(float(design.D), dtype=DTYPE, device=query.used.device)
+    outsider = outsider_variance(design, full, query) + noise
+    member = member_variance(design, query) + (noise if on_members else 0)
+    return gaussian_test.advantage(outsider, member)
+
+
+def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | None:
+    r"""The widths $p \ge n + 2$ whose limit advantage at the typical point is at most `budget`, as first and last.
+
+    The advantage falls until $p^*$ and rises after it, so the set is an interval; None if no width meets the budget.
+    Not in the paper.
+
+    Raises:
+        ValueError: if `budget` is not strictly between 0 and 1, or no p ≥ n + 2 exists.
+    """
+    if not 0 < budget < 1:
+        raise ValueError(f"`budget` must lie strictly between 0 and 1, got {budget!r}.")
+    if design.D < design.n + 2:
+        raise ValueError(f"`design` has no width of at least n + 2 = {design.n + 2}: D is {design.D}.")
+
+    def excess(p: float) -> float:
+        width = torch.tensor(p, dtype=DTYPE)
+        noise = 1 + design.sigma**2 - width / design.D
+        outsider = design.n * (1 / design.D + noise / (width - design.n - 1))
+        return float(gaussian_test.advantage(outsider, torch.tensor(1 + design.sigma**2, dtype=DTYPE))) - budget
+
+    first, last = float(design.n + 2), float(design.D)
+    middle = min(max(crossover(design), first), last)
+    if excess(middle) > 0:
+        return None
+    low = first if excess(first) <= 0 else root_scalar(excess, bracket=(first, middle)).root
+    high = last if excess(last) <= 0 else root_scalar(excess, bracket=(middle, last)).root
+    return math.ceil(low - 1e-9), math.floor(high + 1e-9)

@@ -1,0 +1,273 @@
+r"""Ridge regression on the first p of D Gaussian features: exact laws at finite n, the limit, and its monotonicity.
+
+$\hat\beta = (X_p^\top X_p + n\lambda I)^{-1} X_p^\top y$; the model and the query are those of `least_squares`.
+Everything follows from one Gaussian matrix seen from one unit vector $e$, through four scalars of its spectral measure
+$\nu$ at $e$ (`Resolvent`). A `penalty` is $\lambda$; the matrix sees $\mu = n\lambda$.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.data.synthetic import chi_square, gaussian
+from leakage.runtime import DTYPE
+from leakage.theory.least_squares import Design, Query
+from leakage.theory.least_squares_law import unused_direction
+from leakage.theory.scale_mixture import ScaleMixture
+
+
+class Resolvent(NamedTuple):
+    r"""Four scalars of $X^\top X$ at a fixed unit vector $e$; $\nu$ is the spectral measure at $e$, $\mu = n\lambda$.
+
+    `inverse` $R = \int (\ell + \mu)^{-1} d\nu$, `inverse_square` $\int (\ell + \mu)^{-2} d\nu$,
+    `noise_gain` $E = \int \ell (\ell + \mu)^{-2} d\nu$, `signal_gain` $C = \int \ell^2 (\ell + \mu)^{-2} d\nu$.
+    """
+
+    inverse: Float[Tensor, "*b"]
+    inverse_square: Float[Tensor, "*b"]
+    noise_gain: Float[Tensor, "*b"]
+    signal_gain: Float[Tensor, "*b"]
+
+
+def sample_resolvent(
+    rows: int, columns: int, mu: Float[Tensor, "*m"], *, trials: int, generator: torch.Generator
+) -> Resolvent:
+    r"""Exact draws of the four scalars for a Gaussian matrix, without the matrix: a random continued fraction.
+
+    One step relates an $a \times b$ matrix to a $(b-1) \times a$ one through a single $c \sim \chi^2_a$:
+
+    $$ g = \frac1{1 + cR'}, \quad R = \frac g\mu, \quad R_2 = R^2 (1 + cE'), \quad E = g^2 c R_2', \quad
+       C = g^2 c\,(E' + cR'^2), $$
+
+    from $a = 0$, where $R = 1/\mu$, $R_2 = 1/\mu^2$, $E = C = 0$. All terms are positive, so nothing cancels at any
+    $\mu$. It is Golub–Kahan bidiagonalisation of a Gaussian matrix read backwards; not in the paper.
+
+    Args:
+        rows, columns: shape of the matrix, at least 0 and 1.
+        mu: $\mu = n\lambda > 0$, any shape; the same draws serve every value.
+        trials: number of independent matrices.
+
+    Returns:
+        Tensors of shape `[*m, trials]`.
+
+    Raises:
+        ValueError: if some `mu` is not positive (λ = 0 is `least_squares_law`).
+    """
+    if not bool((torch.isfinite(mu) & (mu > 0)).all()):
+        raise ValueError("`mu` must be positive and finite; for no penalty use least_squares_law.")
+    shapes = [(rows, columns)]
+    while shapes[-1][0] > 0:
+        shapes.append((shapes[-1][1] - 1, shapes[-1][0]))
+    mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
+    inverse = (1 / mu).expand(*mu.shape[:-1], trials)
+    state = Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
+    for height, _ in reversed(shapes[:-1]):
+        state = _extend(state, chi_square(height, (trials,), generator=generator), mu)
+    return state
+
+
+def _extend(inner: Resolvent, c: Tensor, mu: Tensor) -> Resolvent:
+    """One step of the continued fraction (see `sample_resolvent`)."""
+    g = 1 / (1 + c * inner.inverse)
+    inverse = g / mu
+    weight = g.square() * c
+    return Resolvent(
+        inverse,
+        inverse.square() * (1 + c * inner.noise_gain),
+        weight * inner.inverse_square,
+        weight * (inner.noise_gain + c * inner.inverse.square()),
+    )
+
+
+@dataclass(frozen=True)
+class Spectra:
+    r"""Shared randomness of one (n, p): resolvent scalars for both laws at every penalty, and the label noise $\tau^2$.
+
+    The scalars do not depend on the query, D or σ, so one set serves all queries.
+    """
+
+    design: Design
+    p: int
+    mu: Float[Tensor, " m"]
+    outsider: Resolvent
+    member: Resolvent
+    unexplained: Float[Tensor, " trials"]
+
+    @classmethod
+    def draw(
+        cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
+    ) -> "Spectra":
+        """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
+        design.features(p)
+        mu = _penalties(penalty).to(generator.device) * design.n
+        spare = chi_square(design.D - p, (trials,), generator=generator) / design.D
+        return cls(
+            design,
+            p,
+            mu,
+            sample_resolvent(design.n, p, mu, trials=trials, generator=generator),
+            sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator),
+            design.sigma**2 + spare,
+        )
+
+    def outsider_mixture(self, query: Query) -> ScaleMixture:
+        r"""Law at a fresh point, shape `[*q, m, trials]`: $V_0 = r^2 (C/D + \tau^2 E)$, exact."""
+        used = query.used[..., None, None]
+        gains = self.outsider
+        return ScaleMixture(used * (gains.signal_gain / self.design.D + self.unexplained * gains.noise_gain))
+
+    def member_mixture(self, query: Query) -> ScaleMixture:
+        r"""Law at a training point, shape `[*q, m, trials]`, with $q = r^2 R$:
+
+        $$ V_1 = \frac{(r^2/D)\,(q^2 + 2q(1 - \mu R) + C) + q^2 (\rho^2/D + \sigma^2) + \tau^2 r^2 E}{(1 + q)^2}. $$
+
+        The coefficient along the unused part of $x_0$ is averaged out: exact in variance, $O(1/D)$ in law.
+        """
+        used, unused = query.used[..., None, None], query.unused[..., None, None]
+        gains, D = self.member, self.design.D
+        q = used * gains.inverse
+        kept = 1 - self.mu.unsqueeze(-1) * gains.inverse
+        signal = used / D * (q.square() + 2 * q * kept + gains.signal_gain)
+        own_noise = q.square() * (unused / D + self.design.sigma**2)
+        variance = (signal + own_noise + self.unexplained * used * gains.noise_gain) / (1 + q).square()
+        return ScaleMixture(variance)
+
+
+def sample_outsider(
+    design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
+) -> Float[Tensor, "*q trials"]:
+    """`trials` exact predictions at a fresh point, one design each."""
+    spectra = Spectra.draw(design, p, _one(penalty), trials=trials, generator=generator)
+    variance = spectra.outsider_mixture(query).variances.squeeze(-2)
+    return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
+
+
+def sample_member(
+    design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
+) -> Float[Tensor, "*q trials"]:
+    r"""`trials` exact predictions at a training point: with $v_b = (r^2/D)(q^2 + 2q(1 - \mu R) + C) + \tau^2 r^2 E$,
+
+    $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho c + \sigma N')}{1 + q}. $$
+    """
+    mu = _penalties(_one(penalty)).to(generator.device) * design.n
+    gains = sample_resolvent(design.n - 1, design.features(p), mu, trials=trials, generator=generator)
+    gains = Resolvent(*(scalar.squeeze(0) for scalar in gains))
+    used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
+    along, tau2 = unused_direction(design, p, (trials,), generator=generator)
+    q = used * gains.inverse
+    signal = used / design.D * (q.square() + 2 * q * (1 - mu * gains.inverse) + gains.signal_gain)
+    spread = (signal + tau2 * used * gains.noise_gain).sqrt()
+    size = (*query.used.shape, trials)
+    label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
+    return (spread * gaussian(size, generator=generator) + q * label) / (1 + q)
+
+
+def limit_variances(
+    design: Design, p: Float[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
+    r"""Variances $(\sigma_0^2, \sigma_1^2)$ of the prediction as n grows with p/n and D/n fixed.
+
+    With $b = 1 - \gamma + \lambda$ and $s = \sqrt{b^2 + 4\gamma\lambda}$, the Stieltjes transform of the
+    Marchenko–Pastur law is $m = 2/(b + s)$, or $(s - b)/(2\gamma\lambda)$ where $b < 0$; $u = 1/(1 + \gamma m)$,
+    $q = r^2 m/n$, $t = 1 + \sigma^2 - p/D$, and
+
+    $$ e = \frac{(mu)^2}{1 - \gamma (mu)^2}, \quad a = e\,(u + \gamma\lambda m), \quad
+       \sigma_0^2 = r^2 \Bigl(\frac aD + \frac{te}n\Bigr), $$
+    $$ \sigma_1^2 = \frac{(r^2/D)(q^2 + 2qmu + a) + q^2 (\rho^2/D + \sigma^2) + t r^2 e/n}{(1 + q)^2}. $$
+
+    Source: Tan et al. (2022), Theorem 4.1, without the derivatives of m, which cancel at large γ or λ.
+
+    Raises:
+        ValueError: if a penalty is negative, or zero where p = n (the limit diverges).
+    """
+    p = design.widths(p, device=query.used.device)
+    penalty = _penalties(penalty, zero_allowed=True)
+    used, unused, n, D = query.used, query.unused, design.n, design.D
+    m, mu_product, e, a = _limit_moments(p / n, penalty)
+    q, t = used * m / n, 1 + design.sigma**2 - p / D
+    outsider = used * (a / D + t * e / n)
+    signal = used / D * (q.square() + 2 * q * mu_product + a)
+    member = (signal + q.square() * (unused / D + design.sigma**2) + t * used * e / n) / (1 + q).square()
+    interpolates = torch.isinf(m)  # λ = 0 and p > n: q is infinite and the prediction is the label
+    return outsider, torch.where(interpolates, design.sigma**2 + query.total / D, member)
+
+
+def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    r"""$m$, $mu$, $e$ and $a$ of `limit_variances`, each as a ratio of positive terms."""
+    gamma, penalty = torch.broadcast_tensors(gamma, penalty)
+    if bool(((gamma == 1) & (penalty == 0)).any()):
+        raise ValueError("`penalty` must be positive where p = n: the limit variance diverges there.")
+    b = 1 - gamma + penalty
+    s = (b.square() + 4 * gamma * penalty).sqrt()
+    # v = γmu is the smaller root of v² - (1 + γ + λ) v + γ = 0, and mu = v/γ stays finite as λ → 0.
+    v = 2 * gamma / (1 + gamma + penalty + s)
+    m = torch.where(b >= 0, 2 / (b + s), (s - b) / (2 * gamma * penalty))
+    mu_product = v / gamma
+    e = mu_product.square() / (1 - v * mu_product)
+    # u + γλm = (1 - v) + (γ - v): from λm = 1 - mu and u = 1 - v.
+    return m, mu_product, e, e * ((1 - v) + (gamma - v))
+
+
+def variance_ratio(
+    shrinkage: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, sigma: float
+) -> Float[Tensor, "*b"]:
+    r"""The limit ratio $\rho = \sigma_1^2 / \sigma_0^2$ at the typical point, as a function of one shrinkage variable.
+
+    $$ \rho = L + \frac{\varphi\,(\gamma - v^2)}{\varphi L + t\gamma}, \qquad L = \gamma + 1 - 2v, \quad
+       \varphi = \gamma/\psi, \quad t = 1 + \sigma^2 - \varphi, $$
+
+    where $v = q/(1+q) \in (0, \min(1, \gamma))$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
+    chapter derives it and proves that ρ decreases in v.
+    """
+    phi = gamma / psi
+    width = gamma + 1 - 2 * shrinkage
+    unexplained = 1 + sigma**2 - phi
+    return width + phi * (gamma - shrinkage.square()) / (phi * width + unexplained * gamma)
+
+
+def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""$v = q/(1 + q)$ at the typical point: the share of its own label a training point's prediction contains.
+
+    The smaller root of $v^2 - (1 + \gamma + \lambda)v + \gamma = 0$.
+    """
+    total = 1 + gamma + penalty
+    return 2 * gamma / (total + ((1 - gamma + penalty).square() + 4 * gamma * penalty).sqrt())
+
+
+def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, sigma: float) -> Float[Tensor, "*b"]:
+    r"""The penalty $\lambda^*$ at which members and outsiders have equal variance, so that the limit advantage is zero.
+
+    With $T = \psi(1 + \sigma^2)$,
+
+    $$ v^* = \tfrac13\Bigl[\gamma + 1 + T - \sqrt{(\gamma + 1 + T)^2 - 3\gamma(T + 2)}\Bigr], \qquad
+       \lambda^* = \frac{(\gamma - v^*)(1 - v^*)}{v^*}, $$
+
+    which tends to $1 - \gamma/2$ as $\psi \to \infty$. NaN from $\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$ on, where every
+    penalty leaves an advantage. Not in the paper.
+    """
+    T = psi * (1 + sigma**2)
+    total = gamma + 1 + T
+    # The root as a quotient: the difference of near-equal numbers would lose digits at large ψ.
+    v = gamma * (T + 2) / (total + (total.square() - 3 * gamma * (T + 2)).sqrt())
+    penalty = (gamma - v) * (1 - v) / v
+    return torch.where(gamma < crossover_ratio(psi, sigma=sigma), penalty, torch.nan)
+
+
+def crossover_ratio(psi: Float[Tensor, "*b"], *, sigma: float) -> Float[Tensor, "*b"]:
+    r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance."""
+    return 2 - 1 / (psi * (1 + sigma**2))
+
+
+def _one(penalty: float) -> Tensor:
+    return torch.tensor([penalty], dtype=DTYPE)
+
+
+def _penalties(penalty: Tensor, *, zero_allowed: bool = False) -> Tensor:
+    legal = penalty >= 0 if zero_allowed else penalty > 0
+    if not bool((torch.isfinite(penalty) & legal).all()):
+        rule = "at least 0" if zero_allowed else "positive; for no penalty use least_squares_law"
+        raise ValueError(f"`penalty` must be finite and {rule}.")
+    return penalty.to(DTYPE)

@@ -1,0 +1,1 @@
+"""Trainers: many models fitted in one tensor program."""
