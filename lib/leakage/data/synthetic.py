@@ -39,3 +39,23 @@ def sphere(count: int, dimension: int, *, generator: torch.Generator) -> Tensor:
     """`count` independent points, uniform on the unit sphere of R^`dimension`, one a row."""
     points = gaussian((count, dimension), generator=generator)
     return points / points.norm(dim=-1, keepdim=True)
+
+
+def standardised(inputs: Tensor) -> Tensor:
+    r"""Inputs centred and scaled by one number, so that $\lVert x \rVert^2$ is d on average: the norm of Gaussian rows.
+
+    Raises:
+        ValueError: if all inputs are equal.
+    """
+    centred = inputs.to(DTYPE) - inputs.to(DTYPE).mean(0)
+    power = centred.square().mean()
+    if not bool(power > 0):
+        raise ValueError("`inputs` must not all be equal: there is nothing to scale.")
+    return centred / power.sqrt()
+
+
+def gaussian_twin(inputs: Tensor, count: int, *, generator: torch.Generator) -> Tensor:
+    r"""`count` Gaussian rows with the covariance of centred `inputs`: what is left of data when only it matters."""
+    values, vectors = torch.linalg.eigh(inputs.T @ inputs / len(inputs))
+    spread = vectors * values.clamp_min(0).sqrt()
+    return gaussian((count, inputs.shape[1]), generator=generator) @ spread.T

@@ -1,0 +1,5 @@
+"""Real data sets: what there is (`registry`), getting it (`fetch`), and one strict parser for each format.
+
+`embedded` holds the sets that need no file at all. Nothing here trains or draws; every loader returns CPU tensors or
+strings, reads only payloads whose SHA-256 was checked, and never opens a pickle.
+"""

@@ -1,0 +1,175 @@
+"""One file over HTTPS into a partial file that a later call can resume.
+
+The partial file keeps a note beside it: the address, and the server's mark for this version of the content (its ETag
+or date). Only with both unchanged are the bytes already here kept. Nothing here judges content: `fetch` does, and moves
+the finished file into place.
+"""
+
+import http
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+_CHUNK = 1 << 16
+_SECONDS_OF_SILENCE = 30.0
+_NETWORK_ERRORS = (OSError, http.client.HTTPException)
+
+
+class DownloadFailed(OSError):
+    """The network, the server or the disk did not let a download finish; the message says which, and what to do."""
+
+
+class TooLarge(ValueError):
+    """The server sends more than the registry allows."""
+
+
+def note_of(partial: Path) -> Path:
+    """Where the note of a partial file lies."""
+    return partial.with_name(f"{partial.name}.json")
+
+
+def discard(partial: Path) -> None:
+    """Delete a partial file and its note."""
+    partial.unlink(missing_ok=True)
+    note_of(partial).unlink(missing_ok=True)
+
+
+def download(
+    url: str, partial: Path, *, limit: int, progress: bool | None = None, _schemes: tuple[str, ...] = ("https",)
+) -> None:
+    """Bring the content of `url` to the file `partial`, resuming it where that is safe.
+
+    Args:
+        url: an `https` address; redirects to any other scheme are refused.
+        partial: where the bytes go; its folder must exist.
+        limit: bytes after which the download is refused.
+        progress: show a bar; None shows it on a terminal only.
+        _schemes: the schemes allowed, for tests against a local server.
+
+    Raises:
+        DownloadFailed: if the connection or the server fails; what has arrived stays, to be resumed.
+        TooLarge: if the content exceeds `limit`; nothing stays.
+    """
+    _check_scheme(url, _schemes)
+    try:
+        response = _open(url, partial, _schemes)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not partial.exists():
+            raise DownloadFailed(f"{url} answers {error.code} {error.reason}. Try again later.") from error
+        discard(partial)  # the bytes here are not a beginning of what the server has now
+        download(url, partial, limit=limit, progress=progress, _schemes=_schemes)
+        return
+    except DownloadFailed:
+        raise
+    except _NETWORK_ERRORS as error:
+        raise DownloadFailed(f"{url} cannot be reached ({error}). Check the network and try again.") from error
+    with response:
+        start = _begin(response, partial, url)
+        try:
+            _receive(response, partial, url=url, start=start, limit=limit, progress=progress)
+        except TooLarge:
+            discard(partial)
+            raise
+
+
+def _open(url: str, partial: Path, schemes: tuple[str, ...]) -> Any:
+    """The server's answer, asked for the rest only where the note beside `partial` makes resuming safe."""
+    headers = {"User-Agent": "leakage", "Accept-Encoding": "identity"}
+    validator = _noted(partial, url)
+    if validator:
+        headers |= {"Range": f"bytes={partial.stat().st_size}-", "If-Range": validator}
+    opener = urllib.request.build_opener(_Redirects(schemes))
+    return opener.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS_OF_SILENCE)
+
+
+def _noted(partial: Path, url: str) -> str:
+    """The server's mark for the bytes already here, or "" where there are none worth keeping."""
+    note = note_of(partial)
+    if not (partial.exists() and note.exists() and partial.stat().st_size):
+        return ""
+    try:
+        record = json.loads(note.read_text(encoding="utf-8"))
+    except ValueError:  # a note cut short by a kill: start again
+        return ""
+    return record["validator"] if record["url"] == url else ""
+
+
+def _begin(response: Any, partial: Path, url: str) -> int:
+    """Prepare the partial file for this answer and return the bytes it already holds."""
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        start = partial.stat().st_size
+        if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            discard(partial)
+            raise DownloadFailed(f"{url} sends another part than the one asked for. Run the command again.")
+        return start
+    etag = response.headers.get("ETag", "")
+    validator = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
+    try:
+        partial.write_bytes(b"")
+        note_of(partial).write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+    except OSError as error:
+        raise DownloadFailed(_cannot_write(partial, error)) from error
+    return 0
+
+
+def _receive(response: Any, partial: Path, *, url: str, start: int, limit: int, progress: bool | None) -> None:
+    total = None if response.length is None else start + response.length
+    if (total or 0) > limit:
+        raise TooLarge(f"{url} sends {total:,} bytes, more than the {limit:,} allowed")
+    name = partial.name.removesuffix(".part")
+    hidden = None if progress is None else not progress
+    with (
+        partial.open("ab") as sink,
+        tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=name, disable=hidden) as bar,
+    ):
+        received = start
+        while piece := _next_piece(response, url):
+            received += len(piece)
+            if received > limit:
+                raise TooLarge(f"{url} sends more than the {limit:,} bytes allowed")
+            _write(sink.write, piece, partial)
+            bar.update(len(piece))
+    if total is not None and received != total:
+        raise DownloadFailed(f"{url} broke off after {received:,} of {total:,} bytes. Run the command again to resume.")
+
+
+def _next_piece(response: Any, url: str) -> bytes:
+    try:
+        return response.read(_CHUNK)
+    except _NETWORK_ERRORS as error:
+        raise DownloadFailed(f"{url} broke off ({error}). Run the command again to resume.") from error
+
+
+def _write(write: Callable[[bytes], object], piece: bytes, partial: Path) -> None:
+    try:
+        write(piece)
+    except OSError as error:
+        raise DownloadFailed(_cannot_write(partial, error)) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> str:
+    return f"{path} cannot be written ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
+
+
+def _check_scheme(url: str, schemes: tuple[str, ...]) -> None:
+    if urllib.parse.urlsplit(url).scheme not in schemes:
+        raise DownloadFailed(f"{url} is refused: only {', '.join(schemes)} addresses are followed.")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follow redirects, but never to a scheme that is not allowed."""
+
+    def __init__(self, schemes: tuple[str, ...]) -> None:
+        self._schemes = schemes
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        _check_scheme(newurl, self._schemes)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

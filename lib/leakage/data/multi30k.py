@@ -1,0 +1,68 @@
+"""Multi30k's captions: English sentences and their German translations, as the translators left them.
+
+Line i of one language translates line i of the other. Nothing here tokenises, lower-cases, strips or shuffles.
+"""
+
+from dataclasses import dataclass
+
+from leakage.data import fetch
+from leakage.data.registry import malformed
+
+SPLITS = ("train", "val", "test_2016_flickr")
+
+
+@dataclass(frozen=True)
+class SentencePairs:
+    """Sentences in two languages; `en[i]` and `de[i]` say the same."""
+
+    en: tuple[str, ...]
+    de: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.en)
+
+
+def load(split: str = "train", *, download: bool = False) -> SentencePairs:
+    """The pairs of one split: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`.
+
+    Args:
+        split: one of `SPLITS`.
+        download: fetch the files if they are not here.
+
+    Raises:
+        DataAbsent: if the files are not here and `download` is false.
+        DataDamaged: if a file is not what it should be.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {split!r}.")
+    if download and not fetch.available("multi30k"):
+        fetch.fetch("multi30k")
+    en, de = (fetch.read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
+    return parse(en, de, source=f"multi30k/{split}")
+
+
+def parse(en: bytes, de: bytes, *, source: str = "payload") -> SentencePairs:
+    """Pairs from two UTF-8 files with one sentence a line.
+
+    Raises:
+        DataDamaged: if a file is not UTF-8, has an empty or unfinished line, or the two differ in length.
+    """
+    english, german = _sentences(en, source=f"{source}.en"), _sentences(de, source=f"{source}.de")
+    if len(english) != len(german):
+        raise malformed(source, "as many English as German sentences", f"{len(english):,} and {len(german):,}")
+    return SentencePairs(english, german)
+
+
+def _sentences(payload: bytes, *, source: str) -> tuple[str, ...]:
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise malformed(source, "UTF-8", f"byte 0x{payload[error.start]:02x} at {error.start:,}") from error
+    # Not splitlines(): it would also break at characters that may stand within a sentence.
+    *lines, rest = text.split("\n")
+    if rest or not lines:
+        raise malformed(source, "a line break after the last sentence", repr(text[-20:]))
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or "\r" in line:
+            raise malformed(source, f"a sentence and a plain line break in line {number:,}", repr(line))
+    return tuple(lines)

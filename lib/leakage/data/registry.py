@@ -1,0 +1,273 @@
+"""Which data sets there are: where each comes from, what it must contain, and under which licence.
+
+A checksum is always that of the *payload*, the bytes left after unpacking, because mirrors compress the same payload
+differently. A file whose `sha256` is None is unverified: we never held it, so no checksum is claimed, and the first
+download pins what it found (see `fetch`). Nothing here touches a file or the network.
+"""
+
+from dataclasses import dataclass
+
+PACKINGS = ("plain", "gzip", "tar.gz")
+
+
+class DataAbsent(FileNotFoundError):
+    """A data set is not on this machine; the message says how to get it."""
+
+
+class DataDamaged(ValueError):
+    """A file is not what the registry or its format demands; the message says what was expected and what was found."""
+
+
+def malformed(source: str, expected: str, found: str) -> DataDamaged:
+    """The error a parser raises: `source` is `<data set>/<file>`, the rest are phrases."""
+    return DataDamaged(
+        f"{source}: expected {expected}, found {found}. Delete the file and fetch it again with `leakage data`, "
+        "or set LEAKAGE_DATA to a folder with a good copy."
+    )
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One payload of a data set.
+
+    Attributes:
+        name: what loaders call the payload, unique within its data set.
+        path: where the packed file lies below the data folder, with forward slashes.
+        url: where it can be downloaded; None where we know no address with exactly this payload.
+        packing: one of `PACKINGS`.
+        size: exact bytes of the payload; None where unknown.
+        sha256: of the payload, in hexadecimal; None means unverified.
+        limit: most bytes the payload may have; only read where `size` is None.
+        member: the payload's name inside a `tar.gz`.
+        tolerated: a folder of the archive, ending in "/", whose other members may exist; they are never read.
+    """
+
+    name: str
+    path: str
+    url: str | None
+    packing: str = "plain"
+    size: int | None = None
+    sha256: str | None = None
+    limit: int = 0
+    member: str = ""
+    tolerated: str = ""
+
+    @property
+    def at_most(self) -> int:
+        """The bytes after which unpacking stops with a refusal."""
+        return self.limit if self.size is None else self.size
+
+    @property
+    def verified(self) -> bool:
+        """Whether the registry itself knows the checksum."""
+        return self.sha256 is not None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: its files, and what a reader should know before using it.
+
+    Attributes:
+        any_file: the files are different forms of the same content, so that any one of them is the whole set.
+    """
+
+    name: str
+    title: str
+    files: tuple[DataFile, ...]
+    licence: str
+    source: str
+    citation: str
+    any_file: bool = False
+
+    def file(self, name: str) -> DataFile:
+        """The file called `name`; raises `ValueError` listing the names otherwise."""
+        for file in self.files:
+            if file.name == name:
+                return file
+        names = ", ".join(file.name for file in self.files)
+        raise ValueError(f"`file` must be one of {names} for data set {self.name}; got {name!r}.")
+
+    def archive(self, path: str) -> tuple[DataFile, ...]:
+        """All payloads that share the packed file at `path`."""
+        return tuple(file for file in self.files if file.path == path)
+
+
+def dataset(name: str) -> Dataset:
+    """The data set called `name`.
+
+    Raises:
+        ValueError: if there is none; the message lists the names there are.
+    """
+    if not isinstance(name, str) or name not in DATASETS:
+        raise ValueError(f"`name` must be one of {', '.join(DATASETS)}; got {name!r}.")
+    return DATASETS[name]
+
+
+_PRIVACY_TRUST = "https://raw.githubusercontent.com/privacytrustlab/datasets/master"
+_PRIVACY_TRUST_PAGE = "https://github.com/privacytrustlab/datasets"
+_UCI_ADULT = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+_UCI_ADULT_PAGE = "https://archive.ics.uci.edu/dataset/2/adult"
+_MNIST_PAGE = "http://yann.lecun.com/exdb/mnist/"
+_BECKER = "Becker, Kohavi: Adult. UCI Machine Learning Repository (1996), doi:10.24432/C5XW20"
+_LECUN = "LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition (1998)"
+_SHOKRI = "Shokri, Stronati, Song, Shmatikov: Membership Inference Attacks Against Machine Learning Models (2017)"
+
+
+def _mnist(name: str, stem: str, size: int, sha256: str | None) -> DataFile:
+    url = f"https://ossci-datasets.s3.amazonaws.com/mnist/{stem}.gz"
+    return DataFile(name, f"mnist/{stem}.gz", url, "gzip", size, sha256)
+
+
+def _multi30k(name: str, size: int, sha256: str) -> DataFile:
+    url = f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/{name}.gz"
+    return DataFile(name, f"multi30k/{name}.gz", url, "gzip", size, sha256)
+
+
+def _texas(name: str, limit: int) -> DataFile:
+    url = f"{_PRIVACY_TRUST}/dataset_texas.tgz"
+    member = f"texas/100/{name}"
+    return DataFile(name, "texas100/dataset_texas.tgz", url, "tar.gz", limit=limit, member=member, tolerated="texas/")
+
+
+def _cifar(name: str) -> DataFile:
+    return DataFile(
+        name,
+        "cifar10/cifar-10-binary.tar.gz",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "tar.gz",
+        size=10_000 * (1 + 3_072),  # a label byte and 3 × 32 × 32 pixels for each of 10,000 images
+        member=f"cifar-10-batches-bin/{name}.bin",
+        tolerated="cifar-10-batches-bin/",
+    )
+
+
+_MNIST_TEST = (
+    _mnist(
+        "images",
+        "t10k-images-idx3-ubyte",
+        7_840_016,
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    _mnist(
+        "labels", "t10k-labels-idx1-ubyte", 10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
+    ),
+)
+_MNIST_TRAIN = (  # the format fixes the sizes: 16 + 60,000 · 28² and 8 + 60,000
+    _mnist("images", "train-images-idx3-ubyte", 47_040_016, None),
+    _mnist("labels", "train-labels-idx1-ubyte", 60_008, None),
+)
+_LOCATION = DataFile(
+    "bangkok",
+    "location/dataset_location.tgz",
+    f"{_PRIVACY_TRUST}/dataset_location.tgz",
+    "tar.gz",
+    size=4_492_469,
+    sha256="2ca8f7fc231251e089823e44d39f2d1eed124574cc351c7f80368cfe631dd718",
+    member="bangkok",
+)
+_ADULT_CSV = DataFile(
+    "adult.csv",
+    "adult/adult.csv",
+    None,
+    size=3_518_615,
+    sha256="c30ce1e55a965b04950321870db74c19f4aa437120a692f32e72f6a4fa31c418",
+)
+_ADULT_DATA = DataFile(
+    "adult.data",
+    "adult/adult.data",
+    f"{_UCI_ADULT}/adult.data",
+    # Derived, not downloaded: a test rewrites adult.csv in this form and compares.
+    size=3_974_305,
+    sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+)
+# 16,281 rows of about 120 characters, as in the training part.
+_ADULT_TEST = DataFile("adult.test", "adult/adult.test", f"{_UCI_ADULT}/adult.test", limit=3_000_000)
+_MULTI30K = (
+    _multi30k("train.en", 1_801_238, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
+    _multi30k("train.de", 2_110_398, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
+    _multi30k("val.en", 63_297, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
+    _multi30k("val.de", 75_981, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
+    _multi30k("test_2016_flickr.en", 62_076, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
+    _multi30k("test_2016_flickr.de", 70_649, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
+)
+_PURCHASE = DataFile(
+    "dataset_purchase",
+    "purchase100/dataset_purchase.tgz",
+    f"{_PRIVACY_TRUST}/dataset_purchase.tgz",
+    "tar.gz",
+    limit=240_000_000,  # 197,324 rows of a class and 600 bits, comma separated
+    member="dataset_purchase",
+)
+_NEWSGROUPS = DataFile(
+    "20news-bydate",
+    "20newsgroups/20news-bydate.tar.gz",
+    "https://ndownloader.figshare.com/files/5975967",
+    # The archive itself is the payload, for the checksum known is scikit-learn's, and that is of the archive.
+    sha256="8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
+    limit=20_000_000,
+)
+
+_ALL = (
+    Dataset("mnist", "MNIST, test set", _MNIST_TEST, "CC BY-SA 3.0", _MNIST_PAGE, _LECUN),
+    Dataset("mnist-train", "MNIST, training set", _MNIST_TRAIN, "CC BY-SA 3.0", _MNIST_PAGE, _LECUN),
+    Dataset(
+        "location",
+        "Location-30",
+        (_LOCATION,),
+        "none stated; published for research",
+        _PRIVACY_TRUST_PAGE,
+        f"Yang, Zhang, Qu: Participatory Cultural Mapping Based on Collective Behavior Data … (2016); {_SHOKRI}",
+    ),
+    Dataset(
+        "adult",
+        "Adult, training part",
+        (_ADULT_CSV, _ADULT_DATA),
+        "CC BY 4.0",
+        _UCI_ADULT_PAGE,
+        _BECKER,
+        any_file=True,
+    ),
+    Dataset("adult-test", "Adult, test part", (_ADULT_TEST,), "CC BY 4.0", _UCI_ADULT_PAGE, _BECKER),
+    Dataset(
+        "multi30k",
+        "Multi30k, task 1, English and German",
+        _MULTI30K,
+        "research use (captions derive from Flickr30k)",
+        "https://github.com/multi30k/dataset",
+        "Elliott, Frank, Sima'an, Specia: Multi30K: Multilingual English-German Image Descriptions (2016)",
+    ),
+    Dataset(
+        "purchase100",
+        "Purchase-100",
+        (_PURCHASE,),
+        "none stated; derived from a Kaggle competition, for research",
+        _PRIVACY_TRUST_PAGE,
+        _SHOKRI,
+    ),
+    Dataset(
+        "texas100",
+        "Texas-100",
+        (_texas("feats", 835_000_000), _texas("labels", 1_000_000)),  # 67,330 rows of up to 6,170 bits and commas
+        "none stated; derived from public hospital discharge records, for research",
+        _PRIVACY_TRUST_PAGE,
+        _SHOKRI,
+    ),
+    Dataset(
+        "cifar10-binary",
+        "CIFAR-10, binary form",
+        (*(_cifar(f"data_batch_{i}") for i in range(1, 6)), _cifar("test_batch")),
+        "none stated; published for research",
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        "Krizhevsky: Learning Multiple Layers of Features from Tiny Images (2009)",
+    ),
+    Dataset(
+        "20newsgroups",
+        "20 Newsgroups, split by date",
+        (_NEWSGROUPS,),
+        "none stated; public Usenet posts, for research",
+        "http://qwone.com/~jason/20Newsgroups/",
+        "Lang: NewsWeeder: Learning to Filter Netnews (1995)",
+    ),
+)
+
+DATASETS: dict[str, Dataset] = {entry.name: entry for entry in _ALL}

@@ -1,0 +1,400 @@
+"""Data files are handed out only when they are what they should be; refusals leave nothing behind."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from leakage.data import fetch, registry
+from leakage.data.download import DownloadFailed
+from leakage.data.registry import PACKINGS, DataAbsent, DataDamaged
+from small_data import dataset, entry, member, pack, serving, sha256, tar_gz, tree
+
+PAYLOAD = bytes(range(256)) * 200
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty data folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("LEAKAGE_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture
+def site():
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Make a data set called `tiny` of the files given."""
+
+    def put(*files, any_file=False):
+        monkeypatch.setitem(registry.DATASETS, "tiny", dataset(*files, any_file=any_file))
+        return files[0]
+
+    return put
+
+
+def put(root: Path, packed: bytes, relative: str = "tiny/content.bin") -> Path:
+    path = root / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(packed)
+    return path
+
+
+def get(name="tiny"):
+    return fetch.fetch(name, progress=False, _schemes=("http",))
+
+
+def states(name="tiny"):
+    return [found.state for found in fetch.status(name)]
+
+
+# --- where the files lie
+
+
+def test_the_folder_is_the_one_the_user_names(monkeypatch, tmp_path):
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    assert fetch.folder() == tmp_path
+    monkeypatch.setenv("LEAKAGE_DATA", "~/data")
+    assert fetch.folder() == Path.home() / "data"
+
+
+@pytest.mark.parametrize("unset", [None, ""])
+def test_the_folder_is_in_the_users_cache_by_default(monkeypatch, tmp_path, unset):
+    monkeypatch.delenv("LEAKAGE_DATA", raising=False)
+    if unset is not None:
+        monkeypatch.setenv("LEAKAGE_DATA", unset)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert fetch.folder() == tmp_path / "leakage"
+    for ignored in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert fetch.folder() == Path.home() / ".cache" / "leakage"
+
+
+# --- reading
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_good_file_is_read_without_writing_anything(root, register, packing):
+    register(entry(PAYLOAD, packing))
+    put(root, pack(PAYLOAD, packing))
+    before = tree(root)
+    assert fetch.available("tiny")
+    assert fetch.read_payload("tiny", "content") == PAYLOAD
+    assert states() == ["verified"]
+    assert len(fetch.checksum("tiny")) == 64
+    assert get()[0].state == "verified"  # nothing to do, so nothing is contacted
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("change", ["altered", "truncated", "extended"])
+def test_an_altered_payload_is_refused_with_file_expected_found_and_cure(root, register, packing, change):
+    altered = {"altered": b"!" + PAYLOAD[1:], "truncated": PAYLOAD[:-1], "extended": PAYLOAD + b"!"}[change]
+    register(entry(PAYLOAD, packing))
+    path = put(root, pack(altered, packing))
+    with pytest.raises(DataDamaged) as caught:
+        fetch.read_payload("tiny", "content")
+    message = str(caught.value)
+    assert str(path) in message
+    assert "Delete it and run `leakage data tiny`" in message
+    if change == "altered":
+        assert sha256(PAYLOAD) in message
+        assert sha256(altered) in message
+    else:
+        assert f"{len(PAYLOAD):,}" in message
+    assert states() == ["damaged"]
+
+
+@pytest.mark.parametrize("packing", ["gzip", "tar.gz"])
+def test_a_cut_file_is_refused(root, register, packing):
+    register(entry(PAYLOAD, packing))
+    put(root, pack(PAYLOAD, packing)[:-30])
+    with pytest.raises(DataDamaged, match="is refused: it is truncated or corrupt"):
+        fetch.read_payload("tiny", "content")
+
+
+def test_a_hostile_archive_is_refused_and_nothing_is_written(root, register):
+    register(entry(PAYLOAD, "tar.gz"))
+    put(root, tar_gz(("inside", PAYLOAD), ("../../evil", b"x")))
+    before = tree(root.parent)
+    with pytest.raises(DataDamaged, match="unsafe"):
+        fetch.read_payload("tiny", "content")
+    assert tree(root.parent) == before
+
+
+def test_an_absent_set_says_in_one_line_how_to_get_it(root, register):
+    register(entry(PAYLOAD))
+    with pytest.raises(DataAbsent) as caught:
+        fetch.read_payload("tiny", "content")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "Run `leakage data tiny`, or set LEAKAGE_DATA to a folder that has tiny/content.bin" in message
+    assert not fetch.available("tiny")
+    assert states() == ["absent"]
+    assert fetch.checksum("tiny") == "absent"
+    assert list(root.iterdir()) == []
+
+
+def test_a_set_with_one_file_missing_is_not_available(root, register):
+    register(entry(b"a", name="a", path="tiny/a"), entry(b"b", name="b", path="tiny/b"))
+    put(root, pack(b"a", "gzip"), "tiny/a")
+    assert fetch.present("tiny") == ("a",)
+    assert not fetch.available("tiny")
+    assert fetch.checksum("tiny") == "absent"
+
+
+def test_any_form_of_a_set_in_several_forms_is_the_whole_set(root, register):
+    register(entry(b"a", name="a", path="tiny/a"), entry(b"b", name="b", path="tiny/b"), any_file=True)
+    put(root, pack(b"b", "gzip"), "tiny/b")
+    assert fetch.available("tiny")
+    assert fetch.present("tiny") == ("b",)
+    assert [found.state for found in get()] == ["absent", "verified"]
+
+
+@pytest.mark.parametrize(
+    "ask", [fetch.available, fetch.present, fetch.status, fetch.checksum, fetch.fetch, fetch.absent]
+)
+def test_an_unknown_name_is_refused_everywhere(ask):
+    with pytest.raises(ValueError, match="`name` must be one of mnist"):
+        ask("mnits")
+
+
+def test_an_unknown_file_is_refused():
+    with pytest.raises(ValueError, match="`file` must be one of images, labels"):
+        fetch.read_payload("mnist", "pictures")
+
+
+# --- checksums for content keys
+
+
+def test_the_checksum_follows_the_payload_and_not_its_packing(root, register):
+    register(entry(PAYLOAD))
+    put(root, pack(PAYLOAD, "gzip"))
+    first = fetch.checksum("tiny")
+    path = put(root, pack(PAYLOAD, "gzip"))
+    path.write_bytes(path.read_bytes()[:9] + b"\x00" + path.read_bytes()[10:])  # another "operating system" byte
+    assert fetch.checksum("tiny") == first
+
+
+def test_each_damage_has_a_checksum_of_its_own(root, register):
+    register(entry(PAYLOAD))
+    packed = pack(PAYLOAD, "gzip")
+    kinds = [packed, pack(b"!" + PAYLOAD[1:], "gzip"), packed[:-9], packed[:-10], b""]
+    checksums = set()
+    for kind in kinds:
+        put(root, kind)
+        checksums.add(fetch.checksum("tiny"))
+    assert len(checksums) == len(kinds)
+
+
+# --- downloading
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_fetched_file_is_checked_and_moved_into_place(root, register, site, packing):
+    register(entry(PAYLOAD, packing, url=f"{site.address}/file"))
+    site.files["/file"] = pack(PAYLOAD, packing)
+    assert [found.state for found in get()] == ["verified"]
+    assert fetch.read_payload("tiny", "content") == PAYLOAD
+    assert list(tree(root)) == [".", "tiny", "tiny/content.bin"]
+
+
+def test_a_good_file_is_not_fetched_again(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    get()
+    get()
+    assert len(site.headers) == 1
+
+
+@pytest.mark.parametrize(
+    ("packing", "sent", "reason"),
+    [
+        pytest.param("gzip", pack(b"!" + PAYLOAD[1:], "gzip"), "must have SHA-256", id="altered"),
+        pytest.param("gzip", pack(PAYLOAD[:-1], "gzip"), "must have 51,200 bytes and has 51,199", id="shorter"),
+        pytest.param("gzip", pack(PAYLOAD + b"!", "gzip"), "more than", id="longer"),
+        pytest.param("gzip", pack(PAYLOAD, "gzip")[:-9], "truncated or corrupt", id="truncated"),
+        pytest.param("gzip", b"<html>", "truncated or corrupt", id="an error page"),
+        pytest.param("plain", PAYLOAD + b"!", "more than", id="too much"),
+        pytest.param("tar.gz", tar_gz(("inside", PAYLOAD), ("../evil", b"x")), "unsafe", id="traversal"),
+        pytest.param("tar.gz", tar_gz(member("inside", b"2", target="/etc/passwd")), "unsafe", id="link"),
+    ],
+)
+def test_a_wrong_download_is_refused_and_leaves_nothing_behind(root, register, site, packing, sent, reason):
+    register(entry(PAYLOAD, packing, url=f"{site.address}/file"))
+    site.files["/file"] = sent
+    with pytest.raises(DataDamaged, match=reason) as caught:
+        get()
+    assert "is refused and was deleted" in str(caught.value)
+    assert "get the file from https://example.invalid" in str(caught.value)
+    assert list(tree(root.parent)) == [".", "data"]
+
+
+def test_a_wrong_download_leaves_the_file_already_there_as_it_was(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    path = put(root, b"damaged long ago")
+    site.files["/file"] = pack(b"!" + PAYLOAD[1:], "gzip")
+    with pytest.raises(DataDamaged):
+        get()
+    assert path.read_bytes() == b"damaged long ago"
+    assert list(tree(root)) == [".", "tiny", "tiny/content.bin"]
+
+
+def test_a_damaged_file_is_replaced_by_a_good_download(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    put(root, b"damaged long ago")
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    assert [found.state for found in get()] == ["verified"]
+
+
+def test_a_broken_download_is_kept_resumed_and_cleaned_up(root, register, site):
+    register(entry(PAYLOAD, "plain", url=f"{site.address}/file"))
+    site.files["/file"], site.break_after = PAYLOAD, 1000
+    with pytest.raises(DownloadFailed, match="Run the command again to resume"):
+        get()
+    assert states() == ["partial"]
+    assert not fetch.available("tiny")
+    site.break_after = None
+    assert [found.state for found in get()] == ["verified"]
+    assert site.headers[-1]["Range"] == "bytes=1000-"
+    assert list(tree(root)) == [".", "tiny", "tiny/content.bin"]
+
+
+def test_a_download_that_never_began_leaves_no_folders(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/missing", path="tiny/deep/content.bin"))
+    with pytest.raises(DownloadFailed, match="404"):
+        get()
+    assert list(tree(root)) == ["."]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_a_cure(register, tmp_path, monkeypatch, site):
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "file"))
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    with pytest.raises(DownloadFailed, match=r"cannot be made .* Set LEAKAGE_DATA to a folder you may write to"):
+        get()
+    assert site.headers == []
+
+
+def test_a_read_only_folder_is_not_fetched_into(root, register, site, monkeypatch):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    monkeypatch.setattr(Path, "write_bytes", _read_only)  # permissions would not stop the superuser
+    with pytest.raises(DownloadFailed, match=r"cannot be written \(Read-only file system\)\. Set LEAKAGE_DATA"):
+        get()
+    assert list(tree(root)) == ["."]
+
+
+def _read_only(*_):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_only_https_is_followed_unless_a_test_says_otherwise(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    with pytest.raises(DownloadFailed, match="only https"):
+        fetch.fetch("tiny")
+    assert list(tree(root)) == ["."]
+
+
+def test_one_download_serves_every_payload_of_an_archive(root, register, site):
+    facts = {"url": f"{site.address}/file", "path": "tiny/both.tgz"}
+    register(
+        entry(b"aa", "tar.gz", name="a", member="a", **facts), entry(b"bbb", "tar.gz", name="b", member="b", **facts)
+    )
+    site.files["/file"] = tar_gz(("a", b"aa"), ("b", b"bbb"))
+    assert [found.state for found in get()] == ["verified", "verified"]
+    assert len(site.headers) == 1
+    assert [fetch.read_payload("tiny", name) for name in "ab"] == [b"aa", b"bbb"]
+
+
+# --- unverified files
+
+
+def unverified(site, **changes):
+    return entry(PAYLOAD, url=f"{site.address}/file", sha256=None, size=None, limit=len(PAYLOAD), **changes)
+
+
+def test_the_first_download_of_an_unverified_file_pins_what_it_found(root, register, site):
+    register(unverified(site))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    assert [found.state for found in get()] == ["pinned"]
+    pin = json.loads((root / "tiny/content.bin.pin.json").read_text())
+    assert pin["payloads"] == {"content": {"bytes": len(PAYLOAD), "sha256": sha256(PAYLOAD)}}
+    assert list(tree(root)) == [".", "tiny", "tiny/content.bin", "tiny/content.bin.pin.json"]
+    assert fetch.read_payload("tiny", "content") == PAYLOAD
+
+
+def test_a_pinned_file_that_changes_is_refused(root, register, site):
+    register(unverified(site))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    get()
+    put(root, pack(b"!" + PAYLOAD[1:], "gzip"))
+    with pytest.raises(DataDamaged, match=sha256(PAYLOAD)):
+        fetch.read_payload("tiny", "content")
+    assert [found.state for found in get()] == ["pinned"]  # fetched anew, with the same pin
+
+
+def test_a_later_download_that_differs_from_the_pin_is_refused(root, register, site):
+    register(unverified(site))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    get()
+    (root / "tiny/content.bin").unlink()
+    site.files["/file"], site.etag = pack(b"!" + PAYLOAD[1:], "gzip"), '"two"'
+    with pytest.raises(DataDamaged, match=sha256(PAYLOAD)):
+        get()
+    assert list(tree(root)) == [".", "tiny", "tiny/content.bin.pin.json"]
+
+
+def test_an_unverified_file_put_there_by_hand_says_so(root, register, site):
+    register(unverified(site))
+    put(root, pack(PAYLOAD, "gzip"))
+    before = tree(root)
+    assert states() == ["unverified"]
+    assert fetch.read_payload("tiny", "content") == PAYLOAD
+    assert tree(root) == before
+
+
+def test_an_unverified_file_is_still_bounded(root, register, site):
+    register(unverified(site))
+    site.files["/file"] = pack(PAYLOAD + b"!", "gzip")
+    with pytest.raises(DataDamaged, match="more than"):
+        get()
+    assert list(tree(root)) == ["."]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"payloads": {}}', '{"payloads": {"content": {"bytes": "many"}}}'])
+def test_an_unreadable_pin_is_an_error_and_not_a_permission(root, register, site, text):
+    register(unverified(site))
+    path = put(root, pack(PAYLOAD, "gzip"))
+    path.with_name("content.bin.pin.json").write_text(text)
+    with pytest.raises(DataDamaged, match=r"the pin .*content\.bin\.pin\.json is not readable; delete it"):
+        fetch.read_payload("tiny", "content")
+    assert states() == ["damaged"]
+
+
+# --- the real files
+
+
+@pytest.mark.skipif(
+    not all(map(fetch.available, ("mnist", "location", "adult", "multi30k"))),
+    reason="MNIST, Location-30, Adult or Multi30k is not in the data folder",
+)
+@pytest.mark.parametrize("name", ["mnist", "location", "adult", "multi30k"])
+def test_a_real_file_is_verified_and_refused_once_cut_or_altered(name, tmp_path, monkeypatch):
+    file = registry.dataset(name).file(fetch.present(name)[0])
+    good = (fetch.folder() / file.path).read_bytes()
+    assert fetch.status(name)[0].state == "verified"
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    middle = len(good) // 2
+    for bad in (good[:middle], good[:-1], good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):
+        put(tmp_path, bad, file.path)
+        with pytest.raises(DataDamaged, match=f"is refused: .* run `leakage data {name}`"):
+            fetch.read_payload(name, file.name)

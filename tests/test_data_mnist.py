@@ -1,0 +1,132 @@
+"""MNIST's idx files parse to images and labels, or are refused."""
+
+import struct
+
+import pytest
+import torch
+
+from leakage.data import fetch, mnist, registry
+from leakage.data.registry import DataAbsent, DataDamaged
+from small_data import dataset, entry, pack
+
+N = 12
+PIXELS = bytes(i * 37 % 256 for i in range(N * 28 * 28))
+LABELS = bytes(i % 10 for i in range(N))
+
+
+def images_payload(*, magic=2051, n=N, height=28, width=28, body=PIXELS):
+    return struct.pack(">4I", magic, n, height, width) + body
+
+
+def labels_payload(*, magic=2049, n=N, body=LABELS):
+    return struct.pack(">2I", magic, n) + body
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A function that makes files with these payloads the data set `mnist`."""
+
+    def put(images, labels):
+        files = [entry(images, name="images", path="mnist/i.gz"), entry(labels, name="labels", path="mnist/l.gz")]
+        monkeypatch.setitem(registry.DATASETS, "mnist", dataset(*files))
+        (tmp_path / "mnist").mkdir(exist_ok=True)
+        for file, payload in zip(files, (images, labels), strict=True):
+            (tmp_path / file.path).write_bytes(pack(payload, "gzip"))
+
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    return put
+
+
+def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
+    small(images_payload(), labels_payload())
+    loaded = mnist.load()
+    assert (len(loaded), loaded.images.dtype, loaded.labels.dtype) == (N, torch.uint8, torch.int64)
+    assert bytes(loaded.images.flatten().tolist()) == PIXELS
+    assert loaded.images[3, 5, 7] == PIXELS[3 * 784 + 5 * 28 + 7]
+    assert bytes(loaded.labels.tolist()) == LABELS
+
+
+def test_loaded_tensors_can_be_written_to():
+    images = mnist.parse_images(images_payload())
+    images[0, 0, 0] = 9  # a view of the payload would warn or refuse
+    assert images[0, 0, 0] == 9
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        pytest.param(images_payload(magic=2049), "begins with the number 2051, found 2049", id="labels' magic"),
+        pytest.param(struct.pack("<4I", 2051, N, 28, 28) + PIXELS, "found 50855936", id="little-endian"),
+        pytest.param(images_payload(height=28, width=27), "28 by 28 pixels, found 28 by 27", id="narrow"),
+        pytest.param(images_payload(height=14, width=56), "28 by 28 pixels, found 14 by 56", id="reshaped"),
+        pytest.param(images_payload()[:-1], "the 9,408 bytes of content its header promises, found 9,407", id="cut"),
+        pytest.param(images_payload() + b"\0", "promises, found 9,409", id="too long"),
+        pytest.param(images_payload(n=2**32 - 1), "found 9,408", id="absurd count"),
+        pytest.param(images_payload()[:15], "an idx header of 16 bytes, found 15 bytes", id="half a header"),
+        pytest.param(b"", "found 0 bytes", id="nothing"),
+    ],
+)
+def test_images_of_another_form_are_refused(payload, message):
+    with pytest.raises(DataDamaged, match=f"^here: expected .*{message}") as caught:
+        mnist.parse_images(payload, source="here")
+    assert "`leakage data`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        pytest.param(labels_payload(magic=2051), "begins with the number 2049, found 2051", id="images' magic"),
+        pytest.param(labels_payload()[:-1], "promises, found 11", id="cut"),
+        pytest.param(labels_payload(body=LABELS[:-1] + b"\x0a"), "labels from 0 to 9, found 10", id="a tenth digit"),
+        pytest.param(b"\0\0\x08\x01", "an idx header of 8 bytes, found 4 bytes", id="half a header"),
+    ],
+)
+def test_labels_of_another_form_are_refused(payload, message):
+    with pytest.raises(DataDamaged, match=message):
+        mnist.parse_labels(payload)
+
+
+def test_images_without_their_labels_are_refused(small):
+    small(images_payload(), labels_payload(n=N - 1, body=LABELS[:-1]))
+    with pytest.raises(DataDamaged, match="as many images as labels, found 12 and 11"):
+        mnist.load()
+
+
+def test_pixels_are_the_bytes_over_255():
+    images = torch.tensor([[0, 51, 255]], dtype=torch.uint8)
+    assert mnist.pixels(images).tolist() == [[0.0, 51 / 255, 1.0]]
+    assert mnist.pixels(images).dtype == torch.float64
+    assert mnist.pixels(images, dtype=torch.float32).dtype == torch.float32
+
+
+def test_pixels_converted_twice_are_refused():
+    with pytest.raises(ValueError, match=r"`images` must hold bytes \(torch.uint8\), got torch.float64"):
+        mnist.pixels(torch.zeros(1, 28, 28, dtype=torch.float64))
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(ValueError, match="`part` must be one of test, train; got 'val'"):
+        mnist.load("val")
+
+
+def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    asked = []
+    monkeypatch.setattr(fetch, "fetch", asked.append)
+    for part, name in (("test", "mnist"), ("train", "mnist-train")):
+        with pytest.raises(DataAbsent, match=f"Run `leakage data {name}`"):
+            mnist.load(part)
+        assert asked == []
+        with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
+            mnist.load(part, download=True)
+        assert asked.pop() == name
+
+
+@pytest.mark.skipif(not fetch.available("mnist"), reason="the MNIST test set is not in the data folder")
+def test_the_real_test_set_has_ten_thousand_digits():
+    loaded = mnist.load()
+    assert loaded.images.shape == (10_000, 28, 28)
+    assert loaded.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    # Published counts of each digit in the test set.
+    assert loaded.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert (loaded.images.min(), loaded.images.max()) == (0, 255)

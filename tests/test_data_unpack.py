@@ -1,0 +1,152 @@
+"""Packed files give their payload or a refusal, never anything else and never more than declared."""
+
+import gzip
+import io
+import os
+import tarfile
+import tracemalloc
+
+import pytest
+
+from leakage.data import unpack
+from leakage.data.registry import PACKINGS
+from leakage.data.unpack import UnpackError
+from small_data import dataset, entry, member, pack, tar_gz, tree
+
+PAYLOAD = bytes(range(256)) * 20
+
+
+def unpacked(tmp_path, packed, *files):
+    """The payload of the first of `files` from a file with the bytes `packed`."""
+    path = tmp_path / "packed"
+    path.write_bytes(packed)
+    return b"".join(unpack.chunks(path, files[0], files))
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_good_file_gives_its_payload(tmp_path, packing):
+    assert unpacked(tmp_path, pack(PAYLOAD, packing), entry(PAYLOAD, packing)) == PAYLOAD
+
+
+@pytest.mark.parametrize("packing", ["gzip", "tar.gz"])
+def test_a_file_cut_anywhere_is_refused(tmp_path, packing):
+    packed = pack(os.urandom(2000), packing)
+    for length in range(0, len(packed), 101):
+        with pytest.raises(UnpackError):
+            unpacked(tmp_path, packed[:length], entry(b"x" * 2000, packing))
+
+
+@pytest.mark.parametrize("packing", ["gzip", "tar.gz"])
+def test_a_file_with_one_byte_changed_gives_the_same_payload_or_a_refusal(tmp_path, packing):
+    packed = pack(PAYLOAD, packing)
+    for place in range(0, len(packed), 3):
+        altered = packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :]
+        try:
+            assert unpacked(tmp_path, altered, entry(PAYLOAD, packing)) == PAYLOAD
+        except UnpackError:
+            continue
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_payload_one_byte_too_long_is_refused(tmp_path, packing):
+    with pytest.raises(UnpackError, match="more than"):
+        unpacked(tmp_path, pack(PAYLOAD + b"!", packing), entry(PAYLOAD, packing))
+
+
+def test_something_else_than_gzip_is_refused(tmp_path):
+    with pytest.raises(UnpackError, match=r"truncated or corrupt \(Not a gzipped file"):
+        unpacked(tmp_path, b"<html>not found</html>", entry(PAYLOAD))
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        pytest.param(("../evil", b"x"), r"'../evil' is unsafe", id="parent folder"),
+        pytest.param(("/etc/evil", b"x"), r"unexpected member '/etc/evil'", id="absolute path"),
+        pytest.param(("inside/../../evil", b"x"), r"unsafe", id="parent folder, hidden"),
+        pytest.param(member("link", tarfile.SYMTYPE, target="inside"), r"unexpected member 'link'", id="symbolic link"),
+        pytest.param(member("link", tarfile.SYMTYPE, target="/etc/passwd"), r"'link' is unsafe", id="link outside"),
+        pytest.param(member("link", tarfile.LNKTYPE, target="inside"), r"unexpected member 'link'", id="hard link"),
+        pytest.param(member("device", tarfile.CHRTYPE), r"'device' is unsafe", id="device"),
+        pytest.param(member("pipe", tarfile.FIFOTYPE), r"'pipe' is unsafe", id="pipe"),
+        pytest.param(member("folder", tarfile.DIRTYPE), r"unexpected member 'folder'", id="folder"),
+        pytest.param(("surprise", b"x"), r"unexpected member 'surprise'", id="another file"),
+        pytest.param(("inside", PAYLOAD), r"'inside' twice", id="the same name twice"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_an_archive_with_anything_unexpected_is_refused_and_writes_nothing(tmp_path, extra, reason, first):
+    good = ("inside", PAYLOAD)
+    packed = tar_gz(extra, good) if first else tar_gz(good, extra)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with pytest.raises(UnpackError, match=reason):
+        unpacked(folder, packed, entry(PAYLOAD, "tar.gz"))
+    assert list(tree(tmp_path)) == [".", "data", "data/packed"]
+
+
+def test_the_expected_member_may_not_be_a_link(tmp_path):
+    packed = tar_gz(("target", PAYLOAD), member("inside", tarfile.SYMTYPE, target="target"))
+    with pytest.raises(UnpackError, match="unexpected member 'inside'"):
+        unpacked(tmp_path, packed, entry(PAYLOAD, "tar.gz"), entry(PAYLOAD, "tar.gz", member="target"))
+
+
+def test_an_archive_without_the_member_is_refused(tmp_path):
+    files = (entry(PAYLOAD, "tar.gz"), entry(PAYLOAD, "tar.gz", member="other"))
+    with pytest.raises(UnpackError, match="no member 'inside'"):
+        unpacked(tmp_path, tar_gz(("other", PAYLOAD)), *files)
+
+
+def test_tolerated_members_are_passed_over_and_their_folders_too(tmp_path):
+    file = entry(PAYLOAD, "tar.gz", member="set/inside", tolerated="set/")
+    folder = member("set", tarfile.DIRTYPE)
+    assert unpacked(tmp_path, tar_gz(folder, ("set/readme", b"hello"), ("set/inside", PAYLOAD)), file) == PAYLOAD
+    with pytest.raises(UnpackError, match="unexpected member 'settings'"):
+        unpacked(tmp_path, tar_gz(("settings", b""), ("set/inside", PAYLOAD)), file)
+
+
+def test_each_payload_of_an_archive_can_be_read(tmp_path):
+    files = [entry(bytes([i]), "tar.gz", name=f"file{i}", member=f"file{i}") for i in range(3)]
+    packed = tar_gz(*((file.member, bytes([i])) for i, file in enumerate(files)))
+    path = tmp_path / "packed"
+    path.write_bytes(packed)
+    archive = dataset(*files).archive(files[0].path)
+    assert [b"".join(unpack.chunks(path, file, archive)) for file in files] == [b"\0", b"\1", b"\2"]
+
+
+def _long_name_bomb(size: int) -> bytes:
+    """An archive whose first header announces a file name of `size` bytes."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, size
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1) as packed:
+        packed.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(size >> 20):
+            packed.write(bytes(1 << 20))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("packed", "packing"),
+    [
+        pytest.param(gzip.compress(bytes(100 << 20), compresslevel=1), "gzip", id="gzip"),
+        pytest.param(tar_gz(("inside", bytes(100 << 20))), "tar.gz", id="member"),
+        pytest.param(_long_name_bomb(100 << 20), "tar.gz", id="header"),
+    ],
+)
+def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, packed, packing):
+    assert len(packed) < 1 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnpackError, match="more than"):
+            unpacked(tmp_path, packed, entry(PAYLOAD, packing))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The allowance for headers is 16 MiB, held at most twice while pieces are joined; the bombs hold 100 MiB.
+    assert peak < 50 << 20
+
+
+def test_an_unknown_packing_lists_the_packings(tmp_path):
+    with pytest.raises(ValueError, match=r"`packing` must be one of plain, gzip, tar\.gz; got 'zip'"):
+        unpacked(tmp_path, PAYLOAD, entry(PAYLOAD, "zip"))
