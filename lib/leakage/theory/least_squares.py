@@ -82,6 +82,10 @@ class Query:
         r"""$\lVert x_0 \rVert^2 = r^2 + \rho^2$."""
         return self.used + self.unused
 
+    def at(self, index: int) -> "Query":
+        """The query at one of its widths, where the last dimension runs over widths."""
+        return Query(self.used[..., index], self.unused[..., index])
+
     @classmethod
     def typical(cls, design: Design, p: int | Sequence[int] | Tensor) -> "Query":
         r"""The idealised point with $r^2 = p$ and $\rho^2 = D - p$, one for every width."""

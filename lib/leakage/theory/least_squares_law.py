@@ -21,7 +21,7 @@ from torch import Tensor
 from leakage.data.synthetic import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.scale_mixture import ScaleMixture
+from leakage.theory.scale_mixture import ScaleMixture, total_variation
 
 NODES = (24, 64, 8)
 """Quadrature nodes in B, K and τ²: total variation good to about 1e-5 (halving them moves it by 2e-5)."""
@@ -114,6 +114,19 @@ def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:
     if design.features(p) < design.n:
         raise ValueError(f"`p` must be at least n = {design.n}; use `sample_member` for p = {p}.")
     return ScaleMixture((query.total / design.D + design.sigma**2).unsqueeze(-1))
+
+
+def total_variations(
+    design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
+) -> Float[Tensor, "*q w"]:
+    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis)."""
+    columns = []
+    for index, p in enumerate(widths):
+        point = query.at(index)
+        columns.append(
+            total_variation(outsider_mixture(design, p, point, nodes=nodes), member_mixture(design, p, point))
+        )
+    return torch.stack(columns, dim=-1)
 
 
 def _chi_square_rule(count: int, dof: int) -> tuple[Tensor, Tensor]:

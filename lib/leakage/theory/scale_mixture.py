@@ -13,12 +13,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.runtime import DTYPE
+from leakage.theory.crossings import distance_from_gaps, sign_changes
 
 _GRID = 384  # points of |y| on which the sign of the density difference is read, log-spaced
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
-_ROUNDS = 5  # each round divides the bracket of every sign change by `_SPLIT`
-_SPLIT = 8
 _CHUNK = 2**22  # elements evaluated at once, to bound memory
 
 
@@ -93,17 +92,15 @@ def total_variation(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tens
 
     $$ \mathrm{TV} = \tfrac12 \sum_j \bigl| G(t_{j+1}) - G(t_j) \bigr|, \qquad G = F_0 - F_1, $$
 
-    where $0 = t_0 < t_1 < \dots$ are the sign changes of $f_0 - f_1$ on $y \ge 0$. Because $G' = 0$ at a sign change,
-    an error of $h$ in $t_j$ costs only $O(h^2)$. Source: Tan et al. (2022), Proposition 3.1, evaluated exactly.
+    where $0 = t_0 < t_1 < \dots$ are the sign changes of $f_0 - f_1$ on $y \ge 0$.
+    Source: Tan et al. (2022), Proposition 3.1, evaluated exactly.
 
     Args:
         outsider, member: the two laws, or tensors of variances with equal weights. Their batches broadcast.
     """
     crossings = thresholds(outsider, member)
     first, second = _as_mixture(outsider), _as_mixture(member)
-    gap = torch.nan_to_num(first.cdf(crossings) - second.cdf(crossings), nan=0.0)
-    edge = torch.zeros_like(gap[..., :1])
-    return 0.5 * torch.diff(torch.cat([edge, gap, edge], dim=-1), dim=-1).abs().sum(-1)
+    return distance_from_gaps(first.cdf(crossings) - second.cdf(crossings))
 
 
 def thresholds(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -> Float[Tensor, "*batch crossings"]:
@@ -112,36 +109,7 @@ def thresholds(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -
     A Gaussian against a Gaussian has one crossing; heavy tails add more.
     """
     first, second = _as_mixture(outsider), _as_mixture(member)
-
-    def difference(y: Tensor) -> Tensor:
-        return first.density(y) - second.density(y)
-
-    grid = _log_grid(first, second)
-    sign = torch.sign(difference(grid))
-    change = sign[..., 1:] * sign[..., :-1] < 0
-    count = max(1, int(change.sum(-1).max()))
-    # Stable descending sort of 0/1: the indices of the changes come first, in ascending order.
-    where = torch.sort(change.to(torch.int8), dim=-1, descending=True, stable=True).indices[..., :count]
-    valid = change.gather(-1, where)
-    low = grid.expand(sign.shape).gather(-1, where)
-    high = grid.expand(sign.shape).gather(-1, where + 1)
-    left = sign.gather(-1, where)
-    low, high = _narrow(difference, low, high, left)
-    return torch.where(valid, (low + high) / 2, torch.inf).sort(dim=-1).values
-
-
-def _narrow(difference, low: Tensor, high: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
-    """Shrink each bracket of a sign change `_ROUNDS` times by a factor of `_SPLIT`."""
-    fractions = torch.linspace(0, 1, _SPLIT + 1, dtype=low.dtype, device=low.device)
-    for _ in range(_ROUNDS):
-        points = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * fractions
-        values = difference(points.flatten(-2)).unflatten(-1, (low.shape[-1], _SPLIT + 1))
-        same = (torch.sign(values[..., :-1]) == left.unsqueeze(-1)).to(torch.int8)
-        # The last point before the first change of sign: the bracket's left end always counts as one.
-        index = same.cumprod(-1).sum(-1).clamp(min=1).sub(1).unsqueeze(-1).long()
-        low = points.gather(-1, index).squeeze(-1)
-        high = points.gather(-1, index + 1).squeeze(-1)
-    return low, high
+    return sign_changes(lambda y: first.density(y) - second.density(y), _log_grid(first, second))
 
 
 def rule_advantage(

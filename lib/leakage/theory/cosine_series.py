@@ -1,0 +1,275 @@
+r"""Noise-free regression on cosines: which of a signal's time points were observed?
+
+A signal on the times $0, \dots, T - 1$ is $\beta^\top c(t)$ with $\beta \sim N(0, I_D/D)$ and $c(t)$ the unit vector along
+$(\cos(2\pi k t/N))_{k < D}$. It is observed at n times, fitted by min-norm least squares on the first $p \le D$ cosines
+and asked at $t_0$. Given the observed times, the answer is a centred Gaussian. With $p = D$ its variance is
+$$ V_0 = \lVert \Pi\, c(t_0) \rVert^2 / p, \qquad V_1 = 1/p, $$
+where $\Pi$ projects on the span of the observed $c(t)$: the *leverage* of $t_0$ decides, and a member's is 1 whatever p
+is, since there is no noise. Source: Tan et al. (2022), Section 5.
+
+Two things make this model delicate. If $N < 2T - 1$ some times are *aliases*: $c(t) = c(s)$ when $t \equiv \pm s$ modulo
+N, so that an outsider with an observed alias has leverage 1. And a design with aliases, or with $p$ far below $N/2$, has
+singular values that are zero but for rounding: the answer depends on which of them the solver keeps (`cutoff`) and on the
+order in which the phase $2\pi k t/N$ was computed (`phase`).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage.runtime import DTYPE
+from leakage.theory.scale_mixture import ScaleMixture
+
+_ATTEMPTS = 8  # a batch fails about one time in ten: eight failures in a row mean another problem
+_CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
+
+
+def _left_to_right(k: Tensor, t: Tensor, period: int) -> Tensor:
+    return 2 * math.pi * k * t / period
+
+
+def _product_first(k: Tensor, t: Tensor, period: int) -> Tensor:
+    return 2 * math.pi * (k * t) / period
+
+
+def _reduced(k: Tensor, t: Tensor, period: int) -> Tensor:
+    remainder = (k.long() * t.long()) % period
+    return 2 * math.pi * torch.minimum(remainder, period - remainder).to(DTYPE) / period
+
+
+PHASES = {"left-to-right": _left_to_right, "product-first": _product_first, "reduced": _reduced}
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """The model: `n` of `horizon` times observed, the first `width` of `signal` cosines of period `period` fitted.
+
+    `Cosines.released` and `Cosines.band_limited` are the choices that the chapter compares.
+
+    Raises:
+        ValueError: if a size is not a whole number of at least 1, n times cannot avoid the one asked about, or the fit
+            has more cosines than the signal.
+    """
+
+    n: int
+    horizon: int
+    width: int
+    period: int
+    signal: int
+
+    def __post_init__(self) -> None:
+        for name in ("n", "horizon", "width", "period", "signal"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+        if self.n >= self.horizon:
+            raise ValueError(f"`n` must be smaller than the horizon {self.horizon}, got {self.n}.")
+        if self.width > self.signal:
+            raise ValueError(f"`width` must be at most the {self.signal} cosines of the signal, got {self.width}.")
+
+    @classmethod
+    def released(cls, n: int, horizon: int, width: int) -> "Cosines":
+        """D = p and period 2p − 1, which grows with the fit: what the authors' released simulation computes."""
+        return cls(n, horizon, width, 2 * width - 1, width)
+
+    @classmethod
+    def band_limited(cls, n: int, horizon: int, width: int, *, signal: int | None = None) -> "Cosines":
+        """Period 2T − 1 for every width: the lowest p frequencies of one transform, no two times alike.
+
+        The signal has the p fitted frequencies, or `signal` of them.
+        """
+        return cls(n, horizon, width, 2 * horizon - 1, width if signal is None else signal)
+
+
+def member_variance(model: Cosines) -> float:
+    r"""$V_1 = 1/D$: the fit returns the noise-free label at every observed time.
+
+    Raises:
+        ValueError: if the fit can miss its labels: fewer cosines than observed times and than the signal has.
+    """
+    if model.width < min(model.n, model.signal):
+        raise ValueError(f"`width` must be at least min(n, signal) to return the labels, got {model.width}.")
+    return 1 / model.signal
+
+
+def training_times(
+    model: Cosines, query_times: Int[Tensor, "*b"], *, trials: int, aliases: bool = True, generator: torch.Generator
+) -> Int[Tensor, "*b trials n"]:
+    """Draw n distinct times out of the horizon, never the one asked about, `trials` times for each query.
+
+    Args:
+        aliases: whether aliases of the query time may be drawn. Without them the draw is conditional on the event of
+            `uncovered_probability`; see `with_aliases`.
+
+    Raises:
+        ValueError: if a query time lies outside the horizon, or fewer than n times may be drawn.
+    """
+    queries = _check_queries(model, query_times).to(generator.device)
+    horizon = torch.arange(model.horizon, device=generator.device)
+    excluded = horizon == queries.unsqueeze(-1)
+    if not aliases:
+        excluded = _classes(model, horizon) == _classes(model, queries).unsqueeze(-1)
+    if bool(((~excluded).sum(-1) < model.n).any()):
+        raise ValueError("`query_times` must leave n times that are no alias; lower n or raise the width.")
+    keys = torch.rand((*queries.shape, trials, model.horizon), generator=generator, device=generator.device, dtype=DTYPE)
+    return keys.masked_fill(excluded.unsqueeze(-2), -1.0).topk(model.n, dim=-1).indices
+
+
+def rows(model: Cosines, times: Int[Tensor, "*b"], *, phase: str = "reduced") -> Float[Tensor, "*b signal"]:
+    r"""The unit vectors $c(t)$.
+
+    Args:
+        times: $t$, whole numbers.
+        phase: how $2\pi kt/N$ is rounded. `"left-to-right"`: $((2\pi k)\,t)/N$, as in the authors' release;
+            `"product-first"`: $(2\pi\,(kt))/N$; `"reduced"`: $kt$ modulo N first, so that aliases are equal to the bit.
+
+    Raises:
+        ValueError: if `phase` is none of the three.
+    """
+    if phase not in PHASES:
+        raise ValueError(f"`phase` must be one of {', '.join(PHASES)}, got {phase!r}.")
+    k = torch.arange(model.signal, dtype=DTYPE, device=times.device)
+    cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), model.period))
+    return cosines / cosines.norm(dim=-1, keepdim=True)
+
+
+def outsider_variances(
+    model: Cosines,
+    times: Int[Tensor, "*b trials n"],
+    query_times: Int[Tensor, "*b"],
+    *,
+    cutoff: float | None = None,
+    phase: str = "reduced",
+) -> Float[Tensor, "*b trials"]:
+    r"""$V_0$ for each set of observed times, from a singular value decomposition of the design.
+
+    With $C$ the observed rows and $C_p$ their first p columns, $V_0 = \lVert C^\top w \rVert^2 / D$ where
+    $w = (C_p^\top)^+ c_p(t_0)$.
+
+    Args:
+        times: the observed times (see `training_times`).
+        query_times: $t_0$.
+        cutoff: singular values up to `cutoff` times the largest count as zero. None is the default of NumPy's `lstsq`,
+            $\epsilon \max(n, p)$, which keeps directions that are rounding noise when the phases are not reduced.
+        phase: see `rows`.
+
+    Raises:
+        ValueError: if a query time is among its training times or outside the horizon, or `cutoff` is not in [0, 1).
+    """
+    queries = _check_outsiders(model, times, query_times)
+    if cutoff is None:
+        cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
+    if not 0 <= cutoff < 1:
+        raise ValueError(f"`cutoff` must be at least 0 and below 1, got {cutoff!r}.")
+    targets = rows(model, queries, phase=phase)
+    step = max(1, _CHUNK // max(1, queries.numel() * model.n * model.signal))
+    parts = [
+        _squared_answer(rows(model, chunk, phase=phase), targets, model.width, cutoff)
+        for chunk in times.split(step, dim=-2)
+    ]
+    return torch.cat(parts, dim=-1) / model.signal
+
+
+def exact_outsider_variances(
+    model: Cosines, times: Int[Tensor, "*b trials n"], query_times: Int[Tensor, "*b"]
+) -> Float[Tensor, "*b trials"]:
+    r"""$V_0$ in exact arithmetic when $D = p$ and the period is $2p - 1$: no linear algebra, no rounding to decide on.
+
+    Up to the norm, $\langle c(s), c(t) \rangle = 2 + N(\mathbb 1[s \equiv t] + \mathbb 1[s \equiv -t])$ modulo N, so the
+    Gram matrix of the distinct classes observed is a diagonal plus a constant. If $t_0$ has an observed alias its leverage
+    is 1; otherwise, with $\tau = \sum_c 1/N_c$ over the observed classes ($N_c = N$, or $2N$ for class 0),
+
+    $$ \lVert \Pi\, c(t_0) \rVert^2 = \frac{4 \tau}{(1 + 2\tau)(2 + N_{t_0})}. $$
+
+    Not in the paper. It is what a fit with any cutoff well above rounding computes.
+
+    Raises:
+        ValueError: if $D \ne p$ or the period is not $2p - 1$, or a query time is among its training times.
+    """
+    if model.period != 2 * model.width - 1 or model.signal != model.width:
+        raise ValueError(f"`model` must have D = p and period 2p − 1 = {2 * model.width - 1}, got {model!r}.")
+    own = _classes(model, _check_outsiders(model, times, query_times)).unsqueeze(-1)
+    classes = _classes(model, times).sort(dim=-1).values
+    first = torch.diff(classes, dim=-1, prepend=torch.full_like(classes[..., :1], -1)) != 0
+    tau = (torch.where(classes == 0, 0.5, 1.0).to(DTYPE) * first).sum(-1) / model.period
+    norm = 2 + torch.where(own == 0, 2, 1) * model.period
+    leverage = torch.where((classes == own.unsqueeze(-1)).any(-1), 1.0, 4 * tau / ((1 + 2 * tau) * norm))
+    return leverage / model.width
+
+
+def uncovered_probability(model: Cosines, query_times: Int[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    r"""Probability that none of the $a$ aliases of $t_0$ is observed, $\binom{T-1-a}{n} / \binom{T-1}{n}$."""
+    queries = _check_queries(model, query_times)
+    horizon = torch.arange(model.horizon, device=queries.device)
+    aliases = (_classes(model, horizon) == _classes(model, queries).unsqueeze(-1)).sum(-1) - 1
+    # One factor for each observed time: the chance that it, too, is no alias.
+    free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE, device=queries.device)
+    return ((free - aliases.unsqueeze(-1)).clamp_min(0) / free).prod(-1)
+
+
+def with_aliases(
+    model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]
+) -> ScaleMixture:
+    """The law of an outsider's answer from variances drawn with `training_times(..., aliases=False)`.
+
+    An observed alias makes the variance that of a member. Its probability is known, so it is not left to sampling: the
+    result has one more atom, the last, with that weight.
+    """
+    share = uncovered_probability(model, query_times).to(uncovered.device).unsqueeze(-1)
+    atom = torch.full_like(uncovered[..., :1], 1 / model.signal)
+    weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
+    return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
+
+
+def _squared_answer(design: Tensor, targets: Tensor, width: int, cutoff: float) -> Tensor:
+    r"""$\lVert C^\top w \rVert^2$, or the leverage, which is the same number better conditioned, when $D = p$."""
+    left, sizes, right = _svd(design[..., :width])
+    kept = sizes > cutoff * sizes[..., :1]
+    along = (right @ targets[..., None, :width, None]).squeeze(-1) * kept
+    if width == design.shape[-1]:
+        return along.square().sum(-1)
+    weights = left @ torch.where(kept, along / sizes, 0.0).unsqueeze(-1)
+    return (design.mT @ weights).square().sum(dim=(-2, -1))
+
+
+def _svd(design: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The thin singular value decomposition.
+
+    About one design in some thousand with aliases defeats LAPACK's divide and conquer. A permutation of the rows changes
+    the result by rounding only, so such a batch is decomposed again with its rows in another order.
+    """
+    for shift in range(_ATTEMPTS):
+        try:
+            left, sizes, right = torch.linalg.svd(design.roll(shift, dims=-2), full_matrices=False)
+            return left.roll(-shift, dims=-2), sizes, right
+        except torch.linalg.LinAlgError:
+            if shift == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _classes(model: Cosines, times: Tensor) -> Tensor:
+    """The smallest time with the same cosines."""
+    remainder = times % model.period
+    return torch.minimum(remainder, model.period - remainder)
+
+
+def _check_queries(model: Cosines, query_times: Tensor) -> Tensor:
+    if query_times.is_floating_point() or not bool(((query_times >= 0) & (query_times < model.horizon)).all()):
+        raise ValueError(f"`query_times` must be whole numbers from 0 to {model.horizon - 1}.")
+    return query_times
+
+
+def _check_outsiders(model: Cosines, times: Tensor, query_times: Tensor) -> Tensor:
+    queries = _check_queries(model, query_times)
+    if times.shape[:-2] != queries.shape or times.shape[-1] != model.n:
+        raise ValueError(
+            f"`times` must have shape [*query_times, trials, n = {model.n}], got {tuple(times.shape)} "
+            f"for query times {tuple(queries.shape)}."
+        )
+    if bool((times == queries[..., None, None]).any()):
+        raise ValueError("`query_times` must not be among an outsider's training times; a member's variance is 1/D.")
+    return queries

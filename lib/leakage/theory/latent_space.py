@@ -1,0 +1,162 @@
+r"""Min-norm regression on many noisy views of a few latent variables: exact variances at a cost free of n and p.
+
+Rows $x = Wz + u$ with $z \sim N(0, I_d)$, $u \sim N(0, I_p)$ and fixed directions $W$ ($p \times d$, unit rows); labels
+$y = z^\top\theta + \varepsilon$ with $\theta \sim N(0, I_d/d)$, $\varepsilon \sim N(0, \sigma^2)$; the query is
+$x_0 = W z_0$, without $u$. Given the design, $\hat y_0 = w^\top y$ is a centred Gaussian. The samplers return its
+variance, one for each random design, and never draw $\theta$ or $\varepsilon$. Source: Tan et al. (2022), Section 5.
+
+**Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design becomes
+$[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with $a_0 = Rz_0$.
+Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`wishart.gaussian_factor`). What is left:
+
+- $p < n$. Projecting out $U_2$ leaves the regression on $A$ alone with $m = n - p + d$ rows,
+  $w = A(A^\top A)^{-1} a_0$.
+- $p \ge n$. $w$ is the least-squares solution of $A^\top w = a_0$, $U_2^\top w = 0$. Split the rows into the $2d$ of the
+  factor (where $w = v$) and the others ($w = v'$). The part of $U_2$ that involves $v'$ can be solved exactly, and leaves
+  $$ v = \arg\min \lVert A^\top v - a_0 \rVert^2 + \lVert G^\top v \rVert^2, \qquad
+     \lVert v' \rVert^2 = \lVert v \rVert^2 \, \chi^2_{n-2d} / \chi^2_{p-n+d+1}, $$
+  with $G$ Gaussian, $2d \times (p - n + d)$. This needs no gap between p and n.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.data.synthetic import chi_square, gaussian
+from leakage.runtime import DTYPE
+from leakage.theory.wishart import gaussian_factor
+
+LABELS = ("own", "fresh")
+
+
+@dataclass(frozen=True)
+class LatentSpace:
+    r"""The model: `n` rows, `d` latent variables, label noise of standard deviation `sigma`.
+
+    Raises:
+        ValueError: if `n` or `d` is not a whole number of at least 1, or `sigma` is negative or not finite.
+    """
+
+    n: int
+    d: int
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("n", self.n), ("d", self.d)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+        if not (math.isfinite(self.sigma) and self.sigma >= 0):
+            raise ValueError(f"`sigma` must be finite and at least 0, got {self.sigma!r}.")
+
+
+class _Weights(NamedTuple):
+    r"""What the variances need of $w$: $Z^\top w$ and $\lVert w \rVert^2$."""
+
+    signal: Float[Tensor, "*b trials d"]
+    square: Float[Tensor, "*b trials"]
+
+
+def outsider_variances(
+    model: LatentSpace,
+    latent: Float[Tensor, "*b d"],
+    directions: Float[Tensor, "*b p d"],
+    *,
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "*b trials"]:
+    r"""Variances of the prediction at $x_0 = Wz_0$ for `trials` designs that do not contain it.
+
+    $$ V_0 = \lVert Z^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2 $$
+
+    Args:
+        latent: $z_0$, one for each element of the batch.
+        directions: $W$, fixed over the trials; its number of rows is p. To see one point at several widths, pass the
+            first p rows of one matrix.
+
+    Raises:
+        ValueError: if the shapes do not fit together.
+    """
+    factor, corner = _query(model, latent, directions)
+    weights = _weights(model.n, directions.shape[-2], factor, corner, trials=trials, generator=generator)
+    return weights.signal.square().sum(-1) / model.d + model.sigma**2 * weights.square
+
+
+def member_variances(
+    model: LatentSpace,
+    latent: Float[Tensor, "*b d"],
+    directions: Float[Tensor, "*b p d"],
+    *,
+    label: str = "own",
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "*b trials"]:
+    r"""Variances of the prediction at $x_0 = Wz_0$ for `trials` designs whose first row is $x_0$.
+
+    For $p \ge n$ the label is returned. For $p < n$, leave-one-out with the weights $w'$ of the other rows,
+    $q = \lVert w' \rVert^2$, and $z$ the latent vector of the first row's label:
+
+    $$ V_1 = \frac{\lVert q z + Z'^\top w' \rVert^2 / d + \sigma^2 (q^2 + q)}{(1 + q)^2} \quad (p < n), \qquad
+       V_1 = \lVert z \rVert^2 / d + \sigma^2 \quad (p \ge n). $$
+
+    Args:
+        label: `"own"`: the label of $x_0$, $z = z_0$, the experiment the paper describes. `"fresh"`: the label of another
+            point, $z \sim N(0, I_d)$ anew in every trial, which is what the authors' released simulation computes: it
+            replaces the features of the first row and leaves its label.
+
+    Raises:
+        ValueError: if the shapes do not fit together or `label` is neither of the two.
+    """
+    if label not in LABELS:
+        raise ValueError(f"`label` must be one of {', '.join(LABELS)}, got {label!r}.")
+    factor, corner = _query(model, latent, directions)
+    own = latent.to(generator.device, DTYPE).unsqueeze(-2)
+    shape = (*own.shape[:-2], trials, model.d)
+    answered = gaussian(shape, generator=generator) if label == "fresh" else own.expand(shape)
+    if directions.shape[-2] >= model.n:
+        return answered.square().sum(-1) / model.d + model.sigma**2
+    others = _weights(model.n - 1, directions.shape[-2], factor, corner, trials=trials, generator=generator)
+    leverage = others.square
+    signal = (leverage.unsqueeze(-1) * answered + others.signal).square().sum(-1) / model.d
+    return (signal + model.sigma**2 * (leverage.square() + leverage)) / (1 + leverage).square()
+
+
+def _query(model: LatentSpace, latent: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+    """The factor R of the directions, and the query's rotated features."""
+    if latent.shape[-1:] != (model.d,) or directions.shape[-1] != model.d or directions.shape[-2] < 1:
+        raise ValueError(
+            f"`latent` and `directions` must have d = {model.d} columns and `directions` a row for each feature, "
+            f"got {tuple(latent.shape)} and {tuple(directions.shape)}."
+        )
+    if latent.shape[:-1] != directions.shape[:-2]:
+        raise ValueError(
+            f"`latent` and `directions` must have one batch, got {tuple(latent.shape)} and {tuple(directions.shape)}."
+        )
+    factor = torch.linalg.qr(directions.to(DTYPE), mode="r").R
+    return factor, (factor @ latent.to(DTYPE).unsqueeze(-1)).squeeze(-1)
+
+
+def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator) -> _Weights:
+    r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points and p features (see the module)."""
+    head, d = factor.shape[-2:]  # head = min(p, d): features that carry signal once rotated
+    effective = rows if p >= rows else rows - p + head
+    core = gaussian_factor(d + head, effective, (*corner.shape[:-1], trials), generator=generator)
+    latents = core[..., :d, :]  # Z^T, d x (at most 2d)
+    signal = factor.unsqueeze(-3) @ latents + core[..., d:, :]  # A^T
+    target = corner.unsqueeze(-2).expand(*core.shape[:-2], head).unsqueeze(-1)
+    if p < rows:
+        q, r = torch.linalg.qr(signal.mT)
+        weights = q @ torch.linalg.solve_triangular(r.mT, target, upper=False)
+        scale = torch.ones((), dtype=DTYPE, device=core.device)
+    else:
+        kept = core.shape[-1]
+        spare = p - head - (rows - kept)  # noise columns left once the other rows are solved for
+        noise = gaussian_factor(kept, spare, core.shape[:-2], generator=generator)
+        q, r = torch.linalg.qr(torch.cat([signal, noise.mT], dim=-2))
+        weights = torch.linalg.solve_triangular(r, q[..., :head, :].mT @ target, upper=True)
+        rest = chi_square(rows - kept, core.shape[:-2], generator=generator)
+        scale = 1 + rest / chi_square(spare + 1, core.shape[:-2], generator=generator)
+    return _Weights((latents @ weights).squeeze(-1), weights.squeeze(-1).square().sum(-1) * scale)

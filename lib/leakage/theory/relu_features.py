@@ -1,0 +1,147 @@
+r"""Min-norm regression on random ReLU features: exact variances without the D-dimensional data.
+
+Rows $x \sim N(0, I_D)$, labels $y = x^\top\beta + \varepsilon$ as in `least_squares.Design`, features
+$\max(x^\top v_j, 0)$, $j \le p$, with $v_j$ uniform on the unit sphere of $R^D$ and drawn anew for every design. Given the
+design, $\hat y_0 = w^\top y$ is a centred Gaussian with variance $w^\top (XX^\top/D + \sigma^2 I) w$. The samplers return
+these variances for many widths p at once (the designs are nested) and never draw $\beta$ or $\varepsilon$.
+Source: Tan et al. (2022), Section 5.
+
+**Reduction** (not in the paper). Everything depends on the points $[x_0; X]$ through their inner products with each other
+and with the $v_j$. Let $[x_0; X] = LE$ with orthonormal rows $E$, so that $L$ has the first row
+$(\lVert x_0 \rVert, 0, \dots)$, a first column of $N(0, 1)$ below it and the factor of an $n \times (D-1)$ Gaussian matrix
+as the rest. With $v_j = g_j / \lVert g_j \rVert$, $g_j$ Gaussian, $Z_j = E g_j$ is Gaussian in $r = n + 1$ dimensions and
+
+$$ [x_0; X]\, v_j = L Z_j \big/ \sqrt{\lVert Z_j \rVert^2 + \chi^2_{D-r}}. $$
+
+An outsider enters only by its norm: $w$ is proportional to $\lVert x_0 \rVert$, so one set of draws serves every $x_0$.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.data.synthetic import chi_square, gaussian
+from leakage.runtime import DTYPE
+from leakage.theory.least_squares import Design
+from leakage.theory.wishart import gaussian_factor
+from leakage.trainers.min_norm import check_widths, nested_weights
+
+QUERIES = {"relu": torch.relu, "linear": torch.clone}
+_CHUNK = 2**24  # features held at once, to bound memory
+
+
+class _Draw(NamedTuple):
+    """Points in coordinates of their span, and their inner products with the directions; row 0 has unit norm."""
+
+    points: Float[Tensor, "trials rows rank"]
+    products: Float[Tensor, "trials rows p"]
+
+
+def outsider_variances(
+    design: Design,
+    norms: Float[Tensor, "*b"],
+    *,
+    widths: Sequence[int],
+    query: str = "relu",
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "*b w trials"]:
+    r"""Variances of the prediction at a fresh $x_0$, for `trials` designs seen at every width.
+
+    Args:
+        norms: $\lVert x_0 \rVert^2 > 0$ of each point (about D).
+        widths: numbers of features, strictly increasing.
+        query: `"relu"`: $x_0$ gets the features the training points have. `"linear"`: $x_0$ is asked without the ReLU,
+            which is what the authors' released simulation computes.
+
+    Raises:
+        ValueError: if a norm is not positive, `query` is unknown, or the widths do not increase strictly from 1.
+    """
+    squares, widths = _check_norms(norms, generator), check_widths(widths)
+    activation = _check_query(query)
+    parts = []
+    for draw in _draws(design, design.n + 1, widths[-1], trials, generator):
+        weights = nested_weights(draw.products[:, 1:].relu(), activation(draw.products[:, :1]), widths=widths)
+        parts.append(_variance(design, draw.points[:, 1:], weights))
+    return squares[..., None, None] * torch.cat(parts).mT
+
+
+def member_variances(
+    design: Design,
+    norms: Float[Tensor, "*b"],
+    *,
+    widths: Sequence[int],
+    query: str = "relu",
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "*b w trials"]:
+    r"""Variances of the prediction at $x_0$, for `trials` designs whose first row is $x_0$ with its label.
+
+    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$: what a ReLU query of a training row
+    gives exactly, and what the authors' simulation returns although it asks outsiders linearly. For $p \le n$ the model is
+    trained, and asked as `query` says. Arguments as in `outsider_variances`.
+    """
+    squares, widths = _check_norms(norms, generator), check_widths(widths)
+    activation = _check_query(query)
+    label = squares / design.D + design.sigma**2
+    variances = label[..., None, None].expand(*squares.shape, len(widths), trials).clone()
+    narrow = [p for p in widths if p <= design.n]
+    if narrow:
+        trained = [
+            _trained_member(design, draw, squares, narrow, activation)
+            for draw in _draws(design, design.n, narrow[-1], trials, generator)
+        ]
+        variances[..., : len(narrow), :] = torch.cat(trained, dim=-1)
+    return variances
+
+
+def _trained_member(design: Design, draw: _Draw, squares: Tensor, widths: list[int], activation) -> Tensor:
+    """Give row 0 each norm in turn, fit, and return the variances `[*b, w, trials]`."""
+    scale = squares.sqrt().reshape(*squares.shape, 1, 1, 1)
+    points = torch.cat([scale * draw.points[:, :1], draw.points[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)], dim=-2)
+    own = scale * draw.products[:, :1]
+    others = draw.products[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)
+    weights = nested_weights(torch.cat([own, others], dim=-2).relu(), activation(own), widths=widths)
+    return _variance(design, points, weights).mT
+
+
+def _variance(design: Design, points: Tensor, weights: Float[Tensor, "*b w 1 n"]) -> Float[Tensor, "*b w"]:
+    r"""$\lVert X^\top w \rVert^2 / D + \sigma^2 \lVert w \rVert^2$."""
+    weights = weights.squeeze(-2)
+    return (weights @ points).square().sum(-1) / design.D + design.sigma**2 * weights.square().sum(-1)
+
+
+def _draws(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> Iterator[_Draw]:
+    """Draw designs of `rows` points, the first of unit norm, a bounded number at a time."""
+    step = max(1, _CHUNK // (rows * p))
+    for start in range(0, trials, step):
+        yield _draw(design, rows, p, min(step, trials - start), generator)
+
+
+def _draw(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> _Draw:
+    points = torch.ones((trials, 1, 1), dtype=DTYPE, device=generator.device)
+    if rows > 1:
+        column = gaussian((trials, rows - 1, 1), generator=generator)
+        rest = gaussian_factor(rows - 1, design.D - 1, (trials,), generator=generator)
+        first = torch.cat([points, torch.zeros_like(rest[:, :1])], dim=-1)
+        points = torch.cat([first, torch.cat([column, rest], dim=-1)], dim=-2)
+    rank = points.shape[-1]
+    directions = gaussian((trials, rank, p), generator=generator)
+    outside = chi_square(design.D - rank, (trials, p), generator=generator)
+    norm = (directions.square().sum(-2) + outside).sqrt()
+    return _Draw(points, points @ directions / norm.unsqueeze(-2))
+
+
+def _check_norms(norms: Tensor, generator: torch.Generator) -> Tensor:
+    if not bool((torch.isfinite(norms) & (norms > 0)).all()):
+        raise ValueError("`norms` must hold positive squared norms: a zero point is always predicted as 0.")
+    return norms.to(generator.device, DTYPE)
+
+
+def _check_query(query: str):
+    if query not in QUERIES:
+        raise ValueError(f"`query` must be one of {', '.join(QUERIES)}, got {query!r}.")
+    return QUERIES[query]

@@ -1,0 +1,104 @@
+r"""Minimum-norm least squares at many widths for the price of one.
+
+The prediction of $\hat\beta = F_p^+ y$ at a query $f$ is linear in the labels, $\hat y = w_p^\top y$ with
+$w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. These functions return $w_p$, or $\hat y$, for every
+width asked for: one QR serves all p ≤ n and one growing Gram matrix all p > n. Leading dimensions are independent
+designs. Nothing here is random.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_SINGULAR = 1e-4  # pivots below this share of the largest go to the pseudo-inverse: condition 1e8 of a Gram matrix
+
+
+def nested_min_norm(
+    features: Float[Tensor, "*b n P"],
+    labels: Float[Tensor, "*b n"],
+    queries: Float[Tensor, "*b q P"],
+    *,
+    widths: Sequence[int],
+) -> Float[Tensor, "*b w q"]:
+    r"""Predictions of the minimum-norm fits on the first p features, for every p in `widths`.
+
+    Takes the arguments of `nested_weights`, and the training labels $y$.
+    """
+    return (nested_weights(features, queries, widths=widths) @ labels[..., None, :, None]).squeeze(-1)
+
+
+def nested_weights(
+    features: Float[Tensor, "*b n P"], queries: Float[Tensor, "*b q P"], *, widths: Sequence[int]
+) -> Float[Tensor, "*b w q n"]:
+    r"""Weights $w_p$ of the training labels in the predictions at `queries`, for every p in `widths`.
+
+    For $p \le n$, with $F = QR$: $w_p = \sum_{j \le p} Q_j u_j$, $u = R^{-\top} f$, and $u_j$ does not depend on p.
+    For $p > n$: $w_p = G_p^{-1} F_p f_p$, where $G_p = F_p F_p^\top$ grows by the new columns only. A design that is close
+    to losing rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
+
+    The Gram matrix squares the condition number of the design: relative errors are $10^{-13}$ for Gaussian designs away
+    from p = n, and at most about $10^{-8}$ next to it.
+
+    Args:
+        features: the widest design.
+        queries: the points asked about, in the same features.
+        widths: strictly increasing, from 1 to P.
+
+    Raises:
+        ValueError: if the shapes do not fit together or the widths are wrong.
+    """
+    if features.shape[-1] != queries.shape[-1] or features.shape[:-2] != queries.shape[:-2]:
+        raise ValueError(
+            "`features` and `queries` must agree in all but their second-last dimension, "
+            f"got {tuple(features.shape)} and {tuple(queries.shape)}."
+        )
+    checked, rows = check_widths(widths, limit=features.shape[-1]), features.shape[-2]
+    designs, points = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (features, queries))
+    narrow, wide = [p for p in checked if p <= rows], [p for p in checked if p > rows]
+    parts = [solve(designs, points, part) for solve, part in ((_narrow, narrow), (_wide, wide)) if part]
+    weights, sound = (torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True))
+    for index in (~sound).any(dim=0).nonzero().flatten().tolist():
+        lost, p = ~sound[:, index], checked[index]
+        weights[lost, index] = points[lost, :, :p] @ torch.linalg.pinv(designs[lost, :, :p])
+    return weights.reshape(*features.shape[:-2], *weights.shape[1:])
+
+
+def check_widths(widths: Sequence[int], *, limit: int | None = None) -> list[int]:
+    """Return `widths` as a list if they increase strictly from at least 1 to at most `limit`; raise otherwise."""
+    checked = [int(p) for p in widths]
+    increasing = all(low < high for low, high in zip([0, *checked], checked, strict=False))
+    if not checked or checked != list(widths) or not increasing or (limit is not None and checked[-1] > limit):
+        bound = "" if limit is None else f" of at most {limit}"
+        raise ValueError(f"`widths` must be strictly increasing whole numbers{bound} from 1, got {list(widths)!r}.")
+    return checked
+
+
+def _narrow(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:
+    """Weights at all widths up to n from one QR decomposition, and whether they can be trusted."""
+    q, r = torch.linalg.qr(designs[..., : widths[-1]])
+    pivots = r.diagonal(dim1=-2, dim2=-1).abs()
+    ends = torch.tensor(widths, device=designs.device)
+    sound = (pivots > _SINGULAR * pivots.cummax(dim=-1).values).cumprod(dim=-1)[:, ends - 1].bool()
+    coordinates = torch.linalg.solve_triangular(r.mT, points[..., : widths[-1]].mT, upper=False).mT
+    keep = torch.arange(widths[-1], device=designs.device) < ends[:, None, None]
+    return torch.where(keep, coordinates.unsqueeze(1), 0.0) @ q.mT.unsqueeze(1), sound
+
+
+def _wide(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:
+    """Weights at all widths above n from a Gram matrix that grows by the new columns, and whether they can be trusted."""
+    batch, rows, _ = designs.shape
+    everything = torch.cat([designs, points], dim=1)
+    products = designs.new_zeros((batch, rows, everything.shape[1]))  # [F F^T, F f^T] over the columns so far
+    weights, pivots, failures, start = [], [], [], 0
+    for p in widths:
+        products.baddbmm_(designs[..., start:p], everything[..., start:p].mT)
+        factor, failure = torch.linalg.cholesky_ex(products[..., :rows])
+        weights.append(torch.cholesky_solve(products[..., rows:], factor).mT)
+        pivots.append(factor.diagonal(dim1=-2, dim2=-1))
+        failures.append(failure)
+        start = p
+    smallest, largest = torch.stack(pivots, dim=1).aminmax(dim=-1)
+    sound = (torch.stack(failures, dim=1) == 0) & (smallest > _SINGULAR * largest)
+    return torch.stack(weights, dim=1), sound
