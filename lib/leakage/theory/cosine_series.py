@@ -1,16 +1,16 @@
 r"""Noise-free regression on cosines: which of a signal's time points were observed?
 
-A signal on the times $0, \dots, T - 1$ is $\beta^\top c(t)$ with $\beta \sim N(0, I_D/D)$ and $c(t)$ the unit vector along
-$(\cos(2\pi k t/N))_{k < D}$. It is observed at n times, fitted by min-norm least squares on the first $p \le D$ cosines
-and asked at $t_0$. Given the observed times, the answer is a centred Gaussian. With $p = D$ its variance is
+A signal on the times $0, \dots, T - 1$ is $\beta^\top c(t)$ with $\beta \sim N(0, I_D/D)$ and $c(t)$ the unit vector
+along $(\cos(2\pi k t/N))_{k < D}$. It is observed at n times, fitted by min-norm least squares on the first $p \le D$
+cosines and asked at $t_0$. Given the observed times, the answer is a centred Gaussian. With $p = D$ its variance is
 $$ V_0 = \lVert \Pi\, c(t_0) \rVert^2 / p, \qquad V_1 = 1/p, $$
 where $\Pi$ projects on the span of the observed $c(t)$: the *leverage* of $t_0$ decides, and a member's is 1 whatever p
 is, since there is no noise. Source: Tan et al. (2022), Section 5.
 
-Two things make this model delicate. If $N < 2T - 1$ some times are *aliases*: $c(t) = c(s)$ when $t \equiv \pm s$ modulo
-N, so that an outsider with an observed alias has leverage 1. And a design with aliases, or with $p$ far below $N/2$, has
-singular values that are zero but for rounding: the answer depends on which of them the solver keeps (`cutoff`) and on the
-order in which the phase $2\pi k t/N$ was computed (`phase`).
+Two things make this model delicate. If $N < 2T - 1$ some times are *aliases*: $c(t) = c(s)$ when $t \equiv \pm s$
+modulo N, so that an outsider with an observed alias has leverage 1. And a design with aliases, or with $p$ far below
+$N/2$, has singular values that are zero but for rounding: the answer depends on which of them the solver keeps
+(`cutoff`) and on the order in which the phase $2\pi k t/N$ was computed (`phase`).
 """
 
 import math
@@ -23,7 +23,7 @@ from torch import Tensor
 from leakage.runtime import DTYPE
 from leakage.theory.scale_mixture import ScaleMixture
 
-_ATTEMPTS = 8  # a batch fails about one time in ten: eight failures in a row mean another problem
+_ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem
 _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
 
 
@@ -114,7 +114,9 @@ def training_times(
         excluded = _classes(model, horizon) == _classes(model, queries).unsqueeze(-1)
     if bool(((~excluded).sum(-1) < model.n).any()):
         raise ValueError("`query_times` must leave n times that are no alias; lower n or raise the width.")
-    keys = torch.rand((*queries.shape, trials, model.horizon), generator=generator, device=generator.device, dtype=DTYPE)
+    keys = torch.rand(
+        (*queries.shape, trials, model.horizon), generator=generator, device=generator.device, dtype=DTYPE
+    )
     return keys.masked_fill(excluded.unsqueeze(-2), -1.0).topk(model.n, dim=-1).indices
 
 
@@ -178,9 +180,9 @@ def exact_outsider_variances(
 ) -> Float[Tensor, "*b trials"]:
     r"""$V_0$ in exact arithmetic when $D = p$ and the period is $2p - 1$: no linear algebra, no rounding to decide on.
 
-    Up to the norm, $\langle c(s), c(t) \rangle = 2 + N(\mathbb 1[s \equiv t] + \mathbb 1[s \equiv -t])$ modulo N, so the
-    Gram matrix of the distinct classes observed is a diagonal plus a constant. If $t_0$ has an observed alias its leverage
-    is 1; otherwise, with $\tau = \sum_c 1/N_c$ over the observed classes ($N_c = N$, or $2N$ for class 0),
+    Up to the norm, $\langle c(s), c(t) \rangle = 2 + N(\mathbb 1[s \equiv t] + \mathbb 1[s \equiv -t])$ modulo N, so
+    the Gram matrix of the distinct classes observed is a diagonal plus a constant. If $t_0$ has an observed alias its
+    leverage is 1; otherwise, with $\tau = \sum_c 1/N_c$ over the observed classes ($N_c = N$, or $2N$ for class 0),
 
     $$ \lVert \Pi\, c(t_0) \rVert^2 = \frac{4 \tau}{(1 + 2\tau)(2 + N_{t_0})}. $$
 
@@ -210,9 +212,7 @@ def uncovered_probability(model: Cosines, query_times: Int[Tensor, "*b"]) -> Flo
     return ((free - aliases.unsqueeze(-1)).clamp_min(0) / free).prod(-1)
 
 
-def with_aliases(
-    model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]
-) -> ScaleMixture:
+def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]) -> ScaleMixture:
     """The law of an outsider's answer from variances drawn with `training_times(..., aliases=False)`.
 
     An observed alias makes the variance that of a member. Its probability is known, so it is not left to sampling: the
@@ -235,20 +235,19 @@ def _squared_answer(design: Tensor, targets: Tensor, width: int, cutoff: float) 
     return (design.mT @ weights).square().sum(dim=(-2, -1))
 
 
-def _svd(design: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _svd(design: Tensor, attempt: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """The thin singular value decomposition.
 
-    About one design in some thousand with aliases defeats LAPACK's divide and conquer. A permutation of the rows changes
-    the result by rounding only, so such a batch is decomposed again with its rows in another order.
+    About one design in some thousand with aliases defeats LAPACK's divide and conquer. A permutation of the rows
+    changes the result by rounding only, so such a batch is decomposed again with its rows in another order.
     """
-    for shift in range(_ATTEMPTS):
-        try:
-            left, sizes, right = torch.linalg.svd(design.roll(shift, dims=-2), full_matrices=False)
-            return left.roll(-shift, dims=-2), sizes, right
-        except torch.linalg.LinAlgError:
-            if shift == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    try:
+        left, sizes, right = torch.linalg.svd(design.roll(attempt, dims=-2), full_matrices=False)
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
+        if attempt == _ATTEMPTS:
+            raise
+        return _svd(design, attempt + 1)
+    return left.roll(-attempt, dims=-2), sizes, right
 
 
 def _classes(model: Cosines, times: Tensor) -> Tensor:
@@ -264,7 +263,7 @@ def _check_queries(model: Cosines, query_times: Tensor) -> Tensor:
 
 
 def _check_outsiders(model: Cosines, times: Tensor, query_times: Tensor) -> Tensor:
-    queries = _check_queries(model, query_times)
+    queries = _check_queries(model, query_times).to(times.device)
     if times.shape[:-2] != queries.shape or times.shape[-1] != model.n:
         raise ValueError(
             f"`times` must have shape [*query_times, trials, n = {model.n}], got {tuple(times.shape)} "

@@ -5,14 +5,16 @@ $y = z^\top\theta + \varepsilon$ with $\theta \sim N(0, I_d/d)$, $\varepsilon \s
 $x_0 = W z_0$, without $u$. Given the design, $\hat y_0 = w^\top y$ is a centred Gaussian. The samplers return its
 variance, one for each random design, and never draw $\theta$ or $\varepsilon$. Source: Tan et al. (2022), Section 5.
 
-**Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design becomes
-$[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with $a_0 = Rz_0$.
-Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`wishart.gaussian_factor`). What is left:
+**Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design
+becomes $[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with
+$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`wishart.gaussian_factor`).
+What is left:
 
 - $p < n$. Projecting out $U_2$ leaves the regression on $A$ alone with $m = n - p + d$ rows,
   $w = A(A^\top A)^{-1} a_0$.
-- $p \ge n$. $w$ is the least-squares solution of $A^\top w = a_0$, $U_2^\top w = 0$. Split the rows into the $2d$ of the
-  factor (where $w = v$) and the others ($w = v'$). The part of $U_2$ that involves $v'$ can be solved exactly, and leaves
+- $p \ge n$. $w$ is the least-squares solution of $A^\top w = a_0$, $U_2^\top w = 0$. Split the rows into the $2d$ of
+  the factor (where $w = v$) and the others ($w = v'$). The part of $U_2$ that involves $v'$ can be solved exactly,
+  and leaves
   $$ v = \arg\min \lVert A^\top v - a_0 \rVert^2 + \lVert G^\top v \rVert^2, \qquad
      \lVert v' \rVert^2 = \lVert v \rVert^2 \, \chi^2_{n-2d} / \chi^2_{p-n+d+1}, $$
   with $G$ Gaussian, $2d \times (p - n + d)$. This needs no gap between p and n.
@@ -80,7 +82,7 @@ def outsider_variances(
     Raises:
         ValueError: if the shapes do not fit together.
     """
-    factor, corner = _query(model, latent, directions)
+    factor, corner = _query(model, latent, directions, generator.device)
     weights = _weights(model.n, directions.shape[-2], factor, corner, trials=trials, generator=generator)
     return weights.signal.square().sum(-1) / model.d + model.sigma**2 * weights.square
 
@@ -103,16 +105,16 @@ def member_variances(
        V_1 = \lVert z \rVert^2 / d + \sigma^2 \quad (p \ge n). $$
 
     Args:
-        label: `"own"`: the label of $x_0$, $z = z_0$, the experiment the paper describes. `"fresh"`: the label of another
-            point, $z \sim N(0, I_d)$ anew in every trial, which is what the authors' released simulation computes: it
-            replaces the features of the first row and leaves its label.
+        label: `"own"`: the label of $x_0$, $z = z_0$, the experiment the paper describes. `"fresh"`: the label of
+            another point, $z \sim N(0, I_d)$ anew in every trial, which is what the authors' released simulation
+            computes: it replaces the features of the first row and leaves its label.
 
     Raises:
         ValueError: if the shapes do not fit together or `label` is neither of the two.
     """
     if label not in LABELS:
         raise ValueError(f"`label` must be one of {', '.join(LABELS)}, got {label!r}.")
-    factor, corner = _query(model, latent, directions)
+    factor, corner = _query(model, latent, directions, generator.device)
     own = latent.to(generator.device, DTYPE).unsqueeze(-2)
     shape = (*own.shape[:-2], trials, model.d)
     answered = gaussian(shape, generator=generator) if label == "fresh" else own.expand(shape)
@@ -124,7 +126,7 @@ def member_variances(
     return (signal + model.sigma**2 * (leverage.square() + leverage)) / (1 + leverage).square()
 
 
-def _query(model: LatentSpace, latent: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+def _query(model: LatentSpace, latent: Tensor, directions: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factor R of the directions, and the query's rotated features."""
     if latent.shape[-1:] != (model.d,) or directions.shape[-1] != model.d or directions.shape[-2] < 1:
         raise ValueError(
@@ -135,8 +137,8 @@ def _query(model: LatentSpace, latent: Tensor, directions: Tensor) -> tuple[Tens
         raise ValueError(
             f"`latent` and `directions` must have one batch, got {tuple(latent.shape)} and {tuple(directions.shape)}."
         )
-    factor = torch.linalg.qr(directions.to(DTYPE), mode="r").R
-    return factor, (factor @ latent.to(DTYPE).unsqueeze(-1)).squeeze(-1)
+    factor = torch.linalg.qr(directions.to(device, DTYPE), mode="r").R
+    return factor, (factor @ latent.to(device, DTYPE).unsqueeze(-1)).squeeze(-1)
 
 
 def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator) -> _Weights:

@@ -1,15 +1,17 @@
 r"""Min-norm regression on random ReLU features: exact variances without the D-dimensional data.
 
 Rows $x \sim N(0, I_D)$, labels $y = x^\top\beta + \varepsilon$ as in `least_squares.Design`, features
-$\max(x^\top v_j, 0)$, $j \le p$, with $v_j$ uniform on the unit sphere of $R^D$ and drawn anew for every design. Given the
-design, $\hat y_0 = w^\top y$ is a centred Gaussian with variance $w^\top (XX^\top/D + \sigma^2 I) w$. The samplers return
-these variances for many widths p at once (the designs are nested) and never draw $\beta$ or $\varepsilon$.
+$\max(x^\top v_j, 0)$, $j \le p$, with $v_j$ uniform on the unit sphere of $R^D$ and drawn anew for every design.
+Given the design, $\hat y_0 = w^\top y$ is a centred Gaussian with variance $w^\top (XX^\top/D + \sigma^2 I) w$. The
+samplers return these variances for many widths p at once (the designs are nested) and never draw $\beta$ or
+$\varepsilon$.
 Source: Tan et al. (2022), Section 5.
 
-**Reduction** (not in the paper). Everything depends on the points $[x_0; X]$ through their inner products with each other
-and with the $v_j$. Let $[x_0; X] = LE$ with orthonormal rows $E$, so that $L$ has the first row
-$(\lVert x_0 \rVert, 0, \dots)$, a first column of $N(0, 1)$ below it and the factor of an $n \times (D-1)$ Gaussian matrix
-as the rest. With $v_j = g_j / \lVert g_j \rVert$, $g_j$ Gaussian, $Z_j = E g_j$ is Gaussian in $r = n + 1$ dimensions and
+**Reduction** (not in the paper). Everything depends on the points $[x_0; X]$ through their inner products with each
+other and with the $v_j$. Let $[x_0; X] = LE$ with orthonormal rows $E$, so that $L$ has the first row
+$(\lVert x_0 \rVert, 0, \dots)$, a first column of $N(0, 1)$ below it and the factor of an $n \times (D-1)$ Gaussian
+matrix as the rest. With $v_j = g_j / \lVert g_j \rVert$, $g_j$ Gaussian, $Z_j = E g_j$ is Gaussian in $r = n + 1$
+dimensions and
 
 $$ [x_0; X]\, v_j = L Z_j \big/ \sqrt{\lVert Z_j \rVert^2 + \chi^2_{D-r}}. $$
 
@@ -80,9 +82,9 @@ def member_variances(
 ) -> Float[Tensor, "*b w trials"]:
     r"""Variances of the prediction at $x_0$, for `trials` designs whose first row is $x_0$ with its label.
 
-    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$: what a ReLU query of a training row
-    gives exactly, and what the authors' simulation returns although it asks outsiders linearly. For $p \le n$ the model is
-    trained, and asked as `query` says. Arguments as in `outsider_variances`.
+    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$: what a ReLU query of a
+    training row gives exactly, and what the authors' simulation returns although it asks outsiders linearly. For
+    $p \le n$ the model is trained, and asked as `query` says. Arguments as in `outsider_variances`.
     """
     squares, widths = _check_norms(norms, generator), check_widths(widths)
     activation = _check_query(query)

@@ -1,8 +1,9 @@
 r"""Gaussian matrices seen only through their Gram matrix.
 
-If $G$ is a `rows` × `columns` matrix of independent $N(0, 1)$, whatever depends on $GG^\top$ alone can be computed from a
-factor with at most `rows` columns (Bartlett's decomposition). This is what makes the samplers of `latent_space` and
-`relu_features` independent of the number of features or of inputs. Nothing here but the draw itself is random.
+If $G$ is a `rows` × `columns` matrix of independent $N(0, 1)$, whatever depends on $GG^\top$ alone can be computed
+from a factor with at most `rows` columns (Bartlett's decomposition). This is what makes the samplers of
+`latent_space` and `relu_features` independent of the number of features or of inputs. Nothing here but the draw
+itself is random.
 """
 
 import torch

@@ -1,9 +1,9 @@
 r"""Minimum-norm least squares at many widths for the price of one.
 
 The prediction of $\hat\beta = F_p^+ y$ at a query $f$ is linear in the labels, $\hat y = w_p^\top y$ with
-$w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. These functions return $w_p$, or $\hat y$, for every
-width asked for: one QR serves all p ≤ n and one growing Gram matrix all p > n. Leading dimensions are independent
-designs. Nothing here is random.
+$w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. These functions return $w_p$, or $\hat y$, for
+every width asked for: one QR serves all p ≤ n and one growing Gram matrix all p > n. Leading dimensions are
+independent designs. Nothing here is random.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ def nested_weights(
     r"""Weights $w_p$ of the training labels in the predictions at `queries`, for every p in `widths`.
 
     For $p \le n$, with $F = QR$: $w_p = \sum_{j \le p} Q_j u_j$, $u = R^{-\top} f$, and $u_j$ does not depend on p.
-    For $p > n$: $w_p = G_p^{-1} F_p f_p$, where $G_p = F_p F_p^\top$ grows by the new columns only. A design that is close
-    to losing rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
+    For $p > n$: $w_p = G_p^{-1} F_p f_p$, where $G_p = F_p F_p^\top$ grows by the new columns only. A design that is
+    close to losing rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
 
     The Gram matrix squares the condition number of the design: relative errors are $10^{-13}$ for Gaussian designs away
     from p = n, and at most about $10^{-8}$ next to it.
@@ -87,7 +87,7 @@ def _narrow(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor,
 
 
 def _wide(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:
-    """Weights at all widths above n from a Gram matrix that grows by the new columns, and whether they can be trusted."""
+    """Weights at all widths above n from a Gram matrix that grows, and whether they can be trusted."""
     batch, rows, _ = designs.shape
     everything = torch.cat([designs, points], dim=1)
     products = designs.new_zeros((batch, rows, everything.shape[1]))  # [F F^T, F f^T] over the columns so far

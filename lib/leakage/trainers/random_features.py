@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage.data.synthetic import gaussian
 from leakage.trainers.min_norm import nested_weights
 
-_CHUNK = 2**24  # features computed at once
+_CHUNK = 2**21  # features computed at once: what fits the cache is faster than what fits the memory
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,19 @@ def label_weights(
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
     keys[:, query] = -1.0 if member else 2.0
     chosen = keys.argsort(dim=-1)[:, :rows]
-    per_batch = max(1, _CHUNK // (rows * max(widths)))
-    parts = []
-    for indices in chosen.split(per_batch):
+    # From p = n on the model interpolates: a member's prediction is its own label, and nothing need be trained.
+    trained = [p for p in widths if p < rows] if member else list(widths)
+    weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype, device=inputs.device)
+    if len(trained) < len(widths):
+        weights[:, len(trained) :, 0] = 1.0
+    per_batch = max(1, _CHUNK // (rows * max(trained, default=1)))
+    for start in range(0, designs if trained else 0, per_batch):
+        indices = chosen[start : start + per_batch]
         asked = inputs[query].expand(len(indices), 1, -1)
-        features = _features(torch.cat([inputs[indices], asked], dim=-2), max(widths), generator)
-        parts.append(nested_weights(features[:, :-1], features[:, -1:], widths=widths).squeeze(-2))
-    return LabelWeights(torch.cat(parts), chosen)
+        features = _features(torch.cat([inputs[indices], asked], dim=-2), trained[-1], generator)
+        found = nested_weights(features[:, :-1], features[:, -1:], widths=trained)
+        weights[start : start + per_batch, : len(trained)] = found.squeeze(-2)
+    return LabelWeights(weights, chosen)
 
 
 def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Generator) -> Float[Tensor, "b m P"]:
