@@ -22,7 +22,7 @@ def score(
 ) -> Float[Tensor, " draws"]:
     r"""Log-likelihood ratio $\log f_1(\hat y_0) - \log f_0(\hat y_0)$ of unbatched laws."""
     size = predictions.abs()
-    return member.density(size).log() - outsider.density(size).log()
+    return member.log_density(size) - outsider.log_density(size)
 
 
 def gaussian_score(

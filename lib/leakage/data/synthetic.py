@@ -45,13 +45,13 @@ def standardised(inputs: Tensor) -> Tensor:
     r"""Inputs centred and scaled by one number, so that $\lVert x \rVert^2$ is d on average: the norm of Gaussian rows.
 
     Raises:
-        ValueError: if all inputs are equal.
+        ValueError: if an input is not finite, or all are equal.
     """
+    # Compared before centring, whose rounding makes small differences out of none.
+    if not bool(torch.isfinite(inputs).all()) or bool((inputs == inputs[:1]).all()):
+        raise ValueError("`inputs` must be finite and not all equal: there is nothing to scale.")
     centred = inputs.to(DTYPE) - inputs.to(DTYPE).mean(0)
-    power = centred.square().mean()
-    if not bool(power > 0):
-        raise ValueError("`inputs` must not all be equal: there is nothing to scale.")
-    return centred / power.sqrt()
+    return centred / centred.square().mean().sqrt()
 
 
 def gaussian_twin(inputs: Tensor, count: int, *, generator: torch.Generator) -> Tensor:

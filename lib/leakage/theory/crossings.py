@@ -16,8 +16,8 @@ _SPLIT = 8
 def sign_changes(
     difference: Callable[[Tensor], Tensor], grid: Float[Tensor, "*#batch points"]
 ) -> Float[Tensor, "*batch crossings"]:
-    """Arguments at which `difference` changes sign between points of `grid`, ascending, padded with +∞."""
-    sign = torch.sign(difference(grid))
+    """Arguments at which `difference` changes sign along `grid`, ascending, padded with +∞."""
+    sign = _without_zeros(torch.sign(difference(grid)))
     change = sign[..., 1:] * sign[..., :-1] < 0
     count = max(1, int(change.sum(-1).max()))
     # Stable descending sort of 0/1: the indices of the changes come first, in ascending order.
@@ -27,6 +27,12 @@ def sign_changes(
     for _ in range(_ROUNDS):
         low, high = _narrow(difference, low, high, left)
     return torch.where(valid, (low + high) / 2, torch.inf).sort(dim=-1).values
+
+
+def _without_zeros(sign: Tensor) -> Tensor:
+    """Each zero replaced by the last sign before it: a root that falls on a point of the grid is a change too."""
+    places = torch.arange(sign.shape[-1], device=sign.device)
+    return sign.gather(-1, torch.where(sign != 0, places, 0).cummax(dim=-1).values)
 
 
 def _narrow(difference: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,8 @@ For predictions whose mean depends on the design, as with real labels. Centred m
 `scale_mixture`. Batched over leading dimensions; nothing here is random.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +14,10 @@ from torch import Tensor
 
 from leakage.theory.crossings import distance_from_gaps, sign_changes
 
-_GRID = 1500  # points between the outermost components, spaced evenly in rank: dense where the laws have mass
-_TAIL = 9.0
+_GRID = 1500  # points on which the sign of the density difference is read, at least: quantiles of all components
+_FEWEST = 25  # of each component, its mean among them, however many components there are: no peak is stepped over
+_TAIL = 9.0  # the outermost quantiles, in deviations
+_CHUNK = 2**22  # elements evaluated at once, to bound memory
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,20 @@ class GaussianMixture:
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         """Distribution function; y may be ±∞."""
-        return torch.special.ndtr(self._standardised(y)).mean(-1)
+        return self._evaluate(y, lambda z, _: torch.special.ndtr(z))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         """Density at finite y."""
-        scale = self.variances.sqrt().unsqueeze(-2)
-        return (torch.exp(-self._standardised(y).square() / 2) / scale).mean(-1) / (2 * torch.pi) ** 0.5
+        norm = 1 / math.sqrt(2 * math.pi)
+        return self._evaluate(y, lambda z, scale: norm * torch.exp(-z.square() / 2) / scale)
 
-    def _standardised(self, y: Tensor) -> Tensor:
-        return (y.unsqueeze(-1) - self.means.unsqueeze(-2)) / self.variances.sqrt().unsqueeze(-2)
+    def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Average `kernel((y - mean) / scale, scale)` over the components, a few points at a time."""
+        mean, scale = self.means.unsqueeze(-2), self.variances.sqrt().unsqueeze(-2)
+        laws = math.prod(torch.broadcast_shapes(y.shape[:-1], self.means.shape[:-1]))
+        step = max(1, _CHUNK // max(1, laws * self.means.shape[-1]))
+        parts = y.split(step, dim=-1)
+        return torch.cat([kernel((part.unsqueeze(-1) - mean) / scale, scale).mean(-1) for part in parts], dim=-1)
 
 
 def total_variation(outsider: GaussianMixture, member: GaussianMixture) -> Float[Tensor, "*batch"]:
@@ -53,13 +62,11 @@ def total_variation(outsider: GaussianMixture, member: GaussianMixture) -> Float
 
 
 def _grid(first: GaussianMixture, second: GaussianMixture) -> Float[Tensor, "*batch points"]:
-    """Points spaced evenly in rank among all components' quantiles from -9 to 9 deviations."""
-    steps = torch.linspace(-_TAIL, _TAIL, 61, dtype=first.means.dtype, device=first.means.device)
-    quantiles = [
-        (law.means.unsqueeze(-1) + law.variances.sqrt().unsqueeze(-1) * steps).flatten(-2) for law in (first, second)
-    ]
+    """Points from -9 to 9 deviations round the mean of every component, in ascending order."""
+    quantiles = []
+    for law in (first, second):
+        each = max(_FEWEST, _GRID // (2 * law.means.shape[-1]) | 1)  # odd: the mean is one of them
+        steps = torch.linspace(-_TAIL, _TAIL, each, dtype=law.means.dtype, device=law.means.device)
+        quantiles.append((law.means.unsqueeze(-1) + law.variances.sqrt().unsqueeze(-1) * steps).flatten(-2))
     batch = torch.broadcast_shapes(*(points.shape[:-1] for points in quantiles))
-    pooled = torch.cat([points.expand(*batch, -1) for points in quantiles], dim=-1).sort(dim=-1).values
-    count = min(_GRID, pooled.shape[-1])
-    ranks = torch.linspace(0, pooled.shape[-1] - 1, count, device=pooled.device).round().long()
-    return pooled[..., ranks]
+    return torch.cat([points.expand(*batch, -1) for points in quantiles], dim=-1).sort(dim=-1).values

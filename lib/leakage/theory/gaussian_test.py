@@ -40,9 +40,9 @@ def threshold(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
     Source: Tan et al. (2022), eq. (3). The arguments and errors are those of `advantage`; an infinite variance has no
     crossing and gives $+\infty$.
     """
-    over_outsider, over_member = _scaled_thresholds(outsider, member)
-    by_outsider, by_member = over_outsider * outsider.sqrt(), over_member * member.sqrt()
-    return torch.where(torch.isfinite(outsider) & torch.isfinite(member), by_outsider, by_member.abs() + torch.inf)
+    over_outsider, _ = _scaled_thresholds(outsider, member)
+    by_outsider = over_outsider * outsider.sqrt()
+    return torch.where(torch.isinf(outsider) | torch.isinf(member), torch.inf, by_outsider)
 
 
 def power(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"], *, fpr: float) -> Float[Tensor, "*b"]:

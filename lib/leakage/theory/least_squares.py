@@ -46,8 +46,10 @@ class Design:
             raise ValueError(f"`p` must be a whole number from 1 to D = {self.D}, got {p!r}.")
         return p
 
-    def widths(self, p: int | Sequence[int] | Tensor, *, device: torch.device | str = "cpu") -> Float[Tensor, "*w"]:
-        """The numbers of features `p`, checked, as a float64 tensor."""
+    def widths(
+        self, p: int | Sequence[int] | Tensor, *, device: torch.device | str | None = None
+    ) -> Float[Tensor, "*w"]:
+        """The numbers of features `p`, checked, as a float64 tensor; a tensor stays on its device if none is named."""
         values = torch.as_tensor(p, device=device)
         if values.is_floating_point() and not bool((values == values.round()).all()):
             raise ValueError("`p` must hold whole numbers.")
@@ -190,7 +192,7 @@ def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor,
     Raises:
         ValueError: if an error is smaller than that of the full model.
     """
-    extra = error - prediction_error(design, torch.tensor(float(design.D), dtype=DTYPE))
+    extra = error - prediction_error(design, design.widths(design.D, device=error.device))
     if bool((extra < 0).any()):
         raise ValueError("`error` must be at least the error of the full model: noise cannot improve it.")
     return extra
@@ -205,7 +207,7 @@ def noise_advantage(
     Tan et al. (2022): a defender who knows who is a member. With `on_members=True` every answer is perturbed,
     $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$, which is what a defender can do.
     """
-    full = torch.tensor(float(design.D), dtype=DTYPE, device=query.used.device)
+    full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
     return gaussian_test.advantage(outsider, member)
@@ -237,4 +239,5 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
         return None
     low = first if excess(first) <= 0 else root_scalar(excess, bracket=(first, middle)).root
     high = last if excess(last) <= 0 else root_scalar(excess, bracket=(middle, last)).root
-    return math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    narrowest, widest = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    return (narrowest, widest) if narrowest <= widest else None  # a small budget may hold between two whole numbers

@@ -119,7 +119,13 @@ def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:
 def total_variations(
     design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
 ) -> Float[Tensor, "*q w"]:
-    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis)."""
+    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis).
+
+    Raises:
+        ValueError: if the query was not made for as many widths, or some p is smaller than n.
+    """
+    if query.used.shape[-1:] != (len(widths),):
+        raise ValueError(f"`query` must have the {len(widths)} widths on its last axis, got {tuple(query.used.shape)}.")
     columns = []
     for index, p in enumerate(widths):
         point = query.at(index)

@@ -5,6 +5,7 @@ Everything follows from one Gaussian matrix seen from one unit vector $e$, throu
 $\nu$ at $e$ (`Resolvent`). A `penalty` is $\lambda$; the matrix sees $\mu = n\lambda$.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.least_squares_law import unused_direction
 from leakage.theory.scale_mixture import ScaleMixture
+
+_ROUNDING = 2.0**-53  # of a double: what a chain may leave out of any of its four scalars
+_SPREAD = 8.0  # a singular value lies further than this outside √p ± √n with a probability below exp(-32)
 
 
 class Resolvent(NamedTuple):
@@ -43,7 +47,8 @@ def sample_resolvent(
        C = g^2 c\,(E' + cR'^2), $$
 
     from $a = 0$, where $R = 1/\mu$, $R_2 = 1/\mu^2$, $E = C = 0$. All terms are positive, so nothing cancels at any
-    $\mu$. It is Golub–Kahan bidiagonalisation of a Gaussian matrix read backwards; not in the paper.
+    $\mu$. It is Golub–Kahan bidiagonalisation of a Gaussian matrix read backwards; not in the paper. The innermost
+    matrices are left out where they cannot move the last bit (`_depth`).
 
     Args:
         rows, columns: shape of the matrix, at least 0 and 1.
@@ -54,17 +59,17 @@ def sample_resolvent(
         Tensors of shape `[*m, trials]`.
 
     Raises:
-        ValueError: if some `mu` is not positive (λ = 0 is `least_squares_law`).
+        ValueError: if there is no `mu` or one is not positive (λ = 0 is `least_squares_law`), or the shape is wrong.
     """
-    if not bool((torch.isfinite(mu) & (mu > 0)).all()):
-        raise ValueError("`mu` must be positive and finite; for no penalty use least_squares_law.")
-    shapes = [(rows, columns)]
-    while shapes[-1][0] > 0:
-        shapes.append((shapes[-1][1] - 1, shapes[-1][0]))
+    if rows < 0 or columns < 1:
+        raise ValueError(f"`rows` must be at least 0 and `columns` at least 1, got {rows} and {columns}.")
+    if mu.numel() == 0 or not bool((torch.isfinite(mu) & (mu > 0)).all()):
+        raise ValueError("`mu` must hold positive and finite numbers; for no penalty use least_squares_law.")
+    heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
     mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
     inverse = (1 / mu).expand(*mu.shape[:-1], trials)
     state = Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
-    for height, _ in reversed(shapes[:-1]):
+    for height in reversed(heights):
         state = _extend(state, chi_square(height, (trials,), generator=generator), mu)
     return state
 
@@ -80,6 +85,31 @@ def _extend(inner: Resolvent, c: Tensor, mu: Tensor) -> Resolvent:
         weight * inner.inverse_square,
         weight * (inner.noise_gain + c * inner.inverse.square()),
     )
+
+
+def _heights(rows: int, columns: int, *, depth: int) -> list[int]:
+    """Rows of the matrices from the whole one inwards, two for each row and column taken off, until none has a row."""
+    steps = range(min(rows, columns, depth))
+    return [height for step in steps for height in (rows - step, columns - 1 - step) if height > 0]
+
+
+def _depth(rows: int, columns: int, *, mu: float) -> int:
+    r"""Pairs of steps after which the continued fraction has converged to the last bit, whatever the inner matrices.
+
+    Starting $k$ pairs deep, as if no rows were left there, integrates against $\nu$ by the Gauss–Radau rule with nodes
+    at 0 and at $k$ points among the other eigenvalues. If these lie in $[\ell, L]$ its error falls as $\rho^{2k}$ with
+
+    $$ \rho = \frac{\sqrt\kappa - 1}{\sqrt\kappa + 1} = e^{-2 \operatorname{artanh}(1/\sqrt\kappa)}, \qquad
+       \kappa = \frac{L + \mu}{\ell + \mu}, $$
+
+    the rate at which polynomials approximate $1/(x + \mu)$ on $[\ell, L]$. The factor before it is at most about
+    $(L/\mu + 1)^3$ relative to each of the four integrals.
+    """
+    small, large = sorted(math.sqrt(side) for side in (rows, columns))
+    low = max(large - small - _SPREAD, 0.0) ** 2 + mu
+    high = (large + small + _SPREAD) ** 2 + mu
+    speed = math.atanh(min(max(math.sqrt(low / high), 1e-9), 0.999))  # the bounds keep it finite and positive
+    return math.ceil((3 * math.log(high / mu) - math.log(_ROUNDING)) / (4 * speed))
 
 
 @dataclass(frozen=True)
@@ -101,23 +131,22 @@ class Spectra:
         cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
     ) -> "Spectra":
         """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
-        design.features(p)
         mu = _penalties(penalty).to(generator.device) * design.n
-        spare = chi_square(design.D - p, (trials,), generator=generator) / design.D
+        unexplained = _unexplained(design, p, trials, generator)
         return cls(
             design,
             p,
             mu,
             sample_resolvent(design.n, p, mu, trials=trials, generator=generator),
             sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator),
-            design.sigma**2 + spare,
+            unexplained,
         )
 
     def outsider_mixture(self, query: Query) -> ScaleMixture:
         r"""Law at a fresh point, shape `[*q, m, trials]`: $V_0 = r^2 (C/D + \tau^2 E)$, exact."""
-        used = query.used[..., None, None]
-        gains = self.outsider
-        return ScaleMixture(used * (gains.signal_gain / self.design.D + self.unexplained * gains.noise_gain))
+        return ScaleMixture(
+            _outsider_variance(self.design, query.used[..., None, None], self.outsider, self.unexplained)
+        )
 
     def member_mixture(self, query: Query) -> ScaleMixture:
         r"""Law at a training point, shape `[*q, m, trials]`, with $q = r^2 R$:
@@ -140,9 +169,21 @@ def sample_outsider(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
     """`trials` exact predictions at a fresh point, one design each."""
-    spectra = Spectra.draw(design, p, _one(penalty), trials=trials, generator=generator)
-    variance = spectra.outsider_mixture(query).variances.squeeze(-2)
+    mu = _penalties(_one(penalty)).to(generator.device) * design.n
+    unexplained = _unexplained(design, p, trials, generator)
+    gains = sample_resolvent(design.n, p, mu.squeeze(0), trials=trials, generator=generator)
+    variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, unexplained)
     return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
+
+
+def _outsider_variance(design: Design, used: Tensor, gains: Resolvent, unexplained: Tensor) -> Tensor:
+    r"""$V_0 = r^2 (C/D + \tau^2 E)$."""
+    return used * (gains.signal_gain / design.D + unexplained * gains.noise_gain)
+
+
+def _unexplained(design: Design, p: int, trials: int, generator: torch.Generator) -> Tensor:
+    r"""Draws of $\tau^2$, the label's variance given the features in use, conditional on β."""
+    return design.sigma**2 + chi_square(design.D - design.features(p), (trials,), generator=generator) / design.D
 
 
 def sample_member(
@@ -184,7 +225,7 @@ def limit_variances(
         ValueError: if a penalty is negative, or zero where p = n (the limit diverges).
     """
     p = design.widths(p, device=query.used.device)
-    penalty = _penalties(penalty, zero_allowed=True)
+    penalty = _penalties(penalty, zero_allowed=True).to(query.used.device)
     used, unused, n, D = query.used, query.unused, design.n, design.D
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D

@@ -6,6 +6,7 @@ are batched over leading dimensions. Nothing here draws a random number except `
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,7 @@ _GRID = 384  # points of |y| on which the sign of the density difference is read
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
 _CHUNK = 2**22  # elements evaluated at once, to bound memory
+_UNIT = 1e-6  # how far a sum of weights may be from 1: rounding, in single precision too
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class ScaleMixture:
         weights: $w_i \ge 0$ with sum 1; equal if left out. Broadcasts against `variances`.
 
     Raises:
-        ValueError: if a variance is not positive and finite, or the weights do not sum to 1.
+        ValueError: if a variance is not positive and finite, a weight is negative, or the weights do not sum to 1.
     """
 
     variances: Float[Tensor, "*batch atoms"]
@@ -41,10 +43,10 @@ class ScaleMixture:
             raise ValueError("`variances` must have at least one atom along its last dimension.")
         if not bool((torch.isfinite(self.variances) & (self.variances > 0)).all()):
             raise ValueError("`variances` must be positive and finite; drop degenerate atoms first.")
-        if self.weights is not None and not torch.allclose(
-            self.weights.sum(-1), torch.ones((), dtype=self.weights.dtype, device=self.weights.device), atol=1e-9
+        if self.weights is not None and not bool(
+            (self.weights >= 0).all() and ((self.weights.sum(-1) - 1).abs() < _UNIT).all()
         ):
-            raise ValueError("`weights` must sum to 1 along the last dimension.")
+            raise ValueError("`weights` must be at least 0 and sum to 1 along the last dimension.")
 
     @property
     def mean_variance(self) -> Float[Tensor, "*batch"]:
@@ -53,12 +55,21 @@ class ScaleMixture:
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
-        return self._evaluate(y, lambda z, _: torch.special.erf(z / math.sqrt(2)))
+        return self._evaluate(y, lambda z, _, weights: (torch.special.erf(z / math.sqrt(2)) * weights).sum(-1))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$."""
         norm = math.sqrt(2 / math.pi)
-        return self._evaluate(y, lambda z, scale: norm * torch.exp(-z.square() / 2) / scale)
+        return self._evaluate(
+            y, lambda z, scale, weights: (norm * torch.exp(-z.square() / 2) / scale * weights).sum(-1)
+        )
+
+    def log_density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
+        r"""Logarithm of `density`, finite also where the density is too small for a floating-point number."""
+        norm = math.log(2 / math.pi) / 2
+        return self._evaluate(
+            y, lambda z, scale, weights: torch.logsumexp(norm - z.square() / 2 + (weights / scale).log(), dim=-1)
+        )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch {size}"]:
         """`size` signed draws from each law of the batch."""
@@ -76,15 +87,12 @@ class ScaleMixture:
     def _average(self, values: Tensor) -> Tensor:
         return (values * self._weights).sum(-1)
 
-    def _evaluate(self, y: Tensor, kernel) -> Tensor:
-        """Average `kernel(|y| / scale, scale)` over the atoms, a few points at a time."""
-        scale = self.variances.sqrt().unsqueeze(-2)
-        step = max(1, _CHUNK // max(1, self.variances.numel()))
-        parts = []
-        for start in range(0, y.shape[-1], step):
-            points = y[..., start : start + step].unsqueeze(-1)
-            parts.append((kernel(points / scale, scale) * self._weights.unsqueeze(-2)).sum(-1))
-        return torch.cat(parts, dim=-1)
+    def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        """Reduce the atoms by `kernel(y / scale, scale, weights)`, a few points at a time."""
+        scale, weights = self.variances.sqrt().unsqueeze(-2), self._weights.unsqueeze(-2)
+        laws = math.prod(torch.broadcast_shapes(y.shape[:-1], self.variances.shape[:-1]))
+        step = max(1, _CHUNK // max(1, laws * self.variances.shape[-1]))
+        return torch.cat([kernel(part.unsqueeze(-1) / scale, scale, weights) for part in y.split(step, dim=-1)], dim=-1)
 
 
 def total_variation(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -> Float[Tensor, "*batch"]:

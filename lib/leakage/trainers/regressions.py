@@ -5,6 +5,7 @@ point in or leave it out, train, predict. They cost what training costs; `theory
 draw from the same laws without training, and are checked against this module.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from leakage.data.synthetic import gaussian
 from leakage.theory.least_squares import Design
-from leakage.trainers.min_norm import nested_min_norm
+from leakage.trainers.min_norm import check_widths, nested_min_norm
 
 _CHUNK = 2**24  # numbers in one batch of training sets
 
@@ -28,9 +29,9 @@ def ridge_predictions(
     r"""Predictions $x_0^\top (X^\top X + n\lambda I)^{-1} X^\top y$ for every λ in `penalties`, from one decomposition.
 
     Raises:
-        ValueError: if a penalty is not positive.
+        ValueError: if a penalty is not positive and finite.
     """
-    if not penalties or min(penalties) <= 0:
+    if not penalties or not all(0 < penalty < math.inf for penalty in penalties):
         raise ValueError(f"`penalties` must hold positive numbers, got {list(penalties)!r}; for 0 use nested_min_norm.")
     values, vectors = torch.linalg.eigh(features @ features.mT)
     cross = vectors.mT @ (features @ query.unsqueeze(-1))
@@ -53,14 +54,19 @@ def trained_predictions(
 
     Every trial draws $X$, $\beta \sim N(0, I/D)$ and ε anew; for a member the first row of $X$ is the point, and its
     label is made as all others are. The models are the minimum-norm fits on the first p features for p in `widths`;
-    with `penalties`, the ridge fits on the first `widths[0]` features instead.
+    with `penalties`, the ridge fits on the first `widths[0]` features instead, which must then be the only width.
+
+    Raises:
+        ValueError: if the point has not D coordinates, or the widths or penalties are wrong.
     """
+    used = design.features(check_widths(widths)[-1])
+    if penalties and len(widths) > 1:
+        raise ValueError(f"`widths` must be a single width where `penalties` are given, got {list(widths)!r}.")
     per_batch = max(1, _CHUNK // (design.n * design.D))
     parts = []
     for start in range(0, trials, per_batch):
         rows, labels = _training_sets(design, point, min(per_batch, trials - start), member, generator)
-        query = point.expand(rows.shape[0], 1, -1)[..., : max(widths)]
-        features = rows[..., : max(widths)]
+        query, features = point.expand(rows.shape[0], 1, -1)[..., :used], rows[..., :used]
         if penalties:
             parts.append(ridge_predictions(features, labels, query.squeeze(-2), penalties=penalties))
         else:

@@ -1,0 +1,187 @@
+"""Long maps over grid points that survive an interruption: each finished point lies on disk under its content key.
+
+`sweep(function, points, name=…, run=…)` is `[function(point) for point in points]`, except that a point computed before
+under the same key is read instead. A result is a number, text, a list, a dictionary, an array, a tensor or an
+`Estimate`, or made of these; it comes back on the CPU, and a NumPy scalar as a Python number, whether computed or read.
+Files hold tensors and plain values behind a checksum and are read with `weights_only`, so no file can run code.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from leakage import keys
+from leakage.metrics import Estimate
+from leakage.runtime import Run
+
+_ARRAY, _ESTIMATE = "numpy array", "leakage estimate"  # marks of values that a tensor file cannot hold as they are
+_DIGEST_BYTES = 32
+
+
+def sweep(
+    function: Callable[[Any], Any],
+    points: Iterable[Any],
+    *,
+    name: str,
+    run: Run,
+    settings: Any = None,
+    folder: Path | str | None = None,
+    executor: Executor | None = None,
+    description: str | None = None,
+) -> list[Any]:
+    """`function(point)` for each point, in order; points finished earlier are not computed again.
+
+    A result is reused while the point, profile, seed, kind of device, `settings`, Python, the locked packages and the
+    function are the same. Of the function, its module with all it imports from `leakage` counts, or its text and the
+    variables it uses if it is written in a notebook; with `functools.partial`, the arguments too.
+
+    Args:
+        function: takes a point. With an executor of processes it must be importable there: a function of a module, or
+            a `functools.partial` of one.
+        points: numbers, texts, tuples, dataclasses or dictionaries of these.
+        name: names the grid on disk and in messages.
+        run: the chapter's run.
+        settings: whatever else the results depend on, such as the checksum of a file that the function reads.
+        folder: where finished points are kept; by default the build folder of the repository.
+        executor: maps the points that are left, on threads, processes or a cluster; by default they run here in turn.
+        description: text of the progress bar; `name` by default.
+
+    Raises:
+        TypeError: if the content of the function, the settings, a point or a result cannot be read off.
+        Exception: what `function` raises, with the point noted; the points finished by then are kept.
+    """
+    points = list(points)
+    base = (keys.function_parts(function), settings, run.profile, run.seed, keys.device_kind(run.device))
+    shared = keys.fingerprint((*base, keys.environment(_root())))
+    cells = [_folder(folder) / _file_name(name) / f"{keys.fingerprint((shared, point))[:40]}.pt" for point in points]
+    values: dict[Path, Any] = {}
+    damaged = 0
+    for cell in {cell for cell in cells if cell.is_file()}:
+        try:
+            values[cell] = _read(cell)
+        except DamagedCell:
+            damaged += 1
+    if damaged:
+        tqdm.write(f"grid {name}: {damaged} damaged on disk, computed again")
+    missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}
+    quiet = bool(os.environ.get(keys.QUIET_VARIABLE))
+    with tqdm(total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet) as bar:
+        for cell, value in _compute(function, missing, executor):
+            values[cell] = _write(cell, value)
+            bar.update()
+    return [values[cell] for cell in cells]
+
+
+class DamagedCell(ValueError):
+    """A stored result whose bytes are not those that were written."""
+
+
+def _compute(
+    function: Callable[[Any], Any], missing: Mapping[Path, Any], executor: Executor | None
+) -> Iterator[tuple[Path, Any]]:
+    """Results as they are finished; what an executor has not begun when one point fails is cancelled."""
+    if executor is None:
+        for cell, point in missing.items():
+            try:
+                yield cell, function(point)
+            except Exception as error:
+                error.add_note(f"at the grid point {point!r}")
+                raise
+        return
+    futures: dict[Future[Any], Path] = {executor.submit(function, point): cell for cell, point in missing.items()}
+    try:
+        for future in as_completed(futures):
+            if error := future.exception():
+                error.add_note(f"at the grid point {missing[futures[future]]!r}")
+                raise error
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _root() -> Path | None:
+    try:
+        return keys.find_root()
+    except FileNotFoundError:
+        return None
+
+
+def _folder(folder: Path | str | None) -> Path:
+    if folder is not None:
+        return Path(folder)
+    build = os.environ.get(keys.BUILD_VARIABLE)
+    return (Path(build) if build else keys.find_root() / "_build") / "grids"
+
+
+def _file_name(name: str) -> str:
+    if not name or not all(letter.isalnum() or letter in "-_." for letter in name) or name.startswith("."):
+        raise ValueError(f"`name` must be made of letters, digits, dots, dashes and underscores; got {name!r}.")
+    return name
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write(cell: Path, value: Any) -> Any:
+    """Store a result so that it is there completely or not at all; give it back as it will be read."""
+    buffer = io.BytesIO()
+    torch.save(_encode(value), buffer)
+    payload = buffer.getvalue()
+    cell.parent.mkdir(parents=True, exist_ok=True)
+    partial = cell.with_suffix(f".{os.getpid()}.partial")
+    partial.write_bytes(hashlib.sha256(payload).digest() + payload)
+    os.replace(partial, cell)
+    return _load(payload)
+
+
+def _read(cell: Path) -> Any:
+    content = cell.read_bytes()
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise DamagedCell(f"{cell} is damaged; delete it.")
+    return _load(payload)
+
+
+def _load(payload: bytes) -> Any:
+    return _decode(torch.load(io.BytesIO(payload), weights_only=True))
+
+
+def _encode(value: Any) -> Any:
+    """The value as plain containers, numbers, text and CPU tensors."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, np.generic):
+        return _encode(value.item())
+    if isinstance(value, np.ndarray):
+        return {_ARRAY: torch.from_numpy(np.array(value))}
+    if isinstance(value, Estimate):
+        return {_ESTIMATE: asdict(value)}
+    if type(value) in (list, tuple):
+        return type(value)(_encode(item) for item in value)
+    if isinstance(value, dict) and all(type(key) in (str, int, float) for key in value):
+        return {key: _encode(item) for key, item in value.items()}
+    raise TypeError(f"a grid's result cannot hold a {type(value).__name__}; use numbers, text, tensors or Estimates.")
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_decode(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_ARRAY}:
+        return value[_ARRAY].numpy()
+    if value.keys() == {_ESTIMATE}:
+        return Estimate(**value[_ESTIMATE])
+    return {key: _decode(item) for key, item in value.items()}

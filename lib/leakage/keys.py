@@ -1,0 +1,262 @@
+"""Content keys: a stored result is reused only while everything it depends on is unchanged.
+
+A key is the SHA-256 of the contents of files, values and names, never of a time stamp, so it survives a checkout and a
+copy to another machine. Imports are followed by reading source text (`ast`): nothing here imports what it follows, runs
+a chapter or writes a file.
+"""
+
+import ast
+import dataclasses
+import dis
+import functools
+import hashlib
+import inspect
+import os
+import platform
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
+QUIET_VARIABLE = "LEAKAGE_QUIET"  # set while a page is made, where a progress bar would end up in the text
+_RUNNER = "pipeline"  # the subpackage that runs chapters; no result depends on it
+_VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
+
+
+def find_root(start: Path | str | None = None) -> Path:
+    """The nearest folder at or above `start` (default: the current one) that holds `_toc.yml` and `book/`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    first = Path(start or Path.cwd()).resolve()
+    for folder in (first, *first.parents):
+        if (folder / "_toc.yml").is_file() and (folder / "book").is_dir():
+            return folder
+    raise FileNotFoundError(f"no folder at or above {first} holds _toc.yml and book/: run inside the repository.")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digests(paths: Iterable[Path], *, relative_to: Path) -> dict[str, str]:
+    """`{path relative to the folder given: SHA-256}`, sorted by path."""
+    return {p.relative_to(relative_to).as_posix(): file_digest(p) for p in sorted(paths)}
+
+
+def environment(root: Path | None) -> dict[str, str | None]:
+    """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
+    versions: dict[str, str | None] = {name: metadata.version(name) for name in _VERSIONED}
+    lock = root / "requirements.lock" if root else None
+    versions["lock"] = file_digest(lock) if lock and lock.is_file() else None
+    return {"python": platform.python_version()} | versions
+
+
+def device_kind(device: Any) -> str:
+    """`cpu`, or `cuda` and the name of the GPU: results may differ in the last digits between kinds."""
+    import torch
+
+    chosen = torch.device(device)
+    return f"cuda {torch.cuda.get_device_name(chosen)}" if chosen.type == "cuda" else chosen.type
+
+
+# ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of a value made of numbers, text, containers, dataclasses, arrays and tensors; equal for equal values.
+
+    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not.
+
+    Raises:
+        TypeError: for a value whose content cannot be read off, such as a generator or an open file.
+    """
+    digest = hashlib.sha256()
+    for piece in _pieces(value):
+        digest.update(len(piece).to_bytes(8, "little") + piece)
+    return digest.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The content of `value` as byte strings, each introduced by the name of its type."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, complex, str, range):
+        yield from (kind.__name__.encode(), repr(value).encode())
+    elif kind is bytes:
+        yield from (b"bytes", value)
+    elif kind in (list, tuple):
+        yield f"{kind.__name__} {len(value)}".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif kind in (set, frozenset):
+        yield b"set"
+        yield from _pieces(sorted(fingerprint(item) for item in value))
+    elif isinstance(value, Mapping):
+        yield b"mapping"
+        yield from _pieces(sorted((fingerprint(key), fingerprint(item)) for key, item in value.items()))
+    elif isinstance(value, Path):
+        yield from (b"path", value.as_posix().encode())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield f"{kind.__module__}.{kind.__qualname__}".encode()
+        yield from _pieces({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    else:
+        yield from _array_pieces(value)
+
+
+def _array_pieces(value: Any) -> Iterator[bytes]:
+    """The content of a NumPy or PyTorch value; neither library is imported for it."""
+    kind, torch, numpy = type(value), sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch and isinstance(value, torch.Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
+        yield flat.view(torch.uint8).numpy().tobytes()
+    elif torch and isinstance(value, torch.device | torch.dtype):
+        yield from (kind.__name__.encode(), str(value).encode())
+    elif numpy and isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+        yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
+    else:
+        raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
+
+
+# ── modules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def module_files(source: str, *, package: Path = PACKAGE) -> set[Path]:
+    """Every file of `package` that running `source` may read: the modules it imports, theirs, and the data beside them.
+
+    Where reading cannot tell (`import leakage`, a star or relative import, `import_module`, text that is not Python),
+    the whole package is meant, except the runner.
+    """
+    modules = _modules(package)
+    pending, found = _imported(source, modules), set()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending |= _imported(modules[name].read_text("utf-8"), modules) - found
+    files = {modules[name] for name in found}
+    return files | {p for folder in {f.parent for f in files} for p in folder.iterdir() if _is_data(p)}
+
+
+def _is_data(path: Path) -> bool:
+    return path.is_file() and path.suffix not in (".py", ".pyc") and not path.name.startswith(".")
+
+
+def _modules(package: Path) -> dict[str, Path]:
+    """Dotted name → file, for all modules of the package but the runner's."""
+    table = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        if parts[1] != _RUNNER:
+            table[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return table
+
+
+def _imported(source: str, modules: Mapping[str, Path]) -> set[str]:
+    """Names of the modules that `source` imports anywhere in it, with the packages they are in."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return set(modules)
+    named: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named = named.union(*(_below(alias.name, modules) for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            star = any(alias.name == "*" for alias in node.names)
+            named |= _below(node.module or "", modules) if star else {f"{node.module}.{a.name}" for a in node.names}
+            named.add(node.module or "")
+        elif isinstance(node, ast.ImportFrom) or _called_name(node) in ("import_module", "__import__"):
+            return set(modules)
+    parents = {".".join(name.split(".")[:depth]) for name in named for depth in range(1, name.count(".") + 1)}
+    return (named | parents) & set(modules)
+
+
+def _called_name(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+
+
+def _below(name: str, modules: Mapping[str, Path]) -> set[str]:
+    """The module and, where it is a package, everything in it: its attributes may be any of them."""
+    return {other for other in modules if other == name or other.startswith(f"{name}.")}
+
+
+# ── functions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def function_parts(function: Callable[..., Any], *, package: Path = PACKAGE) -> dict[str, Any]:
+    """What a function's results depend on besides its argument: its module with all it imports, or its own text.
+
+    A function of an importable module brings the contents of that module's file and of the package modules it imports.
+    A function written in a notebook brings its text and the content of each variable it uses. Defaults, captured
+    variables and the arguments of a `functools.partial` count as well.
+
+    Raises:
+        TypeError: if something it uses has a content that cannot be read off, such as a generator or a model.
+    """
+    return _function_parts(function, package, seen=set())
+
+
+def _function_parts(function: Any, package: Path, seen: set[str]) -> dict[str, Any]:
+    if isinstance(function, functools.partial):
+        given = {f"argument {n}": value for n, value in enumerate(function.args)} | function.keywords
+        bound = {name: _use("the partial", name, value, package, seen) for name, value in sorted(given.items())}
+        return {"bound": bound, "of": _function_parts(function.func, package, seen)}
+    function = inspect.unwrap(function)
+    if not inspect.isfunction(function):
+        raise TypeError(f"`function` must be a Python function or a functools.partial of one; got {function!r}.")
+    name = f"{function.__module__}.{function.__qualname__}"
+    seen.add(name)
+    cells = (cell.cell_contents for cell in function.__closure__ or ())
+    variables = dict(zip(function.__code__.co_freevars, cells, strict=True))
+    parts: dict[str, Any] = {"name": name}
+    if function.__module__ == "__main__":
+        parts["text"] = inspect.getsource(function)
+        read = _globals_read(function.__code__) & set(function.__globals__)
+        variables |= {variable: function.__globals__[variable] for variable in read}
+    else:
+        path = Path(inspect.getfile(function)).resolve()
+        files = {path} | module_files(path.read_text("utf-8"), package=package)
+        parts["files"] = {os.path.relpath(file, package.parent): file_digest(file) for file in sorted(files)}
+    variables |= {"its defaults": (function.__defaults__, function.__kwdefaults__)}
+    parts["uses"] = {n: _use(name, n, value, package, seen) for n, value in sorted(variables.items())}
+    return parts
+
+
+def _use(function: str, variable: str, value: Any, package: Path, seen: set[str]) -> Any:
+    """The content of a variable that `function` reads: code by its files or text, data by its fingerprint."""
+    module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or ""
+    if isinstance(value, functools.partial):
+        return _function_parts(value, package, seen)
+    if inspect.isfunction(value) and (module == "__main__" or _own_file(module)):
+        known = f"{module}.{value.__qualname__}" in seen
+        return value.__qualname__ if known else _function_parts(value, package, seen)
+    is_code = inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)
+    if (is_code or type(value).__name__ == "ufunc") and module != "__main__":
+        file = _own_file(module)
+        files = {file, *module_files(f"import {module}", package=package)} if file else ()
+        return {module: {os.path.relpath(path, package.parent): file_digest(path) for path in sorted(files)}}
+    try:
+        return fingerprint(value)
+    except TypeError as error:
+        raise TypeError(f"`{function}` uses `{variable}`, whose content cannot be read: {error}") from error
+
+
+def _own_file(module: str) -> Path | None:
+    """File of a loaded module that may change without the environment: one that is not installed with Python."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return Path(file).resolve() if file and not any(Path(file).is_relative_to(folder) for folder in folders) else None
+
+
+def _globals_read(code: types.CodeType) -> set[str]:
+    """Global names that the code, or a function, lambda or comprehension inside it, reads."""
+    named = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return named.union(*(_globals_read(c) for c in code.co_consts if isinstance(c, types.CodeType)))

@@ -1,0 +1,187 @@
+"""The book on disk: where its parts lie, which chapters it has, and which parameters they take.
+
+`Book` answers questions and writes nothing. Whatever is wrong with a request or with the book is a `Refusal`, raised
+before anything is executed or changed.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+import jupytext
+import yaml
+from nbformat import NotebookNode
+
+from leakage import declarations, keys, runtime
+from leakage.declarations import Declarations
+
+STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
+
+
+class Refusal(click.ClickException):
+    """A request that cannot be carried out; the message is one line, and nothing was changed."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Book:
+    """The repository at `root`, built into the folder `build`."""
+
+    root: Path
+    build: Path
+
+    @cached_property
+    def chapters(self) -> tuple[str, ...]:
+        """Chapters that exist and declare claims, in the order of the table of contents."""
+        there = {p.stem for p in (self.folder / "claims").glob("*.yml") if (self.folder / f"{p.stem}.md").is_file()}
+        listed = [name for name in self.pages if name in there]
+        return (*listed, *sorted(there - set(listed)))
+
+    @cached_property
+    def pages(self) -> tuple[str, ...]:
+        """Pages of the table of contents, in order."""
+        contents = _yaml(self.root / "_toc.yml")
+        return tuple(dict.fromkeys([contents.get("root", "intro"), *_files(contents)]))
+
+    @property
+    def folder(self) -> Path:
+        """The sources of all pages."""
+        return self.root / "book"
+
+    @property
+    def package(self) -> Path:
+        """The package `leakage` that the chapters import: the repository's own, else the installed one."""
+        own = self.root / "lib" / "leakage"
+        return own if own.is_dir() else keys.PACKAGE
+
+    @property
+    def staged(self) -> Path:
+        """The tree that is rendered: the pages with the chapters executed."""
+        return self.build / "site-src"
+
+    @property
+    def site(self) -> Path:
+        """The rendered site."""
+        return self.build / "site" / "_build" / "html"
+
+    def source(self, chapter: str) -> Path:
+        return self.folder / f"{chapter}.md"
+
+    def executed(self, profile: str, chapter: str) -> Path:
+        return self.build / "executed" / profile / f"{chapter}.ipynb"
+
+    def ledger(self, chapter: str) -> Path:
+        return self.build / "claims" / f"{chapter}.json"
+
+    def record(self, chapter: str) -> Path:
+        return self.folder / "records" / f"{chapter}.json"
+
+    def declarations(self, chapter: str) -> Declarations:
+        """The chapter's claims file; a `Refusal` if it is wrong."""
+        try:
+            return declarations.load(self.folder / "claims" / f"{chapter}.yml")
+        except ValueError as error:
+            raise Refusal(f"book/claims/{error}") from error
+
+    def notebook(self, chapter: str) -> NotebookNode:
+        """The chapter as a notebook; a `Refusal` unless it has one `parameters` cell with the standard parameters."""
+        notebook = jupytext.read(self.source(chapter))
+        found = defaults(notebook, chapter)
+        if {name: type(value) for name, value in found.items()} != {n: type(v) for n, v in STANDARD.items()}:
+            wanted = ", ".join(f"{name} = {value!r}" for name, value in STANDARD.items())
+            raise Refusal(f"book/{chapter}.md: the `parameters` cell must hold exactly {wanted}.")
+        return notebook
+
+    def choose(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The chapters named, in the book's order, all if none is named; a `Refusal` for a name that is no chapter."""
+        names = [name.removeprefix("book/").removesuffix(".md") for name in names]
+        if unknown := [name for name in names if name not in self.chapters]:
+            known = ", ".join(self.chapters) or "none yet"
+            raise Refusal(f"{unknown[0]!r} is no chapter; the chapters are: {known}.")
+        return tuple(chapter for chapter in self.chapters if not names or chapter in names)
+
+
+def open_book(root: Path | None = None, build: Path | None = None) -> Book:
+    """The book at `root`, or the one around the current folder; built into `_build` unless told otherwise."""
+    try:
+        found = keys.find_root(root)
+    except FileNotFoundError as error:
+        raise Refusal(str(error)) from error
+    return Book(found, (build or found / "_build").absolute())
+
+
+def code(notebook: NotebookNode) -> str:
+    """The Python text of all code cells; a cell with notebook magic is kept as a comment where only a line is magic."""
+    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return "\n".join(re.sub(r"^(\s*)([%!?].*)$", r"\1pass  # \2", cell, flags=re.MULTILINE) for cell in cells)
+
+
+def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
+    """Names and default values in the `parameters` cell."""
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    if len(cells) != 1:
+        raise Refusal(f"book/{chapter}.md must have one cell tagged `parameters`; it has {len(cells)}.")
+    try:
+        body = ast.parse(cells[0].source).body
+        return {_target(node): ast.literal_eval(node.value) for node in body if isinstance(node, ast.Assign)}
+    except (SyntaxError, ValueError) as error:
+        raise Refusal(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
+
+
+def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
+    """Check the options `profile`, `seed`, `device` (`None` if not given) and the pairs NAME=VALUE; fill in defaults.
+
+    Raises:
+        Refusal: naming the parameter, the rule and the value received.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise Refusal(f"a parameter is written NAME=VALUE; got {pair!r}.")
+        if name not in STANDARD:
+            raise Refusal(f"{name!r} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}.")
+        if name in given:
+            raise Refusal(f"`{name}` is given twice.")
+        is_number = isinstance(STANDARD[name], int) and re.fullmatch(r"[+-]?\d+", text)
+        given[name] = int(text) if is_number else text
+    chosen = STANDARD | given
+    try:
+        runtime.check_profile(chosen["profile"])
+        runtime.check_seed(chosen["seed"])
+        runtime.pick_device(chosen["device"])
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    return chosen
+
+
+def _target(node: ast.Assign) -> str:
+    return ast.unparse(node.targets[0])
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise Refusal(f"{path.name} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise Refusal(f"{path.name} must be a mapping.")
+    return content
+
+
+def _files(node: Any) -> Iterator[str]:
+    """Every `file` of a table of contents, however deep."""
+    if isinstance(node, dict):
+        if "file" in node:
+            yield str(node["file"])
+        for value in node.values():
+            yield from _files(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _files(value)

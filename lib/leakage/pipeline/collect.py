@@ -1,0 +1,92 @@
+"""From executed notebooks to ledgers: records are gathered from the outputs, completed and compared with the declared.
+
+A ledger is derived from one executed notebook and its claims file alone. Nothing here executes, and a fault of a ledger
+is a sentence that begins with the id of the claim.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbformat import NotebookNode
+
+from leakage.claims import NOT_JUDGED, RECORD, measured_text
+from leakage.declarations import NOT_RUN, Claim, Declarations
+from leakage.pipeline.plan import ABSENT, REPRO
+
+_PROVENANCE = ("commit", "dirty", "profile", "seed", "device", "device_name", "versions", "seconds", "date")
+
+
+def records(notebook: NotebookNode) -> list[dict[str, Any]]:
+    """All claim records in the outputs of a notebook, in order."""
+    outputs = (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.get("outputs", ()))
+    return [dict(output["metadata"][RECORD]) for output in outputs if RECORD in output.get("metadata", {})]
+
+
+def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any]:
+    """The ledger of an executed notebook: where it comes from, and every declared claim with its record.
+
+    A claim without a record is "not run", with the reason. What was recorded and not declared is left out here and
+    found by `faults`.
+    """
+    repro = notebook.metadata[REPRO]
+    found = {record["id"]: record for record in reversed(records(notebook))}
+    claims = [
+        _entry(claim, found.get(claim.id) or _missing(claim, repro["profile"]), beyond=claim in declared.beyond)
+        for claim in declared.by_id.values()
+    ]
+    return {"chapter": declared.chapter, **{name: repro[name] for name in _PROVENANCE}, "claims": claims}
+
+
+def _missing(claim: Claim, profile: str) -> dict[str, Any]:
+    if profile == "smoke":
+        verdict, reason = NOT_JUDGED, ""
+    elif not claim.judged_in(profile):
+        verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
+    else:
+        verdict, reason = NOT_RUN, "The chapter did not judge it."
+    return {"id": claim.id, "verdict": verdict, "reason": reason}
+
+
+def _entry(claim: Claim, record: Mapping[str, Any], *, beyond: bool) -> dict[str, Any]:
+    empty = dict.fromkeys(("measured", "low", "high", "n", "rule", "seconds"))
+    texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": claim.rule}
+    kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
+    expectation = {"expected": claim.expected, "least_profile": claim.profile, "beyond": beyond}
+    return empty | kept | texts | expectation
+
+
+def faults(notebook: NotebookNode, declared: Declarations) -> list[str]:
+    """What is wrong with the judgements of an executed notebook, one line each; nothing is asked of a smoke run."""
+    repro = notebook.metadata[REPRO]
+    profile, found = repro["profile"], records(notebook)
+    counts = Counter(record["id"] for record in found)
+    lines = [f"{name}: recorded {times} times" for name, times in counts.items() if times > 1]
+    lines += [f"{name}: recorded, but not declared" for name in counts if name not in declared.by_id]
+    if profile == "smoke":
+        return lines
+    by_id = {record["id"]: record for record in found}
+    return lines + [
+        line
+        for claim in declared.by_id.values()
+        if claim.judged_in(profile) and (line := _difference(claim, by_id.get(claim.id), repro["data"]))
+    ]
+
+
+def _difference(claim: Claim, record: Mapping[str, Any] | None, data: Mapping[str, str]) -> str:
+    """How a judgement differs from the declared one, "" if it does not."""
+    if record is None:
+        return "" if claim.expected == NOT_RUN else f"{claim.id}: expected {claim.expected}, not run: no record of it"
+    if record["verdict"] == claim.expected:
+        return ""
+    if record["verdict"] == NOT_RUN:
+        if any(data.get(name, ABSENT) == ABSENT for name in claim.needs):
+            return ""
+        return f"{claim.id}: expected {claim.expected}, not run, although its data are here: {record['reason']}"
+    value = measured_text(record)
+    return f"{claim.id}: expected {claim.expected}, measured {record['verdict']}: {value} against {record['rule']}"
+
+
+def counts(ledgers: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    """How many claims have which verdict."""
+    return Counter(claim["verdict"] for ledger in ledgers for claim in ledger["claims"])

@@ -1,0 +1,180 @@
+"""Chapters are executed side by side, each in a process of its own, and their notebooks put in place.
+
+A process may die, hang or be killed without harm to the others; what it had done is kept and shown. The finished
+notebook appears under its name in one step, so that a build which is killed resumes with the chapters that are missing.
+"""
+
+import multiprocessing as mp
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from leakage import keys
+from leakage.pipeline.storage import write_notebook
+from leakage.pipeline.worker import Started, Task, execute, one_line
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an execution ended; `cell` counts code cells from 1, and `error` is one line, "" if all went well."""
+
+    chapter: str
+    seconds: float
+    cell: int
+    cells: int
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+Listener = Callable[[Started | Outcome], None]
+Finish = Callable[[Task, NotebookNode, Outcome], None]
+
+
+def run(tasks: Sequence[Task], *, jobs: int, gpus: Sequence[str] = (), tell: Listener, finish: Finish) -> list[Outcome]:
+    """Execute the tasks, `jobs` at a time, and return how each ended.
+
+    Args:
+        tasks: the chapters; one that fails does not stop the others.
+        jobs: processes at a time.
+        gpus: ids to hand out through CUDA_VISIBLE_DEVICES, one to each running chapter while they last.
+        tell: called with every event, from several threads.
+        finish: may add to the executed notebook before it is written under its name.
+    """
+    free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    for number in range(jobs):
+        free.put(gpus[number % len(gpus)] if gpus else None)
+    living: set[BaseProcess] = set()
+    stopped = threading.Event()
+
+    def supervise(task: Task) -> Outcome:
+        gpu = free.get()
+        began = time.monotonic()
+        try:
+            last, error = _watch(task, gpu, living, tell)
+        finally:
+            free.put(gpu)
+        if stopped.is_set():  # not the chapter's failure: leave on disk what was there
+            return Outcome(task.chapter, 0, last.cell, last.cells, "stopped")
+        outcome = _conclude(task, last, error, time.monotonic() - began, finish)
+        tell(outcome)
+        return outcome
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures = [pool.submit(supervise, task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in living.copy():
+                process.terminate()
+            raise
+
+
+def _watch(task: Task, gpu: str | None, living: set[BaseProcess], tell: Listener) -> tuple[Started, str]:
+    """Run a task in its process and pass on its progress; the last cell begun, and the error."""
+    for folder in (task.partial.parent, task.log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    task.partial.unlink(missing_ok=True)
+    variables = dict(task.variables) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {})
+    receiving, sending = mp.get_context("spawn").Pipe(duplex=False)
+    process = mp.get_context("spawn").Process(target=execute, args=(task, variables, sending), daemon=True)
+    process.start()
+    living.add(process)
+    sending.close()
+    last, error = Started(task.chapter, 0, 0), None
+    try:
+        while True:
+            message = receiving.recv()
+            if isinstance(message, Started):
+                last = message
+                tell(last)
+            else:
+                error = message
+    except (EOFError, OSError):  # closed, or broken off in the middle of a message
+        process.join()
+    living.discard(process)
+    return last, f"its process ended with exit code {process.exitcode}, see {task.log}" if error is None else error
+
+
+def _conclude(task: Task, last: Started, error: str, seconds: float, finish: Finish) -> Outcome:
+    """Put the executed notebook in its place, complete or not, with its error where it has one."""
+    notebook = _grown(task)
+    outcome = Outcome(task.chapter, round(seconds, 1), last.cell, last.cells, error or _error_shown(notebook))
+    _tidy(notebook)
+    if not outcome.ok:
+        _show_error(notebook, outcome)
+    finish(task, notebook, outcome)
+    write_notebook(task.target, notebook)
+    task.partial.unlink(missing_ok=True)
+    return outcome
+
+
+def _grown(task: Task) -> NotebookNode:
+    """The notebook as far as it was executed."""
+    try:
+        return nbformat.read(task.partial, as_version=4)
+    except (FileNotFoundError, nbformat.reader.NotJSONError):  # killed before, or while, it was first written
+        return nbformat.reads(task.notebook, as_version=4)
+
+
+def _error_shown(notebook: NotebookNode) -> str:
+    """The first error among the outputs: papermill lets `SystemExit` and cells that may raise pass, a page may not."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            if output.output_type == "error":
+                return one_line(f"{output.ename}: {output.evalue}")
+    return ""
+
+
+def _tidy(notebook: NotebookNode) -> None:
+    """Remove what the tools leave behind (paths and times of this machine), and fold the injected parameters."""
+    notebook.cells = [c for c in notebook.cells if "papermill-error-cell-tag" not in c.metadata.get("tags", ())]
+    for part in (notebook, *notebook.cells):
+        for name in ("papermill", "jupytext", "execution"):
+            part.metadata.pop(name, None)
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "injected-parameters" in tags and "hide-input" not in tags:
+            cell.metadata["tags"] = [*tags, "hide-input"]
+
+
+def _show_error(notebook: NotebookNode, outcome: Outcome) -> None:
+    """Make sure that the page shows the error, also if the kernel died before it could say anything."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    shown = any(output.output_type == "error" for cell in code for output in cell.outputs)
+    if code and not shown:
+        name, _, text = outcome.error.partition(": ")
+        output = nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[outcome.error])
+        code[max(0, min(outcome.cell, len(code)) - 1)].outputs.append(output)
+
+
+def kernel_variables(*, threads: int, package: Path, build: Path) -> dict[str, str]:
+    """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars."""
+    paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {
+        **{name: str(threads) for name in THREAD_VARIABLES},
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONHASHSEED": "0",
+        keys.BUILD_VARIABLE: str(build),
+        keys.QUIET_VARIABLE: "1",
+    }
+    data = os.environ.get("LEAKAGE_DATA")  # kernels start in another folder
+    return variables | ({"LEAKAGE_DATA": str(Path(data).expanduser().absolute())} if data else {})

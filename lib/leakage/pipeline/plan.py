@@ -1,0 +1,147 @@
+"""What a chapter's results depend on, whether those on disk are still good, and where they come from.
+
+The key and its parts are kept in the metadata of the executed notebook, under `REPRO`, so that no other file can
+disagree with it. Nothing here executes or writes.
+"""
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+import leakage
+from leakage import keys, runtime
+from leakage.pipeline.book import Book, Refusal, code
+
+REPRO = "repro"  # metadata key of an executed notebook: its content key, its status and its provenance
+ABSENT = "absent"  # what `leakage.data.fetch.checksum` says of a data set that is not on this machine
+_SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
+_TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", "jupyter-book")
+
+Checksum = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One chapter, ready to be executed.
+
+    Attributes:
+        key: content key of everything in `depends_on`.
+        depends_on: files, data, parameters and environment, each by a short digest or value.
+        data: checksum of each declared data set, or `ABSENT`.
+        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
+        changed: what differs from the execution on disk; empty unless stale.
+    """
+
+    chapter: str
+    notebook: NotebookNode
+    parameters: Mapping[str, Any]
+    target: Path
+    key: str
+    depends_on: Mapping[str, Any]
+    data: Mapping[str, str]
+    state: str
+    changed: tuple[str, ...] = ()
+
+
+def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, checksum: Checksum, device: str) -> Plan:
+    """Find out what the chapter depends on and compare it with the execution on disk, if there is one.
+
+    Args:
+        book: where everything lies.
+        chapter: its name.
+        parameters: all of them, checked.
+        checksum: gives the checksum of a data set by name.
+        device: the kind of device that `parameters["device"]` means here.
+    """
+    notebook = book.notebook(chapter)
+    modules = keys.module_files(code(notebook), package=book.package)
+    files = keys.digests(_own_files(book, chapter), relative_to=book.root)
+    files |= keys.digests(modules, relative_to=book.package.parent)
+    data = {name: checksum(name) for name in book.declarations(chapter).data}
+    values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
+    parts = {"file": files, "data": data, "parameter": values, "version of": keys.environment(book.root)}
+    short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
+    key, target = keys.fingerprint(parts), book.executed(parameters["profile"], chapter)
+    old = repro(target)
+    state = "new" if not old else "failed" if old["status"] != "ok" else "fresh" if old["key"] == key else "stale"
+    changed = tuple(differences(old["depends_on"], short)) if old and state == "stale" else ()
+    return Plan(chapter, notebook, dict(parameters), target, key, short, data, state, changed)
+
+
+def repro(path: Path) -> dict[str, Any]:
+    """What an executed notebook says of its execution; empty if there is none or it is not ours."""
+    if not path.is_file():
+        return {}
+    try:
+        return dict(nbformat.read(path, as_version=4).metadata.get(REPRO, {}))
+    except (ValueError, nbformat.reader.NotJSONError):  # cut short by a full disk, or not a notebook: execute again
+        return {}
+
+
+def differences(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Names of what changed, appeared or vanished between two executions."""
+    for kind, part in new.items():
+        before = old.get(kind, {})
+        for name in sorted({*part, *before}):
+            if part.get(name) != before.get(name):
+                yield name if kind == "file" else f"{kind} {name}"
+
+
+def _own_files(book: Book, chapter: str) -> set[Path]:
+    """The chapter and every file of the book that carries its name: claims, records, published values."""
+    named = {*book.folder.glob(f"**/{chapter}.*"), *book.folder.glob(f"**/{chapter}/**/*")}
+    hidden = {p for p in named if any(part.startswith(".") for part in p.relative_to(book.folder).parts)}
+    return {p for p in named - hidden if p.is_file() and p.suffix != ".ipynb"}
+
+
+def registered_checksum(name: str) -> str:
+    """The checksum of a data set of the library's registry; a `Refusal` for one that is not in it."""
+    from leakage.data import fetch  # data sets may be large: only for chapters that declare one
+
+    try:
+        return fetch.checksum(name)
+    except ValueError as error:
+        raise Refusal(f"a claims file declares data that the registry does not have: {error}") from error
+
+
+def execution_provenance(book: Book, device: str) -> dict[str, Any]:
+    """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
+    chosen = runtime.pick_device(device)
+    kind = keys.device_kind(chosen)
+    commit, dirty = _commit(book.root)
+    return {
+        "commit": commit,
+        "dirty": dirty,
+        "device": chosen.type,
+        "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
+        "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
+        | {name: metadata.version(name) for name in _TOOLS},
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _commit(root: Path) -> tuple[str | None, bool]:
+    """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit."""
+    try:
+        head = _git(root, "rev-parse", "--verify", "HEAD")
+        return head.strip(), bool(_git(root, "status", "--porcelain").strip())
+    except (OSError, subprocess.CalledProcessError):
+        return None, False
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", root, *arguments], capture_output=True, check=True, text=True).stdout

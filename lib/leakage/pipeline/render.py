@@ -1,0 +1,149 @@
+"""The book as a tree of pages, and the site made from it.
+
+The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
+ledgers say; the library's source lies beside them for pages that show it. jupyter-book renders it and executes nothing.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+
+from leakage.pipeline import tables
+from leakage.pipeline.book import Book
+from leakage.pipeline.plan import REPRO
+from leakage.pipeline.storage import write_json, write_notebook, write_text
+
+GENERATED = "_generated"
+_WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOT_PAGES = (".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """How rendering ended: the exit status of jupyter-book and the lines in which it complains."""
+
+    status: int
+    complaints: tuple[str, ...]
+
+
+def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], notes: Mapping[str, str]) -> list[str]:
+    """Make the staged tree anew; return the chapters that stand there as a note only, for want of an execution.
+
+    Args:
+        book: where everything lies.
+        profile: whose executions are shown.
+        ledgers: of the chapters that were executed to their end, by name.
+        notes: what a page must tell its reader before anything else, by chapter.
+    """
+    shutil.rmtree(book.staged, ignore_errors=True)
+    ignore = shutil.ignore_patterns(*_NOT_PAGES)
+    shutil.copytree(book.folder, book.staged, ignore=ignore)
+    shutil.copytree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
+    absent = []
+    for chapter in book.chapters:
+        executed, page = book.executed(profile, chapter), book.staged / f"{chapter}.md"
+        if executed.is_file():
+            notebook = nbformat.read(executed, as_version=4)
+            copy_alt_texts(notebook)
+            _note_at_the_top(notebook, "\n\n".join(filter(None, (_failure(notebook), notes.get(chapter)))))
+            write_notebook(page.with_suffix(".ipynb"), notebook)
+            page.unlink()
+        else:
+            absent.append(chapter)
+            write_text(page, placeholder(page.read_text("utf-8"), chapter, profile))
+    _generate(book, ledgers)
+    return absent
+
+
+def copy_alt_texts(notebook: NotebookNode) -> None:
+    """Give each cell the alt text of its picture, where the page's renderer looks for it."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            alt = output.get("metadata", {}).get("image/png", {}).get("alt")
+            if alt:
+                cell.metadata.setdefault("mystnb", {}).setdefault("image", {})["alt"] = alt
+
+
+def _failure(notebook: NotebookNode) -> str:
+    error = notebook.metadata[REPRO].get("error")
+    if not error:
+        return ""
+    return f"This chapter stopped in code cell {error['cell']} of {error['cells']}, so its claims are not judged."
+
+
+def _note_at_the_top(notebook: NotebookNode, note: str) -> None:
+    first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
+    if note and first is not None:
+        first["source"] = with_note(first["source"], note)
+
+
+def with_note(source: str, note: str) -> str:
+    """Markdown with a warning after its title, or at its beginning if it has none."""
+    box = f"```{{warning}}\n{note}\n```"
+    title = re.search(r"^# .*$", source, flags=re.MULTILINE)
+    return f"{source[: title.end()]}\n\n{box}\n{source[title.end() :]}" if title else f"{box}\n\n{source}"
+
+
+def placeholder(source: str, chapter: str, profile: str) -> str:
+    """A page for a chapter without results: its labels and its title, so that other pages can still point to it."""
+    title = re.search(r"^# (.*)$", source, flags=re.MULTILINE)
+    labels = re.findall(r"^\([^)\s]+\)=$", source[: title.start()] if title else "", flags=re.MULTILINE)
+    note = f"This chapter was not executed in this build. Run `leakage build {chapter} --profile {profile}`."
+    return with_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
+
+
+def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> None:
+    folder = book.staged / GENERATED
+    plan = _planned_chapters(book)
+    titles = {name: book.declarations(name).title for name in book.chapters}
+    pages = {
+        "scoreboard.md": tables.scoreboard(ledgers, titles),
+        "cards.md": tables.cards(plan, ledgers, book.chapters),
+        "status.md": tables.status(ledgers),
+        "performance.md": tables.performance(_performance_records(book)),
+    }
+    for name, text in pages.items():
+        write_text(folder / name, text)
+    write_json(folder / "claims.json", {"chapters": list(ledgers.values())})
+
+
+def _planned_chapters(book: Book) -> list[dict[str, Any]]:
+    path = book.folder / "chapters.yml"
+    return yaml.safe_load(path.read_text("utf-8"))["chapters"] if path.is_file() else []
+
+
+def _performance_records(book: Book) -> dict[str, Any]:
+    paths = sorted((book.folder / "records").glob("performance*.json"))
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in paths}
+
+
+def render(book: Book, *, strict: bool) -> Rendered:
+    """Render the staged tree from nothing; if `strict`, warnings count as errors. The site is there either way."""
+    output = book.build / "site"
+    shutil.rmtree(output, ignore_errors=True)
+    command: Sequence[str | Path] = [
+        Path(sys.executable).with_name("jupyter-book"),
+        "build",
+        book.staged,
+        *("--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml", "--path-output", output),
+        *("-n", "--keep-going", *(["-W"] if strict else [])),
+    ]
+    process = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
+    )
+    lines = _COLOUR.sub("", f"{process.stdout}\n{process.stderr}").splitlines()
+    write_text(book.build / "logs" / "site.log", "\n".join(lines) + "\n")
+    complaints = dict.fromkeys(line.strip() for line in lines if _WARNING.search(line))
+    return Rendered(process.returncode, tuple(complaints))

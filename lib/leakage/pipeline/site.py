@@ -1,0 +1,161 @@
+"""Sphinx extension of the book: pages work without a network, link to files that exist and say where they come from.
+
+It is listed in `_config.yml`. Of the staged book it reads only `_generated/claims.json`, for the line under each page;
+it runs no code of a chapter and changes no text of a page.
+"""
+
+import html
+import importlib.util
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ConfigError
+
+from leakage.claims import provenance
+
+# What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
+_MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
+_MATHJAX_PACKAGE = "sphinx-mathjax-offline"
+# Sphinx calls listeners in the order of these numbers; those of the theme and of MyST run at 500 and 501.
+_BEFORE_THE_PARSER = 100
+_THEME_IS_DONE = 900
+
+Context = dict[str, Any]
+
+
+def copy_mathjax(destination: Path) -> None:
+    """Copy the parts of MathJax that the pages load into `destination`.
+
+    Raises:
+        ConfigError: if the package with MathJax is not installed, or lacks a part.
+    """
+    spec = importlib.util.find_spec(_MATHJAX_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"MathJax comes from the package {_MATHJAX_PACKAGE}, which is absent; install leakage[book].")
+    source = Path(spec.origin).parent / "static" / "mathjax"
+    for part in _MATHJAX_PARTS:
+        if (source / part).is_dir():
+            shutil.copytree(source / part, destination / part, dirs_exist_ok=True)
+        elif (source / part).is_file():
+            destination.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / part, destination / part)
+        else:
+            raise ConfigError(
+                f"The package {_MATHJAX_PACKAGE} has no {part}; install the version in requirements.lock."
+            )
+
+
+def source_url(url: str) -> str:
+    """The address of a chapter's source where the theme gives that of its executed notebook.
+
+    The theme builds the links to edit and to launch a page from the staged file, which for a chapter is an `.ipynb`;
+    the repository holds the same chapter as MyST Markdown. A link within the site, to download the notebook, stays.
+    """
+    if not url.startswith("https://"):
+        return url
+    return re.sub(r"\.ipynb(?=$|[?#&])", ".md", url)
+
+
+def duration(seconds: float) -> str:
+    """A time as a reader says it: `8 s`, `3 min 20 s`, `1 h 5 min`."""
+    if seconds < 0:
+        raise ValueError(f"`seconds` must not be negative, got {seconds!r}.")
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def origin(ledgers: Mapping[str, Mapping[str, Any]], page: str) -> str:
+    """The sentence under `page`: which run its numbers come from, or for a page without numbers those of the book."""
+    if page in ledgers:
+        ledger = ledgers[page]
+        return f"Executed in {duration(ledger['seconds'])}: {provenance(ledger)}."
+    if not ledgers:
+        return "No chapter was executed for this copy of the book."
+    runs = dict.fromkeys(provenance(ledger) for ledger in ledgers.values())
+    seconds = duration(sum(ledger["seconds"] for ledger in ledgers.values()))
+    return f"Chapters executed in {seconds}: {'; '.join(runs)}."
+
+
+def read_ledgers(path: Path) -> dict[str, Mapping[str, Any]]:
+    """The judged chapters by name; none if the book was staged without a run.
+
+    Raises:
+        ConfigError: if the file is not what `leakage build` writes.
+    """
+    if not path.exists():
+        return {}
+    try:
+        ledgers = json.loads(path.read_text(encoding="utf-8"))["chapters"]
+        return {ledger["chapter"]: ledger for ledger in ledgers}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a list of judged chapters ({error!r}); run `leakage build` again.") from error
+
+
+def _footer(app: Sphinx, page: str) -> str:
+    ledgers = read_ledgers(Path(app.srcdir) / "_generated" / "claims.json")
+    sentence = html.escape(origin(ledgers, page))
+    return (
+        f"<p>{sentence}</p>"
+        f"<p>© {html.escape(app.config.copyright)} {html.escape(app.config.author)}. "
+        "Text and figures: CC BY 4.0. Code: MIT.</p>"
+    )
+
+
+def _name_the_repository(app: Sphinx, config: Config) -> None:
+    """Give the pages the role `source` and the substitution `repository`, so that no page spells the address."""
+    options = config.html_theme_options
+    address, branch = options["repository_url"], options["repository_branch"]
+    config.extlinks = {**config.extlinks, "source": (f"{address}/blob/{branch}/%s", "%s")}
+    config.myst_substitutions = {**config.myst_substitutions, "repository": address}
+
+
+def _offline_maths(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
+
+
+def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
+    """Mend what theme and docutils put into the page: launch links, scripts of an unused service, roles, footer."""
+    for group in context.get("header_buttons", ()):
+        for button in group.get("buttons", ()):
+            if "url" in button:
+                button["url"] = source_url(button["url"])
+    # sphinx-thebe adds these whether or not it is used: a script of another host, and a constant declared twice.
+    context["script_files"] = [
+        script for script in context.get("script_files", ()) if "thebe" not in _content(script).lower()
+    ]
+    context["theme_extra_footer"] = _footer(app, pagename)
+    if "body" in context:
+        context["body"] = _without_misplaced_roles(context["body"])
+
+
+def _without_misplaced_roles(body: str) -> str:
+    # docutils calls a bibliography a list but puts other elements between its items, which screen readers stumble over.
+    return body.replace(' role="list" class="citation-list"', ' class="citation-list"').replace(
+        ' role="doc-biblioentry"', ""
+    )
+
+
+def _content(script: Any) -> str:
+    attributes = getattr(script, "attributes", {}) or {}
+    return f"{getattr(script, 'filename', script)} {attributes.get('body', '')}"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the listeners (called by Sphinx)."""
+    app.setup_extension("sphinx.ext.extlinks")
+    app.config.mathjax_path = "mathjax/tex-chtml.js"
+    app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
+    app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
+    app.connect("build-finished", _offline_maths)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,116 @@
+"""The generated pages in words: scoreboard, chapter cards, status and performance, as Markdown made from ledgers.
+
+Plain MyST that also reads well as text; a verdict is a sign and words, never a colour alone. Everything here is a
+function from values to text.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leakage.claims import NOT_JUDGED, SIGNS, in_cell, measured_text, provenance, table, verdict_text
+from leakage.declarations import NOT_RUN
+from leakage.pipeline.collect import counts
+
+Ledger = Mapping[str, Any]
+
+
+def scoreboard(ledgers: Mapping[str, Ledger], titles: Mapping[str, str]) -> str:
+    """All claims of all chapters (`titles`: name → title, in order), also of one without a ledger."""
+    return "\n".join(_chapter(name, title, ledgers.get(name)) for name, title in titles.items())
+
+
+def _chapter(name: str, title: str, ledger: Ledger | None) -> str:
+    head = f"## [{title}](/{name})\n\n"
+    if ledger is None:
+        return f"{head}This chapter did not run to its end for this copy of the book, so no claim is judged.\n"
+    papers = [claim for claim in ledger["claims"] if not claim["beyond"]]
+    ours = [claim for claim in ledger["claims"] if claim["beyond"]]
+    text = head + verdict_counts([ledger]) + ".\n"
+    if papers:
+        heads = ("claim", "the paper", "ours", "verdict", "seconds")
+        text += "\n" + table(heads, [_row(claim) for claim in papers])
+    if ours:
+        heads = ("finding", "ours", "verdict", "seconds")
+        text += "\n**Ours, not in the paper**\n\n" + table(heads, [_row(c, with_paper=False) for c in ours])
+    return f"{text}\nFrom {provenance(ledger)}.\n"
+
+
+def _row(claim: Mapping[str, Any], *, with_paper: bool = True) -> list[str]:
+    where = f" ({claim['where']})" if claim["where"] else ""
+    seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
+    paper = [claim["paper"] or ""] * with_paper
+    return [f"**{claim['id']}** {claim['claim']}{where}", *paper, measured_text(claim), _judged(claim), seconds]
+
+
+def _judged(claim: Mapping[str, Any]) -> str:
+    """The verdict, beside the expected one where they differ, and why a claim was not run."""
+    verdict = verdict_text(claim["verdict"])
+    if claim["verdict"] == NOT_RUN:
+        return f"{verdict}: {claim['reason']}"
+    differs = claim["verdict"] not in (NOT_JUDGED, claim["expected"])
+    return f"{verdict} (**expected: {claim['expected']}**)" if differs else verdict
+
+
+def verdict_counts(ledgers: Sequence[Ledger]) -> str:
+    """`✓ 20 held, ◐ 3 held in part`, leaving out verdicts that no claim has."""
+    found = counts(ledgers)
+    return ", ".join(f"{sign} {found[verdict]} {verdict}" for verdict, sign in SIGNS.items() if found[verdict])
+
+
+def cards(chapters: Iterable[Mapping[str, Any]], ledgers: Mapping[str, Ledger], existing: Iterable[str]) -> str:
+    """A card for each chapter of the plan; only those in `existing` are links."""
+    there = frozenset(existing)
+    texts = [_card(chapter, ledgers, there) for chapter in chapters]
+    return "`````{grid} 1 1 2 2\n:gutter: 3\n\n" + "\n".join(texts) + "`````\n" if texts else ""
+
+
+def _card(chapter: Mapping[str, Any], ledgers: Mapping[str, Ledger], existing: frozenset[str]) -> str:
+    name = chapter["name"]
+    link = f":link: /{name}\n:link-type: doc\n" if name in existing else ""
+    ledger = ledgers.get(name)
+    foot = verdict_counts([ledger]) if ledger else "not executed in this build" if link else "in preparation"
+    paper = f"*{chapter['paper']}*, {chapter['authors']}, {chapter['year']}"
+    title = f"{chapter['number']} · {chapter['title']}"
+    footer = f"```{{card-footer}}\n{foot}\n```"
+    return f"````{{grid-item-card}} {title}\n{link}\n{chapter['question']}\n\n{paper}\n{footer}\n````\n"
+
+
+def status(ledgers: Mapping[str, Ledger]) -> str:
+    """When, where and how long each chapter ran, and with which versions."""
+    if not ledgers:
+        return "No chapter was executed for this copy of the book.\n"
+    heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
+    lines = dict.fromkeys(_versions(ledger) for ledger in ledgers.values())
+    rows = [_run(name, ledger) for name, ledger in ledgers.items()]
+    return table(heads, rows) + "".join(f"\nVersions: {line}.\n" for line in lines)
+
+
+def _run(name: str, ledger: Ledger) -> list[str]:
+    date = ledger["date"].replace("T", " ").replace("+00:00", " UTC")
+    commit = f"{(ledger['commit'] or 'unknown')[:10]}{' with local changes' if ledger['dirty'] else ''}"
+    device = ledger["device_name"] or ledger["device"]
+    return [f"[](/{name})", date, f"{ledger['seconds']:.0f}", ledger["profile"], str(ledger["seed"]), device, commit]
+
+
+def _versions(ledger: Ledger) -> str:
+    return ", ".join(f"{name} {version}" for name, version in ledger["versions"].items())
+
+
+def performance(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Tables of the benchmark records (name → content): `title`, `rows` of equal fields, and where they come from."""
+    if not records:
+        return "No benchmark record is kept in this copy of the book; `benchmarks/` says how to make one.\n"
+    return "\n".join(_benchmark(name, record) for name, record in records.items())
+
+
+def _benchmark(name: str, record: Mapping[str, Any]) -> str:
+    rows = record["rows"]
+    heads = list(dict.fromkeys(field for row in rows for field in row))
+    body = [[_value(row.get(field, "")) for field in heads] for row in rows]
+    origin = [f"{key} {_value(value)}" for key, value in record.items() if isinstance(value, str | int | float)]
+    notes = ", ".join(in_cell(text) for text in origin if not text.startswith("title "))
+    return f"## {record.get('title', name)}\n\n{table(heads, body)}\n" + (f"From {notes}.\n" if notes else "")
+
+
+def _value(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,144 @@
+"""A chapter's process: papermill executes the notebook in it and tells the runner, over a pipe, how far it is.
+
+This module is what such a process imports first, so it must stay free of heavy imports; papermill is loaded once the
+runner is being watched. The process ends itself and its kernel when the runner is gone or says so.
+"""
+
+import multiprocessing as mp
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_START_SECONDS = 120  # a kernel on a loaded machine may take long to answer
+_LONGEST_MESSAGE = 400  # characters of an error that a status line shows
+
+
+@dataclass(frozen=True)
+class Task:
+    """A chapter to be executed: `notebook` (as JSON) with `parameters`, in a kernel that starts in `folder`."""
+
+    chapter: str
+    notebook: str
+    parameters: Mapping[str, Any]
+    target: Path
+    folder: Path
+    log: Path
+    cell_seconds: int
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> Path:
+        """Where the notebook grows while it is executed."""
+        return self.target.with_name(f"{self.chapter}.partial.ipynb")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A chapter has begun the `cell`-th of `cells` code cells."""
+
+    chapter: str
+    cell: int
+    cells: int
+
+
+def execute(task: Task, variables: Mapping[str, str], sending: Connection) -> None:
+    """Execute the chapter and send events, and at last the error, "" if there is none."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the whole group; the runner decides
+    signal.signal(signal.SIGTERM, lambda *_: _end())
+    threading.Thread(target=_end_with_the_runner, daemon=True).start()
+    os.environ.update(variables)
+    with task.log.open("w", encoding="utf-8") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    spare_the_iri_grammar()
+    error = _papermill(task, sending)
+    sending.send(error)
+    sending.close()
+
+
+def _end_with_the_runner() -> None:
+    """A runner that was killed could not stop its chapters: they notice."""
+    runner = mp.parent_process()
+    assert runner is not None, "a chapter's process is started by the runner"
+    wait([runner.sentinel])
+    _end()
+
+
+def _end() -> None:
+    """End this process at once, with its kernel and whatever that has started: a kernel leads a group."""
+    for kernel in psutil.Process().children():
+        with suppress(ProcessLookupError):
+            os.killpg(kernel.pid, signal.SIGKILL)
+    os._exit(1)
+
+
+def _papermill(task: Task, sending: Connection) -> str:
+    """Run papermill; the error as one line, "" if there is none."""
+    import nbformat
+    import papermill
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+    from papermill.engines import NBClientEngine, papermill_engines
+    from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
+
+    class Reporting(NBClientEngine):
+        """The usual engine, which tells when a code cell begins."""
+
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, *args: Any, **kwargs: Any) -> Any:
+            code = [index for index, cell in enumerate(nb_man.nb.cells) if cell.cell_type == "code"]
+            start = nb_man.cell_start
+
+            def cell_start(cell: Any, cell_index: int, **rest: Any) -> Any:
+                if cell_index in code:
+                    sending.send(Started(task.chapter, code.index(cell_index) + 1, len(code)))
+                return start(cell, cell_index, **rest)
+
+            nb_man.cell_start = cell_start
+            return super().execute_managed_notebook(nb_man, kernel_name, *args, **kwargs)
+
+    papermill_engines.register("reporting", Reporting)
+    try:
+        papermill.execute_notebook(
+            nbformat.reads(task.notebook, as_version=4),
+            task.partial,
+            parameters=dict(task.parameters),
+            engine_name="reporting",
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=task.folder,
+            start_timeout=_START_SECONDS,
+            execution_timeout=task.cell_seconds,
+            iopub_timeout=_START_SECONDS,
+            config=Config({"KernelManager": {"transport_encryption": "auto"}}),
+        )
+    except PapermillExecutionError as error:
+        return one_line(f"{error.ename}: {error.evalue}")
+    except CellTimeoutError:
+        return f"CellTimeoutError: the cell took longer than {task.cell_seconds} s"
+    except DeadKernelError:
+        return "DeadKernelError: the kernel was killed or crashed (is there enough memory?)"
+    except Exception as error:  # whatever the tools raise is a failure of this chapter, reported with its name
+        return one_line(f"{type(error).__name__}: {error}")
+    return ""
+
+
+def spare_the_iri_grammar() -> None:
+    """Keep jsonschema from compiling a grammar of addresses in every process, for a second; notebooks need none."""
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+
+def one_line(text: str) -> str:
+    """An error as a status line can show it: without colours and line breaks, of bounded length."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return " ".join(plain.split())[:_LONGEST_MESSAGE]

@@ -1,0 +1,134 @@
+"""How a chapter is laid out: each rule is a function from a chapter to the sentences that say how it breaks the rule.
+
+The rules read the source; they run no cell. What they find names the section and the beginning of the cell or text, and
+says what to do. tests/test_chapters.py applies them to the book, and each to a small chapter that breaks it.
+"""
+
+import ast
+import re
+import sys
+
+import jupytext
+import yaml
+
+from chapter_language import pointers
+from chapter_reading import IN_CODE, SECTIONS, YOUR_TURN, Block, Chapter, headings, words
+
+PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
+MOST_LINES = 25
+HEADER = """\
+jupytext:
+  formats: md:myst
+  text_representation:
+    extension: .md
+    format_name: myst
+  notebook_metadata_filter: -jupytext.text_representation.jupytext_version,-jupytext.text_representation.format_version
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+"""
+MAY_IMPORT = frozenset({"leakage", "myst_nb", "numpy", "torch"}) | sys.stdlib_module_names
+
+
+def header_is_the_projects(chapter: Chapter) -> list[str]:
+    wanted, found = yaml.safe_load(HEADER), yaml.safe_load(chapter.text.split("\n---\n")[0].removeprefix("---\n"))
+    return [] if found == wanted else [f"the header must say exactly what every chapter's says, not {found}"]
+
+
+def text_survives_the_notebook(chapter: Chapter) -> list[str]:
+    again = jupytext.writes(chapter.notebook, fmt="md:myst")
+    pairs = zip(chapter.text.splitlines(), again.splitlines(), strict=False)
+    for number, (line, rewritten) in enumerate(pairs, start=1):
+        if line != rewritten:
+            return [f"line {number} is {line!r}; JupyterLab would save it as {rewritten!r}"]
+    return [] if again == chapter.text else ["JupyterLab would save the end of the file differently"]
+
+
+def sections_are_the_nine(chapter: Chapter) -> list[str]:
+    titles = [title for block in chapter.markdown for title in headings(block.source, 1)]
+    found = [title for block in chapter.markdown for title in headings(block.source, 2)]
+    faults = [] if len(titles) == 1 else [f"one title, with one #; found {titles}"]
+    return faults if found == [*SECTIONS] else [*faults, f"the sections must be {[*SECTIONS]}; found {found}"]
+
+
+def parameters_stand_in_the_second_cell(chapter: Chapter) -> list[str]:
+    places = [number for number, block in enumerate(chapter.code) if "parameters" in block.tags]
+    if places != [1]:
+        return [f"the second code cell, and no other, is tagged `parameters`; tagged are {[n + 1 for n in places]}"]
+    wanted = [f"{name} = {value!r}" for name, value in PARAMETERS.items()]
+    found = [ast.unparse(node) for node in chapter.code[1].tree.body]
+    return [] if found == wanted else [f"the parameters are {wanted}; found {found}"]
+
+
+def first_cell_imports(chapter: Chapter) -> list[str]:
+    faults = []
+    for block, module, _ in chapter.imports:
+        if block is not chapter.code[0] and block.section != YOUR_TURN:
+            faults.append(f"{block}: import {module} in the first code cell")
+        if module.split(".")[0] not in MAY_IMPORT:
+            faults.append(f"{block}: a chapter imports leakage, torch, numpy and the standard library, not {module}")
+    if not chapter.code or not all(isinstance(n, ast.Import | ast.ImportFrom) for n in chapter.code[0].tree.body):
+        faults.append("the first code cell holds the imports and nothing else")
+    return faults
+
+
+def prose_stands_between_code_cells(chapter: Chapter) -> list[str]:
+    faults, before = [], None
+    for block in chapter.blocks:
+        if block.kind == "markdown":
+            before = before if not _sentences(block) else None
+        elif not block.hidden:
+            faults += [f"{block}: no sentence stands between this cell and the one before it"] if before else []
+            before = block
+    return faults
+
+
+def cells_are_short(chapter: Chapter) -> list[str]:
+    return [
+        f"{block}: {lines} lines, at most {MOST_LINES}; move the rest into lib/"
+        for block in chapter.code
+        if (lines := len(block.source.splitlines())) > MOST_LINES
+    ]
+
+
+def definitions_stand_where_code_is_explained(chapter: Chapter) -> list[str]:
+    return [
+        f"{block}: `{node.name}` is defined here; only {IN_CODE!r} and {YOUR_TURN!r} may define"
+        for block in chapter.code
+        if block.section not in (IN_CODE, YOUR_TURN)
+        for node in ast.walk(block.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+
+
+def library_source_is_shown(chapter: Chapter) -> list[str]:
+    shown = [block for block in chapter.markdown if block.section == IN_CODE and "{literalinclude}" in block.source]
+    return [] if shown else [f"{IN_CODE!r} shows no source of the library; use `literalinclude`"]
+
+
+def places_are_named_not_pointed_at(chapter: Chapter) -> list[str]:
+    return [
+        f"{block}: {pointer!r} points up or down the page; name the place with numref, eq or prf:ref"
+        for block in chapter.blocks
+        for pointer in pointers(words(block.readable))
+    ]
+
+
+def _sentences(block: Block) -> bool:
+    lines = (line for line in words(block.source).splitlines() if not line.startswith("#"))
+    return any(re.search(r"[A-Za-z]{2}", line) for line in lines)
+
+
+RULES = (
+    header_is_the_projects,
+    text_survives_the_notebook,
+    sections_are_the_nine,
+    parameters_stand_in_the_second_cell,
+    first_cell_imports,
+    prose_stands_between_code_cells,
+    cells_are_short,
+    definitions_stand_where_code_is_explained,
+    library_source_is_shown,
+    places_are_named_not_pointed_at,
+)

@@ -1,0 +1,232 @@
+"""A chapter taken apart for the contract: its sections, code cells and prose, and nothing of what they mean.
+
+Read with the same jupytext that the build uses. Prose is what a reader sees as sentences, titles and table cells:
+program code, formulas, roles, link targets and the options of directives are not. Nothing here judges anything.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import yaml
+
+SECTIONS = (
+    "The question",
+    "What the paper claims",
+    "Who knows what",
+    "The idea in symbols",
+    "The idea in code",
+    "The experiment",
+    "What held, what did not",
+    "Your turn",
+)
+CLAIMS, IN_CODE, EXPERIMENT, VERDICTS, YOUR_TURN = (SECTIONS[n] for n in (1, 4, 5, 6, 7))
+
+FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,}|:{3,})\s*(?P<info>.*?)\s*")
+DIRECTIVE = re.compile(r"\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)")
+OPTION = re.compile(r"\s*:[\w-]+:(\s|$)")
+# Directives whose body is not prose, and those whose argument is a file or a key rather than a title.
+VERBATIM = frozenset(
+    {"math", "code", "code-block", "code-cell", "literalinclude", "include", "bibliography", "raw", "toctree"}
+)
+NO_TITLE = VERBATIM | {"figure", "image", "glue", "glue:any", "glue:figure", "glue:math", "glue:md", "glue:text"}
+NOT_WORDS = (
+    re.compile(r"\$\$.*?\$\$", re.DOTALL),
+    re.compile(r"\\begin\{(\w+\*?)\}.*?\\end\{\1\}", re.DOTALL),
+    re.compile(r"(?<![\\$])\$(?!\$)[^$]+?\$"),
+    re.compile(r"(?:\{[\w:.+-]+\})?(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL),
+    re.compile(r"(?<=\])\([^()\s]*(?:\s+\"[^\"]*\")?\)"),
+    re.compile(r"<[a-z][a-z+.-]*:[^>\s]*>|https?://[^\s)>]+"),
+    re.compile(r"</?[a-zA-Z][^>]*>"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code cell, or the Markdown between two code cells or headings of the second level."""
+
+    kind: str
+    source: str
+    section: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tags(self) -> frozenset[str]:
+        return frozenset(self.metadata.get("tags", ()))
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a reader of the page cannot see the code at all."""
+        return bool(self.tags & {"remove-cell", "remove-input"})
+
+    @property
+    def figure(self) -> Mapping[str, Any] | None:
+        """The figure that the cell declares, if it declares one."""
+        return self.metadata.get("mystnb", {}).get("figure")
+
+    @property
+    def readable(self) -> str:
+        """The Markdown that this block puts on the page; of a code cell, the caption of its figure."""
+        return self.source if self.kind == "markdown" else str((self.figure or {}).get("caption", ""))
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    def __str__(self) -> str:
+        where = self.section or "the title block"
+        return f"{where}, the {'cell' if self.kind == 'code' else 'text'} that begins {self.source.strip()[:60]!r}"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A notebook of the book with what its claims file declares; `visitors` are the texts of the other pages."""
+
+    name: str
+    text: str
+    declaration: Mapping[str, Any]
+    visitors: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def notebook(self) -> Any:
+        return jupytext.reads(self.text, fmt="md:myst")
+
+    @functools.cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(_blocks(self.notebook.cells))
+
+    @property
+    def code(self) -> tuple[Block, ...]:
+        return tuple(block for block in self.blocks if block.kind == "code")
+
+    @property
+    def markdown(self) -> tuple[Block, ...]:
+        return tuple(block for block in self.blocks if block.kind == "markdown")
+
+    @property
+    def claims(self) -> tuple[Mapping[str, Any], ...]:
+        """All that the chapter has to judge: the paper's claims, then our own findings."""
+        return (*(self.declaration.get("claims") or ()), *(self.declaration.get("beyond") or ()))
+
+    @functools.cached_property
+    def imports(self) -> tuple[tuple[Block, str, str], ...]:
+        """Every import as cell, module, and the name it binds."""
+        found = []
+        for block in self.code:
+            for node in ast.walk(block.tree):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    origin = node.module if isinstance(node, ast.ImportFrom) else None
+                    names = [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+                    modules = [origin or alias.name for alias in node.names]
+                    found += [(block, module, name) for module, name in zip(modules, names, strict=True)]
+        return tuple(found)
+
+    def calls(self, name: str) -> Iterator[tuple[Block, ast.Call]]:
+        """Every call of a function or method called `name`, with the cell it stands in."""
+        for block in self.code:
+            for node in ast.walk(block.tree):
+                if isinstance(node, ast.Call) and called(node) == name:
+                    yield block, node
+
+
+def read_chapter(path: Path) -> Chapter:
+    """The chapter at book/<name>.md with its declarations in book/claims/<name>.yml."""
+    declaration = yaml.safe_load((path.parent / "claims" / f"{path.stem}.yml").read_text(encoding="utf-8"))
+    others = tuple(page.read_text(encoding="utf-8") for page in sorted(path.parent.glob("*.md")) if page != path)
+    return Chapter(path.stem, path.read_text(encoding="utf-8"), declaration, others)
+
+
+def is_notebook(path: Path) -> bool:
+    """Whether a page of the book is one that is executed."""
+    return path.read_text(encoding="utf-8").startswith("---\njupytext:")
+
+
+def called(call: ast.Call) -> str:
+    """The last name of what is called: `glue` for `claims.glue(...)`."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def literal(call: ast.Call) -> str | None:
+    """The first argument if it is a string written out, else None."""
+    first = call.args[0] if call.args else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+
+
+def prose(source: str) -> str:
+    """The sentences, titles and table cells of a piece of Markdown, formulas and roles included."""
+    return "\n".join(_prose_lines(source.splitlines()))
+
+
+def words(source: str) -> str:
+    """The prose of a piece of Markdown without formulas, code, roles and addresses: what a reader reads as words."""
+    text = prose(source)
+    for pattern in NOT_WORDS:
+        text = pattern.sub(" ", text)
+    return text
+
+
+def headings(source: str, level: int) -> list[str]:
+    """The headings of one level in a piece of Markdown."""
+    return [line[level:].strip() for line in _prose_lines(source.splitlines()) if re.match(rf"#{{{level}}}\s", line)]
+
+
+def _prose_lines(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of prose: outside code and formulas, without options of directives, comments and labels."""
+    open_fences: list[str] = []
+    verbatim = options = yaml_options = False
+    for line in lines:
+        fence = FENCE.fullmatch(line)
+        if fence and open_fences and not fence["info"] and fence["mark"].startswith(open_fences[-1]):
+            open_fences.pop()
+            verbatim = options = yaml_options = False
+        elif verbatim:
+            continue
+        elif fence and fence["info"]:
+            directive = DIRECTIVE.fullmatch(fence["info"])
+            open_fences.append(fence["mark"])
+            verbatim, options = directive is None or directive["name"] in VERBATIM, True
+            if directive and directive["name"] not in NO_TITLE:
+                yield directive["argument"]
+        elif fence:
+            open_fences.append(fence["mark"])
+            verbatim = True
+        elif options and (line.strip() == "---" or yaml_options):
+            yaml_options = line.strip() != "---" or not yaml_options
+        elif not (options and OPTION.match(line)):
+            options = False
+            if not line.startswith("% ") and not re.fullmatch(r"\([\w:.-]+\)=", line.strip()):
+                yield line
+
+
+def _blocks(cells: list[Any]) -> Iterator[Block]:
+    section = ""
+    for cell in cells:
+        if cell.cell_type == "code":
+            yield Block("code", cell.source, section, cell.metadata)
+            continue
+        for piece in _split_at_headings(cell.source):
+            found = headings(piece, 2)
+            section = found[0] if found else section
+            yield Block("markdown", piece, section, cell.metadata)
+
+
+def _split_at_headings(source: str) -> Iterator[str]:
+    """Split Markdown before each heading of the second level, wherever its label stands; fenced text is left whole."""
+    lines, start, fence = source.splitlines(), 0, ""
+    for number, line in enumerate(lines):
+        mark = FENCE.fullmatch(line)
+        if mark and fence:
+            fence = "" if not mark["info"] and mark["mark"].startswith(fence) else fence
+        elif mark:
+            fence = mark["mark"]
+        elif not fence and re.match(r"##\s", line) and number > start:
+            yield "\n".join(lines[start:number])
+            start = number
+    if any(line.strip() for line in lines[start:]):
+        yield "\n".join(lines[start:])

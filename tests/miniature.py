@@ -1,0 +1,146 @@
+"""A book in miniature for the pipeline's tests: a repository with its own tiny `leakage` and chapters of three cells.
+
+Its package has no claims module: chapters show their records themselves, so that no kernel has to load PyTorch.
+"""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+from leakage.pipeline import cli
+
+HEADER = """\
+---
+jupytext:
+  formats: md:myst
+  text_representation:
+    extension: .md
+    format_name: myst
+  notebook_metadata_filter: -jupytext.text_representation.jupytext_version,-jupytext.text_representation.format_version
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+"""
+PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
+INTRO = """\
+# A small book
+
+```{include} _generated/scoreboard.md
+```
+
+```{include} _generated/status.md
+```
+
+{download}`claims <_generated/claims.json>`
+"""
+CONFIG = """\
+title: A small book
+only_build_toc_files: true
+exclude_patterns: [_generated, lib, claims, records]
+execute: {execute_notebooks: "off"}
+sphinx: {config: {nb_render_markdown_format: myst}}
+"""
+
+
+def cell(source: str, tags: str = "") -> str:
+    """A code cell of a MyST notebook."""
+    options = f":tags: [{tags}]\n\n" if tags else ""
+    return f"```{{code-cell}}\n{options}{source.strip()}\n```\n"
+
+
+def judgement(name: str, verdict: str = "held", reason: str = "") -> str:
+    """Source of a cell that records a claim the way `leakage.claims` does."""
+    record = {"id": name, "verdict": verdict, "measured": 1.0, "low": 0.9, "high": 1.1, "n": 5}
+    record |= {"rule": "x < 2", "reason": reason, "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
+    return f"IPython.display.display({{'text/plain': ''}}, raw=True, metadata={{'claim': {record!r}}})"
+
+
+def chapter_text(name: str, *cells: str, module: str = "numbers") -> str:
+    """A chapter that imports `module` of the small package, leaves a trace of having run, and then runs `cells`."""
+    first = f"import os, sys, time, IPython\nfrom leakage import {module}"
+    trace = f'print("{name}", file=open("executions.txt", "a"))'
+    sources = [trace, *cells, judgement(f"{name}.a")]
+    blocks = [cell(first), cell(PARAMETERS, "parameters"), *map(cell, sources)]
+    return f"{HEADER}\n(ch-{name})=\n# Chapter {name}\n\n" + "\nWords.\n\n".join(blocks)
+
+
+def claims_text(name: str, expected: str = "held") -> str:
+    """Declarations of one claim, `<name>.a`."""
+    head = f"chapter: {name}\nprefix: {name}\ntitle: Chapter {name}\npaper: key\n"
+    fields = {"id": f"{name}.a", "claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "rule": "x < 2"}
+    fields |= {"profile": "ci", "expected": expected}
+    lines = [f"{field}: {json.dumps(value)}" for field, value in fields.items()]
+    return f"{head}claims:\n  - " + "\n    ".join(lines) + "\n"
+
+
+def add_chapter(root: Path, name: str, *cells: str, module: str = "numbers", expected: str = "held") -> None:
+    """Write a chapter with its claims into the book."""
+    (root / "book" / f"{name}.md").write_text(chapter_text(name, *cells, module=module), "utf-8")
+    (root / "book" / "claims" / f"{name}.yml").write_text(claims_text(name, expected), "utf-8")
+
+
+def make_repository(root: Path, *chapters: str) -> Path:
+    """A repository whose table of contents lists `chapters`; none of them is written yet."""
+    for folder in ("book/claims", "book/records", "lib/leakage"):
+        (root / folder).mkdir(parents=True)
+    listed = "".join(f"  - file: {name}\n" for name in chapters)
+    texts = {
+        "_toc.yml": f"format: jb-book\nroot: intro\nchapters:\n{listed}",
+        "_config.yml": CONFIG,
+        "book/intro.md": INTRO,
+        "lib/leakage/__init__.py": '"""A small package."""\n',
+        "lib/leakage/numbers.py": "VALUE = 3\n",
+        "lib/leakage/letters.py": "from leakage.alphabet import LETTERS\n",
+        "lib/leakage/alphabet.py": 'LETTERS = "abc"\n',
+    }
+    for path, text in texts.items():
+        (root / path).write_text(text, "utf-8")
+    return root
+
+
+def copy_of(root: Path, target: Path) -> Path:
+    """The repository with everything built in it, elsewhere."""
+    return Path(shutil.copytree(root, target))
+
+
+def leakage(root: Path, *arguments: str) -> int:
+    """Run a command of the command line on the repository; the exit status."""
+    command, *rest = arguments
+    return cli.main([command, *rest, "--root", str(root)])
+
+
+def build(root: Path, *arguments: str, render: bool = False) -> int:
+    """Run `leakage build`, without the site unless asked for; the exit status."""
+    return leakage(root, "build", *arguments, *([] if render else ["--no-render"]))
+
+
+def executions(root: Path) -> list[str]:
+    """Names of the chapters that were executed, in the order in which they began."""
+    path = root / "executions.txt"
+    return path.read_text("utf-8").split() if path.is_file() else []
+
+
+def ledger(root: Path, name: str) -> dict:
+    """The collected ledger of a chapter."""
+    return json.loads((root / "_build" / "claims" / f"{name}.json").read_text("utf-8"))
+
+
+def staged(root: Path, page: str) -> str:
+    """A page of the staged tree."""
+    return (root / "_build" / "site-src" / page).read_text("utf-8")
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    """Every file below a folder, with its content."""
+    return {os.path.relpath(path, root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace text that must be there."""
+    text = path.read_text("utf-8")
+    assert re.search(re.escape(old), text), f"{path} has no {old!r}"
+    path.write_text(text.replace(old, new), "utf-8")

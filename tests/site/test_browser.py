@@ -1,0 +1,116 @@
+"""What a reader meets in a browser: each page is quiet, complete, legible and usable without a network."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+pytestmark = pytest.mark.site
+
+PHONE = 390  # pixels across a common phone
+# A macro that MathJax does not know is no `mjx-merror`: it stands in the formula in red.
+BROKEN_MATHS = """() => [...document.querySelectorAll(".math")]
+    .filter(formula => !formula.querySelector("mjx-container")
+        || formula.querySelector("mjx-merror, [data-mjx-error], [style*='color: red'], [mathcolor='red']"))
+    .map(formula => formula.textContent)"""
+WITHOUT_ALT = """() => [...document.querySelectorAll("img")]
+    .filter(image => !image.alt.trim()).map(image => image.src.slice(0, 120))"""
+TEXT = """() => {
+    const article = document.querySelector("article, main").cloneNode(true);
+    article.querySelectorAll("pre, code, script, style").forEach(element => element.remove());
+    return article.textContent;
+}"""
+
+
+def test_a_page_raises_no_error(visit):
+    assert not visit.errors
+
+
+def test_a_page_asks_no_other_host(visit):
+    assert not visit.foreign
+
+
+def test_a_page_gets_every_file_it_asks_for(visit):
+    assert not visit.refused
+
+
+def test_every_formula_is_rendered(visit):
+    assert not visit.page.evaluate(BROKEN_MATHS)
+
+
+def test_every_image_has_a_text(visit):
+    assert not visit.page.evaluate(WITHOUT_ALT)
+
+
+def test_no_markup_is_left_in_the_text(visit):
+    left = re.findall(r"\{[a-z:]+\}`[^`]*`|```|\$\$|\{\{|\]\(", visit.page.evaluate(TEXT))
+    assert not left
+
+
+def test_a_page_has_one_title_and_says_where_it_comes_from(visit):
+    assert visit.page.locator("main h1:visible").count() == 1
+    assert re.search(r"executed", visit.page.locator(".extra_footer").inner_text(), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_has_no_serious_barrier(opened, name, theme):
+    found = Axe().run(opened(name, theme=theme).page).response["violations"]
+    serious = [
+        f"{violation['id']}: {violation['nodes'][0]['html'][:200]}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+    ]
+    assert not serious, "\n".join(serious)
+
+
+def test_a_page_fits_a_phone(opened, name):
+    page = opened(name, width=PHONE).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_the_first_address_leads_to_the_landing_page(opened, address):
+    page = opened("intro").page
+    page.goto(f"{address}/")
+    page.wait_for_url("**/intro.html")
+    assert page.locator("main h1:visible").inner_text().startswith("Privacy Leakage, Reproduced")
+
+
+def test_the_theme_button_turns_the_page_dark_and_the_next_page_stays_dark(opened):
+    page = opened("intro").page
+    theme, ground = "document.documentElement.dataset.theme", "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(theme) == "light"
+    light = page.evaluate(ground)
+    for _ in range(3):  # the button goes round: system, light, dark
+        if page.evaluate(theme) != "dark":
+            page.locator(".theme-switch-button:visible").first.click()
+    assert page.evaluate(theme) == "dark"
+    assert page.evaluate(ground) != light
+    page.goto(page.url.replace("intro", "scoreboard"))
+    assert page.evaluate(theme) == "dark"
+
+
+def test_search_finds_a_word_and_leads_to_its_page(opened):
+    page = opened("search").page
+    page.goto(f"{page.url}?q=membership+advantage")
+    results = page.locator("#search-results ul.search > li a")
+    results.first.wait_for()
+    assert results.count() >= 2
+    results.first.click()
+    page.wait_for_load_state()
+    assert "advantage" in page.locator("article").inner_text().lower()
+
+
+def test_every_slider_changes_its_picture_from_the_keyboard(opened, site):
+    names = [path.stem for path in site.glob("*.html") if 'type="range"' in path.read_text(encoding="utf-8")]
+    assert names, "no page of the book has a slider"
+    for name in names:
+        page = opened(name).page
+        for slider in page.locator("figure.frames").all():
+            seen, label = slider.locator("img:visible"), slider.locator("output")
+            assert seen.count() == 1, f"{name}: one frame is shown at a time"
+            first = seen.get_attribute("src"), label.inner_text()
+            slider.locator("input[type=range]").press("End")
+            assert seen.count() == 1, f"{name}: one frame is shown at a time"
+            last = seen.get_attribute("src"), label.inner_text()
+            assert first[0] != last[0], f"{name}: the picture did not change"
+            assert first[1] != last[1], f"{name}: the label did not change"

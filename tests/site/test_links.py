@@ -1,0 +1,115 @@
+"""Where the pages lead: every local link, fragment and download exists, and every link to the repository has a file."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urldefrag, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+pytestmark = pytest.mark.site
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
+CHAPTERS = {path.stem for path in (ROOT / "book" / "claims").glob("*.yml")}
+ASKED_OF_OTHERS = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
+
+
+@cache
+def parsed(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    return frozenset(str(tag["id"]) for tag in parsed(path).find_all(id=True))
+
+
+def targets(site: Path, name: str) -> list[str]:
+    return [str(link["href"]) for link in parsed(site / f"{name}.html").find_all("a", href=True)]
+
+
+def in_repository(url: str) -> str | None:
+    """The path inside the repository that `url` shows, edits or launches; None if it is no such link."""
+    if urlsplit(url).netloc == "mybinder.org":
+        return parse_qs(urlsplit(url).query)["urlpath"][0].removeprefix("lab/tree/")
+    match = re.match(re.escape(REPOSITORY["url"]) + r"/(?:blob|edit|tree|raw)/([^/]+)/([^?#]+)", url)
+    if match is None:
+        return None
+    assert match[1] == REPOSITORY["branch"], f"{url} is on another branch"
+    return unquote(match[2])
+
+
+def test_every_local_link_and_fragment_exists(site, name):
+    broken = []
+    for target in targets(site, name):
+        if urlsplit(target).scheme or target.startswith("//"):
+            continue
+        path, fragment = urldefrag(target)
+        file = (site / unquote(path.partition("?")[0])) if path else site / f"{name}.html"
+        if not file.is_file() or (fragment and file.suffix == ".html" and unquote(fragment) not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def test_a_page_loads_nothing_from_another_host(site, name):
+    page = parsed(site / f"{name}.html")
+    loaded = [tag.get(attribute, "") for kind, attribute in ASKED_OF_OTHERS.items() for tag in page.find_all(kind)]
+    loaded += [link["href"] for link in page.find_all("link", href=True) if link.get("rel") != ["canonical"]]
+    assert not [url for url in loaded if urlsplit(str(url)).scheme in ("http", "https") or str(url).startswith("//")]
+
+
+def test_every_link_into_the_repository_has_a_file(site, name):
+    linked = {path for target in targets(site, name) if (path := in_repository(target)) is not None}
+    assert not [path for path in linked if not (ROOT / path).is_file()]
+
+
+def test_a_page_of_the_book_can_be_edited_and_reported(site, name):
+    if name == "search":
+        return  # made by Sphinx: there is nothing to edit
+    linked = targets(site, name)
+    assert f"{REPOSITORY['url']}/edit/{REPOSITORY['branch']}/book/{name}.md" in linked
+    assert any(target.startswith(f"{REPOSITORY['url']}/issues/new") for target in linked)
+
+
+def test_a_chapter_is_launched_from_its_source_and_downloaded_as_executed(site, name):
+    launched = [path for target in targets(site, name) if "mybinder" in target and (path := in_repository(target))]
+    if name not in CHAPTERS:
+        assert not launched
+        return
+    assert launched == [f"book/{name}.md"]
+    downloads = [target for target in targets(site, name) if target.endswith(".ipynb")]
+    assert downloads == [f"_sources/{name}.ipynb"]
+    cells = json.loads((site / downloads[0]).read_text(encoding="utf-8"))["cells"]
+    assert any(cell.get("outputs") for cell in cells)
+
+
+def test_binder_finds_what_it_needs_at_the_top_of_the_repository():
+    assert (ROOT / "environment.yml").is_file()
+    assert (ROOT / "postBuild").stat().st_mode & 0o111, "Binder runs postBuild as a program"
+
+
+def test_every_chapter_is_a_page_and_has_a_card_that_leads_to_it(site):
+    landing = targets(site, "intro")
+    for name in CHAPTERS:
+        assert (site / f"{name}.html").is_file()
+        assert f"{name}.html" in landing
+
+
+def test_chapters_in_preparation_have_a_card_without_a_link(site):
+    cards = parsed(site / "intro.html").find_all(class_="sd-card")
+    listed = yaml.safe_load((ROOT / "book" / "chapters.yml").read_text(encoding="utf-8"))["chapters"]
+    assert len(cards) == len(listed)
+    for chapter in listed:
+        (card,) = [card for card in cards if f"{chapter['number']} · {chapter['title']}" in card.get_text()]
+        waiting = "in preparation" in card.get_text()
+        assert waiting == (chapter["name"] not in CHAPTERS), chapter["name"]
+        assert not (waiting and card.find("a", class_="sd-stretched-link")), chapter["name"]
+
+
+def test_the_claims_can_be_downloaded(site):
+    (download,) = {target for target in targets(site, "scoreboard") if target.endswith("claims.json")}
+    json.loads((site / download).read_text(encoding="utf-8"))

@@ -1,0 +1,212 @@
+"""The library's imports go one way and its modules keep the house rules, read from their syntax trees."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "lib" / "leakage"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted(
+    path
+    for folder in ("lib", "tests", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+    if "egg-info" not in str(path)
+)
+
+GROUND = frozenset({"histograms", "intervals", "metrics", "runtime"})
+MIDDLE = GROUND | {"data", "models"}
+UPPER = frozenset({"geometry", "theory", "trainers"})
+# What each room of the library may import besides itself: the floors, from the ground up. Rooms of one floor
+# may borrow from each other, as long as their modules import in no circle.
+MAY_IMPORT = {
+    "runtime": frozenset(),
+    "intervals": GROUND,
+    "histograms": GROUND,
+    "metrics": GROUND,
+    "keys": GROUND,
+    "grids": GROUND | {"keys"},
+    "declarations": GROUND,
+    "claims": GROUND | {"keys", "declarations"},
+    "palette": frozenset(),
+    "figures": GROUND | {"keys", "palette"},
+    "data": GROUND,
+    "models": GROUND | {"data"},
+    "trainers": MIDDLE | UPPER,
+    "theory": MIDDLE | UPPER,
+    "geometry": MIDDLE | UPPER,
+    "attacks": MIDDLE | UPPER,
+    "pipeline": MIDDLE | UPPER | {"keys", "grids", "declarations", "claims", "palette", "figures", "attacks"},
+}
+NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
+VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
+MOST_LINES = 500
+MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
+TEXT_SUFFIXES = frozenset(
+    {"", ".bib", ".cff", ".css", ".json", ".lock", ".md", ".py", ".svg", ".toml", ".yaml", ".yml"}
+)
+
+
+def module_name(path: Path, root: Path = PACKAGE.parent) -> str:
+    """`leakage.data.mnist` for lib/leakage/data/mnist.py; a package is named by its folder."""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(source: str, known: frozenset[str]) -> Iterator[str]:
+    """Every module that `source` imports, anywhere in it; `from a import b` is `a.b` where that is a known module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = "." * node.level + (node.module or "")
+            for alias in node.names:
+                full = f"{origin}.{alias.name}"
+                yield full if full in known else origin
+
+
+def room(module: str) -> str | None:
+    """The part of the library that `module` is in; None for the root package and for what is not ours."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "leakage" and len(parts) > 1 else None
+
+
+def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
+    """Every import of `module` that the floors forbid."""
+    here, faults = room(module), []
+    for target in dict.fromkeys(imported_modules(source, known)):
+        there, top = room(target), target.split(".")[0]
+        if target.startswith("."):
+            faults.append(f"{module} imports {target}: write absolute imports, the content keys follow only those")
+        elif top in {"book", "tests", "benchmarks"}:
+            faults.append(f"{module} imports {target}: the library knows no chapter, test or benchmark")
+        elif top in NOTEBOOK_TOOLS and here != "pipeline":
+            faults.append(f"{module} imports {target}: only leakage.pipeline may")
+        elif here == there == "attacks":
+            faults.append(f"{module} imports {target}: an attack imports no other attack")
+        elif here and there and there != here and there not in MAY_IMPORT[here]:
+            faults.append(
+                f"{module} imports {target}: {here} may import {', '.join(sorted(MAY_IMPORT[here])) or 'none'}"
+            )
+    return faults
+
+
+KNOWN = frozenset(module_name(path) for path in MODULES)
+
+
+def test_every_room_of_the_library_has_a_floor():
+    homeless = {room(name) for name in KNOWN} - {None, *MAY_IMPORT}
+    assert not homeless, f"add to MAY_IMPORT, with what they may import: {sorted(map(str, homeless))}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_go_one_way(path):
+    faults = import_faults(module_name(path), path.read_text(encoding="utf-8"), KNOWN)
+    assert not faults, "\n".join(faults)
+
+
+def test_modules_import_in_no_circle():
+    graph = {
+        module_name(path): set(imported_modules(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES
+    }
+    while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
+        graph = {name: targets for name, targets in graph.items() if name not in leaves}
+    assert not graph, f"these import each other: {sorted(graph)}"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("leakage.attacks.margin", "from leakage.attacks import boundary", "no other attack"),
+        ("leakage.attacks.margin", "import leakage.attacks.boundary", "no other attack"),
+        ("leakage.data.mnist", "def load():\n    from leakage.models import mlp", "data may import histograms"),
+        ("leakage.claims", "import nbformat.v4", "only leakage.pipeline"),
+        ("leakage.theory.ridge", "from . import gaussian", "absolute imports"),
+        ("leakage.theory.ridge", "from book import min_norm", "knows no chapter"),
+        ("leakage.runtime", "from leakage.metrics import auc", "runtime may import none"),
+    ],
+)
+def test_a_forbidden_import_is_found(module, source, complaint):
+    known = KNOWN | {"leakage.attacks.boundary", "leakage.models.mlp"}
+    assert any(complaint in fault for fault in import_faults(module, source, known))
+
+
+def test_a_permitted_import_is_left_alone():
+    source = "import torch\nfrom leakage.theory import ridge\nfrom leakage import runtime"
+    assert import_faults("leakage.attacks.margin", source, KNOWN) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_opens_with_a_docstring(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "say what is in it, and what it never does"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=module_name)
+def test_a_package_reexports_nothing(path):
+    _, *rest = ast.parse(path.read_text(encoding="utf-8")).body
+    names = [ast.unparse(node).split(" =")[0] for node in rest]
+    assert names in ([], ["__version__"]), f"content keys follow imports of modules; move {names} into one"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_is_a_noun_of_bounded_length(path):
+    assert path.stem not in VAGUE_NAMES, "name it after what is in it"
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MOST_LINES, f"{lines} lines: split it"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "runtime.py"], ids=module_name)
+def test_only_runtime_asks_for_a_gpu(path):
+    attributes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Attribute)]
+    asks = [
+        ast.unparse(node)
+        for node in attributes
+        if ast.unparse(node).endswith((".cuda.is_available", ".cuda.device_count"))
+    ]
+    calls = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+    ]
+    assert not asks + calls, "take the device from the tensors, or from leakage.runtime"
+
+
+def project_texts() -> Iterator[Path]:
+    """Every text file of the project but the tests, which may make temporary folders."""
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT_SUFFIXES)
+    for folder in ("lib", "book", "benchmarks", ".github", ".ci"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if (
+                path.is_file()
+                and path.suffix in TEXT_SUFFIXES
+                and not {"__pycache__", "leakage.egg-info"} & {*path.parts}
+            ):
+                yield path
+
+
+def test_no_file_names_a_folder_of_one_machine():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in project_texts()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "machine"),
+    [
+        ("root = '/tmp/cache'", True),
+        ("cd /work/main", True),
+        ("see /home/alice", True),
+        ("https://example.org/home/page", False),
+        ("the ratio n/work", False),
+        ("${HOME}/tmp/x", False),
+        ("../shared/data", False),
+    ],
+)
+def test_a_machine_path_is_told_from_an_address(line, machine):
+    assert bool(MACHINE_PATH.search(line)) is machine

@@ -1,0 +1,363 @@
+"""Every chapter keeps the contract of CONTRIBUTING.md, and every rule of it catches a chapter that breaks it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+import chapter_form
+import chapter_language
+import chapter_results
+from chapter_reading import Chapter, headings, is_notebook, prose, read_chapter, words
+from leakage import declarations
+from leakage.data import registry
+
+ROOT = Path(__file__).parents[1]
+BOOK = ROOT / "book"
+RULES = chapter_form.RULES + chapter_results.RULES
+PAGES = sorted(BOOK.glob("*.md"))
+CHAPTERS = [path for path in PAGES if (BOOK / "claims" / f"{path.stem}.yml").exists()]
+
+
+# ── the book ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_book_has_a_chapter():
+    assert CHAPTERS, "no page of book/ has a claims file in book/claims/"
+
+
+def test_every_claims_file_belongs_to_a_page_and_to_a_card():
+    cards = {
+        card["name"]: card for card in yaml.safe_load((BOOK / "chapters.yml").read_text(encoding="utf-8"))["chapters"]
+    }
+    for path in sorted((BOOK / "claims").glob("*.yml")):
+        declared = declarations.load(path)
+        assert (BOOK / f"{path.stem}.md").exists(), f"{path.name} has no chapter"
+        assert (declared.title, declared.paper) == (cards[path.stem]["title"], cards[path.stem]["key"]), path.name
+        assert set(declared.data) <= registry.DATASETS.keys(), path.name
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_chapter_keeps_the_contract(rule):
+    faults = [f"{path.name}: {fault}" for path in CHAPTERS for fault in rule(read_chapter(path))]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_code_cells_of_every_page_are_clean():
+    pages = [str(path) for path in PAGES if is_notebook(path)]
+    command = [ROOT / ".ci" / "lint-chapters", *pages]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+# ── the rules, on a small chapter ───────────────────────────────────────────────────────────────────────────────────
+
+MINIATURE = f"""\
+---
+{chapter_form.HEADER}---
+
+(ch-mini)=
+# A small chapter
+
+Ten minutes on a CPU.
+
+```{{code-cell}}
+import math
+
+import torch
+
+from leakage import claims, figures, runtime
+from leakage.data import mnist
+```
+
+Sizes follow from the profile.
+
+```{{code-cell}}
+:tags: [parameters]
+
+profile = "ci"
+seed = 0
+device = "auto"
+```
+
+## The question
+
+Who is in?
+
+## What the paper claims
+
+The claims are these.
+
+```{{code-cell}}
+run = runtime.begin(profile, seed, device)
+ledger = claims.Ledger("mini", run)
+ledger.declared()
+```
+
+## Who knows what
+
+The attacker sees one number, at a query between 0.1 and 0.9.
+
+## The idea in symbols
+
+$$ s = \\tfrac12 $$
+
+## The idea in code
+
+```{{literalinclude}} /lib/leakage/runtime.py
+:pyobject: stream
+```
+
+```{{code-cell}}
+def share(x):
+    return x.mean()
+```
+
+(sec-mini)=
+## The experiment
+
+We draw a sample at $\\gamma = 1.5$ as Theorem 3.2 and Figure 2.1 ask.
+
+```{{code-cell}}
+draws = torch.rand(100, generator=run.stream("draws"))
+mean = share(draws)
+digits = mnist.load()
+```
+
+```{{code-cell}}
+:tags: [remove-cell]
+
+claims.glue("mini_mean", f"{{mean:.2f}}")
+if mean > 0:
+    ledger.judge("mini.mean", measured=mean, expected="> 0", passes=bool(mean > 0))
+else:
+    ledger.not_run("mini.mean", reason="no digits")
+```
+
+The curve stays above the line, at {{glue:text}}`mini_mean:.1f`.
+
+```{{code-cell}}
+---
+mystnb:
+  figure:
+    caption: The mean is {{glue:text}}`mini_mean`.
+    name: fig-mini
+tags: [hide-input]
+---
+figures.show(figures.plt.figure(), alt="A rising line.")
+```
+
+## What held, what did not
+
+The verdicts follow.
+
+```{{code-cell}}
+ledger.verdicts()
+```
+
+## Your turn
+
+Import what you need.
+
+```{{code-cell}}
+import json
+
+print(json.dumps([math.pi]))
+```
+"""
+DECLARATION = {"data": ["mnist"], "claims": [{"id": "mini.mean", "needs": ["mnist"]}]}
+
+
+def miniature(old: str = "", new: str = "", **declaration: object) -> Chapter:
+    """The small chapter, with the first occurrence of one piece of its text replaced by another."""
+    assert old in MINIATURE
+    return Chapter("mini", MINIATURE.replace(old, new, 1) if old else MINIATURE, {**DECLARATION, **declaration})
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_small_chapter_keeps_every_rule(rule):
+    assert rule(miniature()) == []
+
+
+BREACHES = [
+    ("header_is_the_projects", "  formats: md:myst\n", "", "every chapter's"),
+    ("text_survives_the_notebook", ":tags: [parameters]\n\n", ":tags: [parameters]\n", "JupyterLab would save"),
+    ("text_survives_the_notebook", "math.pi]))\n```\n", "math.pi]))\n```", "JupyterLab would save the end"),
+    ("sections_are_the_nine", "## Who knows what\n", "## Threat model\n", "Threat model"),
+    ("sections_are_the_nine", "## Who knows what\n", "", "the sections must be"),
+    ("sections_are_the_nine", "Who is in?", "# Another title", "one title"),
+    ("parameters_stand_in_the_second_cell", ":tags: [parameters]\n\n", "", "tagged are []"),
+    ("parameters_stand_in_the_second_cell", "seed = 0\n", "seed = 0\nsize = 3\n", "size = 3"),
+    ("parameters_stand_in_the_second_cell", "seed = 0\n", "seed = 1\n", "seed = 1"),
+    (
+        "parameters_stand_in_the_second_cell",
+        "Import what you need.",
+        "```{code-cell}\n:tags: [parameters]\n\nx = 1\n```",
+        "[2, ",
+    ),
+    ("first_cell_imports", "import torch\n", "import torch\nimport pandas\n", "not pandas"),
+    ("first_cell_imports", "mean = share(draws)\n", "from leakage import metrics\n", "import leakage in the first"),
+    ("first_cell_imports", "import math\n", "import math\n\nx = 1\n", "the imports and nothing else"),
+    ("prose_stands_between_code_cells", "Sizes follow from the profile.", "", "no sentence stands between"),
+    ("prose_stands_between_code_cells", "Sizes follow from the profile.", "### $x$", "no sentence stands between"),
+    (
+        "prose_stands_between_code_cells",
+        "The curve stays above the line, at {glue:text}`mini_mean:.1f`.",
+        "",
+        "no sentence",
+    ),
+    ("cells_are_short", "mean = share(draws)\n", "mean = share(draws)\n" * 26, "28 lines, at most 25"),
+    ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
+    ("library_source_is_shown", "```{literalinclude} /lib/leakage/runtime.py\n:pyobject: stream\n```", "", "no source"),
+    ("places_are_named_not_pointed_at", "Who is in?", "See the figure below.", "figure below"),
+    ("places_are_named_not_pointed_at", "caption: The mean", "caption: As shown above, the mean", "shown above"),
+    ("results_are_not_typed", "The verdicts follow.", "The advantage is 0.668.", "0.668 is typed"),
+    ("results_are_not_typed", "The verdicts follow.", "The advantage is $\\approx 0.668$.", "0.668 is typed"),
+    (
+        "results_are_not_typed",
+        "The verdicts follow.",
+        "| p | advantage |\n|---|---|\n| 105 | 0.5960 |",
+        "0.5960 is typed",
+    ),
+    (
+        "results_are_not_typed",
+        "caption: The mean is {glue:text}`mini_mean`",
+        "caption: The mean is 0.51",
+        "0.51 is typed",
+    ),
+    ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.mean is declared and never judged"),
+    ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.median is judged and not declared"),
+    ("every_claim_is_judged", 'judge("mini.mean"', 'judge(f"mini.{seed}"', "write the claim's id out"),
+    ("generated_tables_are_shown", "ledger.verdicts()", "ledger", "`ledger.verdicts()` belongs in"),
+    ("glue_is_defined_and_used", 'glue("mini_mean"', 'glue("mini_other"', "uses 'mini_mean', which no cell glues"),
+    ("glue_is_defined_and_used", 'glue("mini_mean"', 'glue("mini_other"', "glues 'mini_other', which no text uses"),
+    ("glue_is_defined_and_used", 'glue("mini_mean"', "glue(name", "write the name out"),
+    ("figures_are_labelled", "    name: fig-mini\n", "", "without name"),
+    ("figures_are_labelled", "    caption: The mean is {glue:text}`mini_mean`.\n", "", "without caption"),
+    ("figures_are_labelled", ', alt="A rising line."', "", "needs `alt`"),
+    ("figures_are_labelled", '"A rising line."', '""', "needs `alt`"),
+    ("figures_are_labelled", "figures.show(figures.plt.figure(), ", "figures.draw(", "shows none"),
+    ("hidden_cells_only_report", "claims.glue(", "x = mean\nclaims.glue(", "with `x = mean`"),
+    ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
+    ("data_read_is_declared", "from leakage.data import mnist\n", "", "`data` declares mnist, which no cell reads"),
+    ("data_read_is_declared", "import mnist", "import adult, mnist", "the cells read adult"),
+]
+
+
+@pytest.mark.parametrize(("rule", "old", "new", "complaint"), BREACHES)
+def test_a_breach_of_the_contract_is_found(rule, old, new, complaint):
+    check = next(candidate for candidate in RULES if candidate.__name__ == rule)
+    faults = check(miniature(old, new))
+    assert any(complaint in fault for fault in faults), faults
+
+
+def test_every_rule_has_a_breach():
+    assert {rule.__name__ for rule in RULES} == {breach[0] for breach in BREACHES}
+
+
+def test_a_claim_without_needs_cannot_be_left_out():
+    faults = chapter_results.every_claim_is_judged(miniature(claims=[{"id": "mini.mean"}]))
+    assert any("declares no `needs`" in fault for fault in faults)
+
+
+def test_our_own_findings_are_judged_too():
+    faults = chapter_results.every_claim_is_judged(miniature(beyond=[{"id": "mini.beyond.x"}]))
+    assert faults == ["mini.beyond.x is declared and never judged"]
+
+
+def test_a_needed_data_set_is_declared():
+    faults = chapter_results.data_read_is_declared(miniature(claims=[{"id": "mini.mean", "needs": ["adult"]}]))
+    assert faults == ["a claim needs adult, which `data` does not declare"]
+
+
+def test_a_number_may_be_glued_for_another_page():
+    alone = miniature("at {glue:text}`mini_mean:.1f`", "there").text.replace("{glue:text}`mini_mean`", "small")
+    visited = Chapter("mini", alone, DECLARATION, ("Our mean: {glue:text}`mini.ipynb::mini_mean:.2f`.",))
+    assert chapter_results.glue_is_defined_and_used(visited) == []
+    assert chapter_results.glue_is_defined_and_used(Chapter("mini", alone, DECLARATION)) != []
+
+
+# ── reading prose ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_code_formulas_and_options_are_no_prose():
+    source = """\
+Begin $0.1$ and `0.2` and {glue:text}`x:.3f`, [here](https://example.org/0.4).
+
+```python
+typed = 0.5
+```
+
+:::{admonition} Title 0.6
+:class: v0.7
+
+Body 0.8.
+
+```{math}
+0.9
+```
+
+After 1.0.
+:::
+
+````{figure} plot-1.1.png
+---
+name: fig-1.2
+---
+Caption 1.3.
+````
+
+$$
+1.4
+$$
+
+\\begin{align}
+1.5
+\\end{align}
+
+% comment 1.6
+(label-1.7)=
+End."""
+    assert chapter_language.typed_decimals("", words(source)) == ["0.6", "0.8", "1.0", "1.3"]
+    assert "0.1" in prose(source)
+
+
+def test_a_heading_inside_code_is_no_heading():
+    assert headings("## One\n\n```\n## two\n```\n\n## Three", 2) == ["One", "Three"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "numbers"),
+    [
+        ("It reaches 0.67 [0.61, 0.73].", ["0.67", "0.61", "0.73"]),
+        ("About 1.5e-3 of them.", ["1.5e-3"]),
+        ("A rise of 12.5 %.", ["12.5"]),
+        ("Theorem 3.2, Lemmas 4.3 and 4.4, Figure 5(a), Section 2.1, Eq. (2.3) and §4.2.", []),
+        ("In arXiv:2202.01243, under CC BY 4.0, with version 2.13.0.", []),
+        ("On 20 queries with 100 rows.", []),
+    ],
+)
+def test_typed_decimals_are_told_from_names(sentence, numbers):
+    assert chapter_language.typed_decimals(sentence, sentence) == numbers
+
+
+@pytest.mark.parametrize(
+    ("sentence", "points"),
+    [
+        ("The figure above shows it.", True),
+        ("As shown below, it holds.", True),
+        ("The above proof is short.", True),
+        ("See below.", True),
+        ("It is small. Below, we say why.", True),
+        ("The above-mentioned law.", True),
+        ("The formula below\nis exact.", True),
+        ("The share above the threshold is small.", False),
+        ("The curve below the diagonal belongs to $p < n$.", False),
+        ("From $p$ below to far above $n$.", False),
+        ("The AUC stays above one half.", False),
+        ("Values below are members.", False),
+    ],
+)
+def test_a_pointer_is_told_from_a_comparison(sentence, points):
+    assert bool(chapter_language.pointers(sentence)) is points

@@ -1,0 +1,376 @@
+"""The ledger judges what is declared, once, by the rule given, and its records survive as plain JSON."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from leakage import claims, declarations, runtime
+from leakage.metrics import Estimate
+
+HEAD = {"chapter": "toy", "prefix": "t", "title": "A toy", "paper": "toy2020"}
+
+
+def claim(name: str, **fields) -> dict:
+    entry = {"id": name, "claim": "That $|x| < 2$.", "where": "Figure 1", "rule": "x < 2", "profile": "ci"}
+    return entry | {"expected": "held"} | fields
+
+
+def declaration(**changes) -> dict:
+    ours = claim("t.beyond.more", expected="did not hold")
+    del ours["where"]
+    listed = [
+        claim("t.one", paper=0.60),
+        claim("t.two", expected="held in part"),
+        claim("t.data", needs=["mnist"]),
+        claim("t.large", profile="paper"),
+    ]
+    return {**HEAD, "data": ["mnist"], "claims": listed, "beyond": [ours]} | changes
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a claims file (a value or a text) and return its path."""
+
+    def save(content):
+        path = tmp_path / "toy.yml"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True), "utf-8")
+        return path
+
+    return save
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What the ledger displays: (data, metadata) of each output."""
+    outputs = []
+    monkeypatch.setattr(claims, "_display", lambda data, metadata: outputs.append((data, metadata)))
+    return outputs
+
+
+@pytest.fixture
+def ledger(write, shown):
+    """Open a ledger on the declarations in one profile."""
+
+    def open_ledger(profile="ci", **options):
+        run = runtime.begin(profile, 3, "cpu")
+        return claims.Ledger("toy", run, declarations=write(declaration()), **options)
+
+    return open_ledger
+
+
+def record(shown) -> dict:
+    return shown[-1][1]["claim"]
+
+
+# ── declarations ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_claims_file_is_read_as_it_is_written(write):
+    declared = declarations.load(write(declaration()))
+    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large"]
+    assert declared.by_id["t.one"].paper == "0.6"
+    assert declared.by_id["t.data"].needs == ("mnist",)
+    assert (declared.beyond[0].id, declared.beyond[0].where, declared.data) == ("t.beyond.more", "", ("mnist",))
+
+
+def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
+    text = yaml.safe_dump(declaration()).replace("paper: 0.6", "paper: 0.600").replace("Figure 1", "yes")
+    declared = declarations.load(write(text))
+    assert (declared.by_id["t.one"].paper, declared.by_id["t.one"].where) == ("0.600", "yes")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
+        ({"prefix": "T!"}, "`prefix` must be one lower-case word"),
+        ({"title": ""}, "the file: `title` must be text"),
+        ({"titel": "x"}, "the file: unknown field titel; known: beyond, chapter, claims, data, paper, prefix, p"),
+        ({"claims": [], "beyond": []}, "declares no claim"),
+        ({"claims": "none"}, "`claims` must be a list"),
+        ({"claims": ["t.one"]}, "a claim without id must be a mapping"),
+        ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
+        ({"claims": [claim("u.one")]}, "claim u.one: `id` must be t.<row>"),
+        ({"claims": [claim("t.One")]}, "claim t.One: `id` must be t.<row>"),
+        ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `id` must be t.<row>"),
+        ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
+        ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
+        ({"claims": [claim("t.one", rule=["x"])]}, "claim t.one: `rule` must be text"),
+        ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile` must be ci or paper; got 'smoke'"),
+        ({"claims": [claim("t.one", expected="fine")]}, "`expected` must be one of held, held in part, did"),
+        ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` of the file"),
+        ({"claims": [claim("t.one", needs="mnist")]}, "claim t.one: `needs` must be a list"),
+        ({"data": [["mnist"]]}, "`data` must be a list of names"),
+        ({"published": ["x"]}, "`published` must be a mapping of figures"),
+        ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "published fig1 must be columns of one length"),
+        ({"published": {"fig1": "x"}}, "published fig1 must be columns of one length"),
+        ({"published": {"fig1": {"x": ["a"]}}}, "published fig1 must hold numbers only"),
+        ({"beyond": [claim("t.one")]}, "claim t.one: `id` must be t.beyond.<row>"),
+        ({"beyond": [claim("t.beyond.one", paper="1")]}, "claim t.beyond.one: unknown field paper"),
+    ],
+)
+def test_a_faulty_declaration_is_refused_with_its_place(write, change, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared with `in`
+        declarations.load(write(declaration(**change)))
+    assert str(caught.value).startswith("toy.yml: ")
+    assert message in str(caught.value)
+
+
+def test_a_missing_field_of_the_file_is_named(write):
+    content = declaration()
+    del content["paper"]
+    with pytest.raises(ValueError, match="the file: `paper` is missing"):
+        declarations.load(write(content))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: 1\na: 2", "'a' stands twice"), ("a: [", "toy.yml: while parsing"), ("- a", "the file must be a mapping")],
+)
+def test_a_text_that_is_no_clean_mapping_is_refused(write, text, message):
+    with pytest.raises(ValueError, match=message):
+        declarations.load(write(text))
+
+
+# ── judging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_record_holds_verdict_measurement_and_run_and_is_plain_json(ledger, shown):
+    ledger().judge("t.one", measured=Estimate(0.5, 0.4, 0.6, 100), expected="|x| < 2 at all p", passes=True)
+    found = record(shown)
+    expected = {"id": "t.one", "verdict": "held", "measured": 0.5, "low": 0.4, "high": 0.6, "n": 100, "reason": ""}
+    expected |= {"rule": "|x| < 2 at all p", "profile": "ci", "seed": 3, "device": "cpu"}
+    assert expected.items() <= found.items()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_an_output_shows_the_verdict_in_sign_and_words(ledger, shown):
+    ledger().judge("t.one", measured=Estimate(0.5, 0.4, 0.6, 100), expected="x < 2", passes=True)
+    data, _ = shown[-1]
+    assert data["text/plain"] == "t.one ✓ held 0.50 [0.40, 0.60]; rule: x < 2"
+    assert data["text/markdown"] == "**t.one** ✓ held: 0.50 [0.40, 0.60]; rule: x &lt; 2"
+
+
+@pytest.mark.parametrize(
+    ("passes", "in_part", "verdict"),
+    [(True, False, "held"), (True, True, "held"), (False, True, "held in part"), (False, False, "did not hold")],
+)
+def test_the_verdict_follows_the_rule(ledger, shown, passes, in_part, verdict):
+    ledger().judge("t.one", measured=1, expected="x", passes=passes, in_part=in_part, reason="seen")
+    assert record(shown)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("measured", "stored"),
+    [
+        (3, 3),
+        (0.25, 0.25),
+        (np.float64(0.25), 0.25),
+        (np.int64(3), 3),
+        (torch.tensor(0.25), 0.25),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_a_number_is_stored_as_plain_json(ledger, shown, measured, stored):
+    ledger().judge("t.one", measured=measured, expected="x", passes=True)
+    assert record(shown)["measured"] == stored
+    assert type(record(shown)["measured"]) is type(stored)
+    assert record(shown)["low"] is record(shown)["n"] is None
+
+
+def test_an_infinite_end_of_an_interval_is_stored_as_text(ledger, shown):
+    ledger().judge("t.one", measured=Estimate(1.0, -math.inf, math.inf, 2), expected="x", passes=True)
+    assert (record(shown)["low"], record(shown)["high"]) == ("-inf", "inf")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"measured": math.nan}, "t.one: `measured` is NaN"),
+        ({"measured": "0.5"}, "t.one: `measured` must be an Estimate or a number"),
+        ({"measured": True}, "t.one: `measured` must be an Estimate or a number"),
+        ({"measured": None}, "t.one: `measured` must be an Estimate or a number"),
+        ({"passes": 1}, r"t.one: `passes` must be a bool, got int; write bool\(…\)"),
+        ({"passes": np.bool_(True)}, "t.one: `passes` must be a bool"),
+        ({"passes": torch.tensor(True)}, "t.one: `passes` must be a bool, got Tensor"),
+        ({"in_part": None}, "t.one: `in_part` must be a bool"),
+        ({"expected": " "}, "t.one: `expected` must say"),
+    ],
+)
+def test_a_faulty_judgement_is_refused_and_leaves_no_record(ledger, shown, change, message):
+    book = ledger()
+    with pytest.raises(ValueError, match=message):
+        book.judge("t.one", **{"measured": 1.0, "expected": "x", "passes": True} | change)
+    assert shown == []
+    book.judge("t.one", measured=1.0, expected="x", passes=True)
+
+
+def test_an_unknown_id_is_refused_with_the_nearest_one(ledger):
+    with pytest.raises(ValueError, match=r"'t.ones' is not declared in claims/toy.yml; did you mean 't.one'"):
+        ledger().judge("t.ones", measured=1, expected="x", passes=True)
+
+
+def test_a_claim_is_judged_once(ledger):
+    book = ledger()
+    book.judge("t.data", measured=1, expected="x", passes=True)
+    with pytest.raises(ValueError, match=r"t.data is judged already"):
+        book.judge("t.data", measured=1, expected="x", passes=True)
+    with pytest.raises(ValueError, match=r"t.data is judged already"):
+        book.not_run("t.data", reason="x")
+
+
+def test_the_published_curves_are_handed_out_by_figure(write):
+    path = write(declaration(published={"fig1": {"p": [1, 2], "advantage": [0.5, "1e-1"]}}))
+    book = claims.Ledger("toy", runtime.begin("ci", 0, "cpu"), declarations=path)
+    assert book.published("fig1") == {"p": (1.0, 2.0), "advantage": (0.5, 0.1)}
+    with pytest.raises(ValueError, match="`figure` must be one of fig1; got 'fig2'"):
+        book.published("fig2")
+
+
+@pytest.mark.parametrize("profile", ["smoke", "ci"])
+def test_a_claim_that_is_not_expected_to_hold_needs_a_reason_in_every_profile(ledger, profile):
+    with pytest.raises(ValueError, match=r"t.two: `reason` is required, for the declared verdict is 'held in part'"):
+        ledger(profile).judge("t.two", measured=1, expected="x", passes=True)
+
+
+def test_an_unexpected_failure_is_judged_all_the_same_and_says_so(ledger, shown):
+    ledger().judge("t.one", measured=1, expected="x", passes=False)
+    assert record(shown)["verdict"] == "did not hold"
+    assert record(shown)["reason"].startswith("Not expected")
+
+
+def test_in_profile_smoke_nothing_is_judged_but_the_rule_is_evaluated(ledger, shown):
+    book = ledger("smoke")
+    book.judge("t.one", measured=1.0, expected="x", passes=False)
+    assert (record(shown)["verdict"], record(shown)["measured"]) == ("not judged", 1.0)
+    book.not_run("t.data", reason="MNIST is absent.")
+    assert record(shown)["verdict"] == "not judged"
+
+
+def test_a_claim_for_a_larger_profile_is_not_run_and_keeps_its_measurement(ledger, shown):
+    ledger("ci").judge("t.large", measured=1.0, expected="x", passes=True)
+    assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", "This needs the profile paper.")
+    assert record(shown)["measured"] == 1.0
+    ledger("paper").judge("t.large", measured=1.0, expected="x", passes=True)
+    assert record(shown)["verdict"] == "held"
+
+
+def test_only_a_claim_that_needs_data_may_be_not_run_and_with_a_reason(ledger, shown):
+    book = ledger()
+    book.not_run("t.data", reason="MNIST is absent.")
+    assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", "MNIST is absent.")
+    with pytest.raises(ValueError, match=r"t.one: only a claim that declares `needs`"):
+        book.not_run("t.one", reason="no time")
+    with pytest.raises(ValueError, match=r"t.data: `reason` must say"):
+        ledger().not_run("t.data", reason="")
+
+
+def test_seconds_count_from_the_judgement_before(ledger, shown, monkeypatch):
+    now = iter([10.0, 12.5, 13.0])
+    monkeypatch.setattr(claims.time, "perf_counter", lambda: next(now))
+    book = ledger()
+    for name in ("t.one", "t.data"):
+        book.judge(name, measured=1, expected="x", passes=True)
+    assert [metadata["claim"]["seconds"] for _, metadata in shown] == [2.5, 0.5]
+
+
+def test_glue_writes_what_mystnb_reads(shown):
+    claims.glue("auc", "0.50")
+    assert shown == [
+        (
+            {"application/papermill.record/text/plain": "'0.50'"},
+            {"scrapbook": {"name": "auc", "mime_prefix": "application/papermill.record/"}},
+        )
+    ]
+    with pytest.raises(ValueError, match="`text` of 'auc' must be a formatted string, got float"):
+        claims.glue("auc", 0.5)  # type: ignore[arg-type]
+
+
+# ── words and tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rows(table) -> list[list[str]]:
+    """Cells of the rows of a Markdown table, read as its renderer reads it."""
+    lines = [line for line in table._repr_markdown_().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.replace(r"\|", "¦").strip("|").split("|")] for line in lines]
+
+
+def test_the_declared_claims_are_a_table_with_ours_apart(ledger):
+    table = ledger().declared()
+    assert rows(table)[2] == ["t.one", "That $¦x¦ < 2$.", "Figure 1", "x &lt; 2"]
+    assert "**Ours, not in the paper**" in table.markdown
+    assert rows(table)[-1] == ["t.beyond.more", "That $¦x¦ < 2$.", "x &lt; 2"]
+
+
+def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledger):
+    book = ledger()
+    book.judge("t.two", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x", passes=False, in_part=True, reason="a | b")
+    found = {row[0]: row[1:] for row in rows(book.verdicts())}
+    assert found["t.two"] == ["", "0.50 [0.40, 0.60]", "◐ held in part", "a ¦ b"]
+    assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
+    assert len(found) == 2 + 5
+
+
+def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):
+    full = {"id": "t.one", "verdict": "held", "measured": 0.61, "low": 0.6, "high": 0.62, "n": 10**6, "reason": ""}
+    path = tmp_path / "record.json"
+    header = {
+        "profile": "paper",
+        "seed": 0,
+        "device": "cuda",
+        "device_name": "H200",
+        "commit": "a" * 40,
+        "dirty": False,
+    }
+    path.write_text(json.dumps(header | {"date": "2026-01-02T03:04:05+00:00", "claims": [full]}))
+    table = ledger(records=path).verdicts()
+    assert rows(table)[2][-1] == "0.610 [0.600, 0.620] ✓ held"
+    assert rows(table)[3][-1] == ""
+    assert "Full scale: profile paper, seed 0, H200, commit aaaaaaaaaa, 2026-01-02." in table.markdown
+
+
+def test_the_ledger_finds_its_files_from_the_root(tmp_path, monkeypatch, write):
+    (tmp_path / "book" / "claims").mkdir(parents=True)
+    (tmp_path / "_toc.yml").touch()
+    write(declaration()).rename(tmp_path / "book" / "claims" / "toy.yml")
+    monkeypatch.chdir(tmp_path / "book")
+    assert "t.one" in claims.Ledger("toy", runtime.begin("ci", 0, "cpu")).declared().markdown
+    with pytest.raises(FileNotFoundError, match=r"other\.yml"):
+        claims.Ledger("other", runtime.begin("ci", 0, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((0.60046, 0.59981, 0.60111), "0.6005 [0.5998, 0.6011]"),
+        ((0.5, 0.5, 0.5), "0.5 [0.5, 0.5]"),
+        ((1234.5, 1200.0, 1270.0), "1234 [1200, 1270]"),
+        ((1e-9, 0.5e-9, 2e-9), "1e-09 [5e-10, 2e-09]"),
+        ((0.5, "-inf", "inf"), "0.5 [-inf, inf]"),
+        ((0.123456789, None, None), "0.1235"),
+        ((48, None, None), "48"),
+        (("inf", None, None), "inf"),
+        ((None, None, None), ""),
+    ],
+)
+def test_a_measurement_is_written_to_the_digits_its_interval_supports(values, text):
+    assert claims.measured_text(dict(zip(("measured", "low", "high"), values, strict=True))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("a | b", r"a \| b"),
+        ("two\nlines", "two lines"),
+        ("$|x| < 2$ and <b>", r"$\|x\| < 2$ and &lt;b>"),
+        ("`a < b` < c", "`a < b` &lt; c"),
+        (r"$\|x\|$", r"$\\|x\\|$"),
+    ],
+)
+def test_no_text_can_end_a_cell_of_a_table(text, cell):
+    assert claims.in_cell(text) == cell

@@ -1,0 +1,114 @@
+"""What the project asks for, locks, says of itself and links to agree with each other."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from leakage import declarations
+from leakage.data import registry
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def load(path: Path) -> dict:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def requirements() -> list[Requirement]:
+    """All that the project asks for, extras included, without itself."""
+    extras = PROJECT["optional-dependencies"].values()
+    found = [Requirement(line) for lines in (PROJECT["dependencies"], *extras) for line in lines]
+    return [requirement for requirement in found if requirement.name != PROJECT["name"]]
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def pins() -> dict[str, Requirement]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    return {canonicalize_name(requirement.name): requirement for requirement in found}
+
+
+def test_the_lock_pins_every_dependency_to_a_version_it_allows():
+    locked = pins()
+    for requirement in requirements():
+        name = canonicalize_name(requirement.name)
+        if name == "torch":
+            assert str(requirement.specifier).startswith("=="), "the lock leaves torch out, so pyproject.toml pins it"
+            continue
+        (pin,) = locked[name].specifier
+        assert pin.operator == "==", name
+        assert requirement.specifier.contains(pin.version), f"{requirement} against the lock's {pin.version}"
+
+
+def test_the_lock_suits_machines_with_and_without_a_gpu():
+    for name, pin in pins().items():
+        assert "+" not in str(pin.specifier), f"{pin} can be installed only where it was made"
+        assert name != "torch", "torch has a build for each kind of machine"
+        assert not name.startswith(("nvidia-", "cuda-", "triton")), name
+
+
+def test_the_environment_is_that_of_the_project():
+    content = load(ROOT / "environment.yml")
+    *conda, pip = content["dependencies"]
+    assert conda == ["python=3.11", "pip"]
+    assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains("3.11")
+    assert [line for line in pip["pip"] if "extra-index-url" not in line] == ["-c requirements.lock", "-e .[book]"]
+
+
+def test_jupyter_book_stays_below_the_version_that_reads_no_config():
+    (book,) = [requirement for requirement in requirements() if requirement.name == "jupyter-book"]
+    assert not book.specifier.contains("2.0.0")
+
+
+def test_the_citation_keeps_its_schema():
+    command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format", ROOT / "CITATION.cff"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_versions_and_licences_agree():
+    citation = load(ROOT / "CITATION.cff")
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == ["MIT", "CC-BY-4.0"]
+    assert PROJECT["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License\n")
+    assert "Attribution 4.0 International" in (ROOT / "LICENSE-PROSE").read_text(encoding="utf-8")
+
+
+def test_the_readme_lists_the_data_sets_of_the_registry():
+    readers = {name: [] for name in registry.DATASETS}
+    for path in sorted((ROOT / "book" / "claims").glob("*.yml")):
+        for name in declarations.load(path).data:
+            readers[name].append(f"`{path.stem}`")
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| .* \| (.*?) \| (.*?) \| (.*?) \|$", readme(), re.MULTILINE)
+    assert rows == [
+        (
+            dataset.name,
+            dataset.title,
+            "registered" if all(file.verified for file in dataset.files) else "by first download",
+            dataset.licence,
+            ", ".join(readers[dataset.name]),
+        )
+        for dataset in registry.DATASETS.values()
+    ]
+
+
+def test_the_readme_gives_the_two_commands():
+    assert "## Two commands\n\n```sh\nmake book\nmake test\n```\n" in readme()
+
+
+def test_every_file_the_readme_links_to_exists():
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / name).read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (ROOT / target).exists(), f"{name}: {target}"

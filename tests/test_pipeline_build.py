@@ -1,0 +1,369 @@
+"""`leakage build` on a book in miniature: what runs, what is reused, what a reader and an exit status are told."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import jupytext
+import nbformat
+import psutil
+import pytest
+
+from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, snapshot, staged
+
+LEAKAGE = Path(sys.executable).with_name("leakage")
+
+
+def outputs(root: Path, name: str, profile: str = "ci") -> str:
+    """All text that the cells of an executed chapter printed."""
+    notebook = nbformat.read(root / "_build" / "executed" / profile / f"{name}.ipynb", as_version=4)
+    code = (cell for cell in notebook.cells if cell.cell_type == "code")
+    return "".join(output.get("text", "") for cell in code for output in cell.outputs)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A repository of two chapters, one of letters and one of numbers, that has been built."""
+    root = make_repository(tmp_path_factory.mktemp("finished") / "repository", "words", "sums")
+    environment = 'print([os.environ.get(n) for n in ("OMP_NUM_THREADS", "LEAKAGE_QUIET", "PYTHONHASHSEED")])'
+    add_chapter(root, "words", "print(sys.executable, os.getcwd())", environment, module="letters")
+    add_chapter(root, "sums", "print(numbers.VALUE, profile, seed)")
+    with redirect_stdout(io.StringIO()) as printed:
+        assert build(root, "--seed", "5", "--jobs", "2") == 0
+    root.with_name("printed").write_text(printed.getvalue(), "utf-8")
+    return root
+
+
+@pytest.fixture
+def repository(finished, tmp_path):
+    """A copy of the built repository, to change."""
+    return copy_of(finished, tmp_path / "repository")
+
+
+def rebuild(root: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Build again with the fixture's seed; the exit status, and what was executed by it."""
+    before = len(executions(root))
+    status = build(root, "--seed", "5", *arguments)
+    return status, executions(root)[before:]
+
+
+# ── what a build leaves ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_chapter_ran_once_with_the_parameters_given(finished):
+    assert sorted(executions(finished)) == ["sums", "words"]
+    assert "3 ci 5" in outputs(finished, "sums")
+
+
+def test_kernels_are_of_this_interpreter_and_start_in_the_repository(finished):
+    assert f"{sys.executable} {finished}" in outputs(finished, "words")
+
+
+def test_kernels_have_limited_threads_no_bars_and_a_fixed_hash(finished):
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert str([str(threads), "1", "0"]) in outputs(finished, "words")
+
+
+def test_the_injected_parameters_are_folded_and_no_machine_path_is_kept(finished):
+    notebook = nbformat.read(finished / "_build" / "executed" / "ci" / "sums.ipynb", as_version=4)
+    (injected,) = [cell for cell in notebook.cells if "injected-parameters" in cell.metadata.get("tags", [])]
+    assert "hide-input" in injected.metadata["tags"]
+    assert str(finished) not in nbformat.writes(notebook)
+
+
+def test_a_ledger_says_what_was_found_and_where_it_comes_from(finished):
+    found = ledger(finished, "sums")
+    assert (found["profile"], found["seed"], found["device"], found["commit"]) == ("ci", 5, "cpu", None)
+    assert found["versions"]["python"] == sys.version.split()[0]
+    (claim,) = found["claims"]
+    expected = {"id": "sums.a", "verdict": "held", "expected": "held", "paper": "1.05", "low": 0.9, "seconds": 0.1}
+    assert expected.items() <= claim.items()
+
+
+def test_the_staged_tree_has_the_executed_chapters_the_tables_and_the_library(finished):
+    pages = set(snapshot(finished / "_build" / "site-src"))
+    assert {"sums.ipynb", "words.ipynb", "intro.md", "lib/leakage/numbers.py", "_generated/claims.json"} <= pages
+    assert not {"sums.md", "words.md"} & pages
+    assert [one["chapter"] for one in json.loads(staged(finished, "_generated/claims.json"))["chapters"]] == [
+        "words",
+        "sums",
+    ]
+
+
+def test_the_source_of_a_chapter_survives_the_round_trip_through_a_notebook(finished):
+    text = (finished / "book" / "sums.md").read_text("utf-8")
+    assert jupytext.writes(jupytext.reads(text, fmt="md:myst"), fmt="md:myst") == text
+
+
+def test_outside_a_terminal_each_chapter_gets_one_line_and_the_verdicts_are_counted(finished):
+    lines = finished.with_name("printed").read_text("utf-8").splitlines()
+    for name, cells in (("words", 7), ("sums", 6)):
+        assert len([line for line in lines if line.startswith(f"✓ {name}: {cells} cells in ")]) == 1
+    assert lines[-1] == "Claims: ✓ 2 held"
+
+
+# ── what is reused ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_executed_twice_not_even_in_a_copy_of_the_repository(repository):
+    assert rebuild(repository) == (0, [])
+
+
+def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(repository, capsys):
+    edit(repository / "lib/leakage/alphabet.py", "abc", "abcd")
+    assert rebuild(repository) == (0, ["words"])
+    assert "changed: leakage/alphabet.py" in capsys.readouterr().out
+
+
+def test_an_edited_chapter_runs_again(repository):
+    edit(repository / "book/sums.md", "Words.", "Other words.")
+    assert rebuild(repository) == (0, ["sums"])
+
+
+def test_a_damaged_notebook_is_executed_again(repository):
+    path = repository / "_build" / "executed" / "ci" / "sums.ipynb"
+    path.write_bytes(path.read_bytes()[:100])
+    assert rebuild(repository) == (0, ["sums"])
+
+
+def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
+    root = make_repository(tmp_path / "repository", "one", "two", "three")
+    add_chapter(root, "one")
+    add_chapter(root, "two", 'while not os.path.exists("gate"): time.sleep(0.05)')
+    add_chapter(root, "three")
+    command = [LEAKAGE, "build", "--jobs", "1", "--no-render", "--root", root]
+    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: executions(root) == ["one", "two"])
+    family = psutil.Process(runner.pid).children(recursive=True)
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    assert len(family) >= 2, "a chapter's process and its kernel"
+    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+    assert not (root / "_build" / "executed" / "ci" / "two.ipynb").exists()
+    (root / "gate").touch()
+    assert build(root, "--jobs", "1") == 0
+    assert executions(root) == ["one", "two", "two", "three"]
+    assert build(root, "--jobs", "1") == 0
+    assert executions(root) == ["one", "two", "two", "three"]
+
+
+def wait_until(happened, seconds: float = 60) -> None:
+    """Wait for a condition that will come true unless something is broken."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+# ── what fails ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BREAKAGES = {
+    "raises": ('raise ValueError("no luck\\nat all")', "in cell 5 of 6", "ValueError: no luck at all"),
+    "killed": ("os.kill(os.getpid(), 9)", "in cell 5 of 6", "DeadKernelError: the kernel was killed or crashed"),
+    "slow": ("time.sleep(60)", "in cell 5 of 6", "CellTimeoutError: the cell took longer than 3 s"),
+    "exits": ("sys.exit(0)", "in cell 5 of 6", "SystemExit: 0"),
+    "orphans": ("os.kill(os.getppid(), 9); time.sleep(60)", "in cell 5 of 6", "its process ended with exit code -9"),
+}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A repository in which one chapter is sound and each other one fails in its own way; status, root and lines."""
+    root = make_repository(tmp_path_factory.mktemp("broken") / "repository", "sound", *BREAKAGES)
+    add_chapter(root, "sound")
+    for name, (source, *_) in BREAKAGES.items():
+        add_chapter(root, name, source)
+        old = root / "_build" / "claims" / f"{name}.json"
+        old.parent.mkdir(parents=True, exist_ok=True)
+        old.write_text("{}")
+    command = [LEAKAGE, "build", "--jobs", "3", "--timeout", "3", "--no-render", "--root", root]
+    return root, subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
+    root, run = broken
+    assert run.returncode == 1
+    assert sorted(executions(root)) == sorted(["sound", *BREAKAGES])
+    assert ledger(root, "sound")["claims"][0]["verdict"] == "held"
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_failure_is_told_with_chapter_cell_seconds_and_error_in_one_line(broken, name):
+    _, where, error = BREAKAGES[name]
+    (line,) = [line for line in broken[1].stderr.splitlines() if line.startswith(f"✗ {name}:")]
+    assert where in line
+    assert " s: " in line
+    assert error in line
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_failed_chapter_loses_its_old_claims_and_shows_its_error(broken, name):
+    root, _ = broken
+    assert not (root / "_build" / "claims" / f"{name}.json").exists()
+    notebook = nbformat.reads(staged(root, f"{name}.ipynb"), as_version=4)
+    errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    assert len(errors) == 1
+    assert f"# Chapter {name}\n\n```{{warning}}\nThis chapter stopped in code cell 5 of 6" in notebook.cells[0].source
+    assert "papermill-error" not in staged(root, f"{name}.ipynb")
+
+
+def test_the_scoreboard_names_the_chapters_that_failed(broken):
+    board = staged(broken[0], "_generated/scoreboard.md")
+    assert board.count("did not run to its end") == len(BREAKAGES)
+    assert board.count("| **sound.a** ") == 1
+
+
+def test_a_failed_chapter_is_not_taken_for_fresh(broken, capsys):
+    assert leakage(broken[0], "status") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["sound: fresh", *(f"{name}: failed" for name in BREAKAGES)]
+
+
+def test_a_verdict_that_differs_from_the_declared_one_fails_the_build(repository, capsys):
+    edit(repository / "book/claims/sums.yml", '"held"', '"did not hold"')
+    edit(repository / "book/sums.md", "'reason': ''", "'reason': 'so'")
+    assert rebuild(repository)[0] == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "sums.a: expected did not hold, measured held: 1.00 [0.90, 1.10] against x < 2"
+
+
+def test_in_profile_smoke_nothing_is_judged(repository, capsys):
+    edit(repository / "book/sums.md", "'verdict': 'held'", "'verdict': 'not judged'")
+    edit(repository / "book/claims/sums.yml", '"held"', '"did not hold"')
+    assert build(repository, "sums", "--profile", "smoke") == 0
+    assert "Claims: · 1 not judged" in capsys.readouterr().out
+
+
+# ── a subset of the chapters ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_chapters_not_asked_for_are_shown_as_they_were_with_a_note_if_they_changed(repository):
+    edit(repository / "lib/leakage/alphabet.py", "abc", "abcd")
+    assert rebuild(repository, "sums") == (0, [])
+    assert "of an earlier run; since then this has changed: leakage/alphabet.py." in staged(repository, "words.ipynb")
+    assert "earlier run" not in staged(repository, "sums.ipynb")
+
+
+def test_chapters_never_executed_stand_as_a_note_with_their_title_and_labels(repository):
+    (repository / "_build/executed/ci/words.ipynb").unlink()
+    assert rebuild(repository, "sums") == (0, [])
+    page = staged(repository, "words.md")
+    assert page.startswith("(ch-words)=\n# Chapter words\n\n```{warning}\nThis chapter was not executed")
+    assert not (repository / "_build/claims/words.json").exists()
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "'nosuch' is no chapter; the chapters are: words, sums."),
+        (["--profile", "big"], "`profile` must be one of smoke, ci, paper; got 'big'."),
+        (["--seed", "two"], "'two' is not a valid integer"),
+        (["--seed", "-1"], "`seed` must be a whole number from 0 to 4294967295; got -1."),
+        (["-p", "seed=1.5"], "`seed` must be a whole number from 0 to 4294967295; got '1.5'."),
+        (["-p", "sead=1"], "'sead' is no parameter of the chapters; the parameters are: profile, seed, device."),
+        (["-p", "seed"], "a parameter is written NAME=VALUE; got 'seed'."),
+        (["-p", "seed=1", "--seed", "1"], "`seed` is given twice."),
+        (["--device", "gpu"], "`device` must be auto, cpu, cuda or cuda:N; got 'gpu'."),
+        (["--device", "cuda:99"], "'cuda:99' is not on this machine"),
+        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--fast"], "No such option '--fast'"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, arguments, message):
+    before = snapshot(repository)
+    assert build(repository, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leakage: ")
+    assert message in line
+    assert snapshot(repository) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "message"),
+    [
+        (
+            "book/sums.md",
+            ":tags: [parameters]",
+            ":tags: [other]",
+            "book/sums.md must have one cell tagged `parameters`",
+        ),
+        ("book/sums.md", "seed = 0", "seed = 0.5", "book/sums.md: the `parameters` cell must hold exactly profile"),
+        ("book/sums.md", 'device = "auto"', 'devise = "auto"', "the `parameters` cell must hold exactly profile"),
+        ("book/sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
+        ("book/claims/sums.yml", "rule:", "rool:", "book/claims/sums.yml: claim sums.a: unknown field rool"),
+        ("book/claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
+        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml is not YAML"),
+    ],
+)
+def test_a_faulty_book_gets_one_line_and_changes_nothing(repository, capsys, path, old, new, message):
+    edit(repository / path, old, new)
+    before = snapshot(repository)
+    assert build(repository) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert snapshot(repository) == before
+
+
+def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
+    assert build(tmp_path) == 2
+    assert "holds _toc.yml and book/" in capsys.readouterr().err
+
+
+def test_two_builds_into_one_folder_are_refused(repository, capsys):
+    from leakage.pipeline.build import _alone
+
+    with _alone(repository / "_build"):
+        assert build(repository) == 2
+    assert "another build is running" in capsys.readouterr().err
+
+
+# ── the other commands ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_another_seed_makes_results_stale(finished, capsys):
+    assert leakage(finished, "status", "--seed", "6") == 0
+    assert capsys.readouterr().out.count(": stale (changed: parameter seed), ") == 2
+
+
+def test_status_tells_fresh_from_stale(repository, capsys):
+    edit(repository / "lib/leakage/numbers.py", "3", "4")
+    assert leakage(repository, "status", "--seed", "5") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("words: fresh, ")
+    assert second.startswith("sums: stale (changed: leakage/numbers.py), ")
+    assert second.endswith("✓ 1 held")
+
+
+def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(repository, capsys):
+    assert leakage(repository, "record", "sums") == 2
+    assert "`leakage build sums --profile paper` makes one" in capsys.readouterr().err
+    assert build(repository, "sums", "--profile", "paper") == 0
+    assert leakage(repository, "record", "sums") == 0
+    kept = json.loads((repository / "book/records/sums.json").read_text("utf-8"))
+    assert (kept["profile"], kept["claims"][0]["id"]) == ("paper", "sums.a")
+    assert rebuild(repository) == (0, ["sums"])
+
+
+def test_serve_without_a_site_is_refused(repository, capsys):
+    assert leakage(repository, "serve") == 2
+    assert "run `leakage build` first" in capsys.readouterr().err
+
+
+def test_a_warning_of_the_renderer_fails_the_build_and_the_site_is_kept(repository, capsys):
+    edit(repository / "book/intro.md", "# A small book", "# A small book\n\n{ref}`nowhere`\n")
+    assert build(repository, "--seed", "5", render=True) == 1
+    printed = capsys.readouterr()
+    assert "undefined label: 'nowhere'" in printed.err
+    assert "\x1b" not in printed.err
+    site = repository / "_build/site/_build/html"
+    assert f"The book: {site / 'index.html'}" in printed.out
+    assert "✓ held" in (site / "intro.html").read_text("utf-8")

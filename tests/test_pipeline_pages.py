@@ -1,0 +1,272 @@
+"""From records to pages: what a ledger says, when a judgement is at fault, and what the generated pages show."""
+
+import io
+import json
+import re
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from leakage.declarations import Claim, Declarations
+from leakage.pipeline import collect, render, tables
+from leakage.pipeline.execute import Outcome
+from leakage.pipeline.plan import differences
+from leakage.pipeline.progress import Progress
+from leakage.pipeline.worker import Started
+from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, staged
+
+RUN = {"commit": "a" * 40, "dirty": False, "profile": "ci", "seed": 0, "device": "cpu", "device_name": "CPU, 2 cores"}
+RUN |= {"versions": {"python": "3.11.7"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00", "data": {}}
+
+
+def declared(*claims: Claim, beyond: tuple[Claim, ...] = ()) -> Declarations:
+    return Declarations("toy", "t", "A toy", "toy2020", ("mnist",), claims, beyond)
+
+
+def claim(name: str = "t.one", **fields) -> Claim:
+    values = {"claim": "That $|x| < 2$.", "rule": "x < 2", "profile": "ci", "expected": "held", "where": "Figure 1"}
+    return Claim(name, **values | fields)
+
+
+def record(name: str = "t.one", verdict: str = "held", **fields) -> dict:
+    values = {"id": name, "verdict": verdict, "measured": 1.0, "low": 0.9, "high": 1.1, "n": 5, "rule": "x < 2"}
+    return values | {"reason": "", "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"} | fields
+
+
+def executed(*records: dict, **run) -> nbformat.NotebookNode:
+    """An executed notebook with one output for each record."""
+    outputs = [new_output("display_data", {"text/plain": ""}, metadata={"claim": one}) for one in records]
+    plain = new_output("stream", name="stdout", text="words")
+    cells = [new_markdown_cell("# Title"), new_code_cell(outputs=[plain, *outputs])]
+    return new_notebook(cells=cells, metadata={"repro": RUN | run})
+
+
+# ── ledgers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_record_keeps_its_values_and_gains_what_was_declared():
+    found = collect.make_ledger(executed(record(low="-inf")), declared(claim(paper="1.05", needs=("mnist",))))
+    assert {name: found[name] for name in RUN if name != "data"} == {n: v for n, v in RUN.items() if n != "data"}
+    (one,) = found["claims"]
+    own = {name: value for name, value in record(low="-inf").items() if name not in ("profile", "seed", "device")}
+    words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": "x < 2"}
+    assert one == own | words | {"expected": "held", "least_profile": "ci", "beyond": False}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@pytest.mark.parametrize(
+    ("profile", "least", "verdict", "reason"),
+    [
+        ("smoke", "ci", "not judged", ""),
+        ("ci", "paper", "not run", "This needs the profile paper."),
+        ("ci", "ci", "not run", "The chapter did not judge it."),
+    ],
+)
+def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reason):
+    found = collect.make_ledger(executed(profile=profile), declared(claim(profile=least)))
+    (one,) = found["claims"]
+    assert (one["verdict"], one["reason"], one["measured"], one["seconds"]) == (verdict, reason, None, None)
+
+
+HERE, GONE = {"mnist": "f00d"}, {"mnist": "absent"}
+NOT_RUN = record(verdict="not run", measured=None, low=None, high=None, reason="MNIST is absent.")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "records", "run", "fault"),
+    [
+        (claim(), [record()], {}, None),
+        (
+            claim(),
+            [record(verdict="did not hold")],
+            {},
+            "expected held, measured did not hold: 1.00 [0.90, 1.10] against",
+        ),
+        (claim(expected="held in part"), [record()], {}, "expected held in part, measured held"),
+        (claim(expected="not run"), [record()], {}, "expected not run, measured held"),
+        (claim(), [], {}, "expected held, not run: no record of it"),
+        (claim(needs=("mnist",)), [], {"data": GONE}, "expected held, not run: no record of it"),
+        (claim(expected="not run"), [], {}, None),
+        (claim(profile="paper"), [], {}, None),
+        (claim(profile="paper"), [record(verdict="not run")], {}, None),
+        (claim(profile="paper"), [], {"profile": "paper"}, "expected held, not run: no record of it"),
+        (claim(needs=("mnist",)), [NOT_RUN], {"data": GONE}, None),
+        (claim(needs=("mnist",)), [NOT_RUN], {"data": HERE}, "not run, although its data are here: MNIST is absent."),
+        (claim(needs=("mnist", "adult")), [NOT_RUN], {"data": HERE | {"adult": "absent"}}, None),
+        (claim(), [], {"profile": "smoke"}, None),
+        (claim(), [record(verdict="not judged")], {"profile": "smoke"}, None),
+    ],
+)
+def test_a_judgement_is_at_fault_if_it_is_not_the_declared_one(declaration, records, run, fault):
+    found = collect.faults(executed(*records, **run), declared(declaration))
+    assert len(found) == (fault is not None)
+    assert fault is None or fault in found[0]
+    assert all(line.startswith("t.one: ") for line in found)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "ci", "paper"])
+def test_records_twice_or_undeclared_are_at_fault_in_every_profile(profile):
+    found = collect.faults(executed(record(), record(), record("t.two"), profile=profile), declared(claim()))
+    assert found == ["t.one: recorded 2 times", "t.two: recorded, but not declared"]
+
+
+def test_what_changed_between_two_executions_is_named():
+    old = {"file": {"a.py": "1", "b.py": "1"}, "data": {"mnist": "absent"}, "parameter": {"seed": 0}}
+    new = {"file": {"a.py": "2", "c.py": "1"}, "data": {"mnist": "f00d"}, "parameter": {"seed": 0}}
+    assert list(differences(old, new)) == ["a.py", "b.py", "c.py", "data mnist"]
+
+
+# ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def ledgers():
+    more = claim("t.beyond.more", expected="did not hold", where="")
+    late = claim("t.large", profile="paper", claim="More.")
+    notebook = executed(record(verdict="held in part"), record("t.beyond.more", "did not hold", reason="so"))
+    return {"toy": collect.make_ledger(notebook, declared(claim(paper="a | b"), late, beyond=(more,)))}
+
+
+def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
+    lines = tables.scoreboard(ledgers, {"toy": "A toy"}).splitlines()
+    assert lines[0] == "## [A toy](/toy)"
+    assert lines[2] == "◐ 1 held in part, ✗ 1 did not hold, – 1 not run."
+    words, verdict = r"That $\|x\| < 2$. (Figure 1) | a \| b", "◐ held in part (**expected: held**)"
+    assert f"| **t.one** {words} | 1.00 [0.90, 1.10] | {verdict} | 0.1 |" in lines
+    assert "| **t.large** More. (Figure 1) |  |  | – not run: This needs the profile paper. |  |" in lines
+    assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores, commit aaaaaaaaaa, 2026-01-02."
+
+
+def test_findings_of_ours_stand_in_a_table_of_their_own(ledgers):
+    _, ours = tables.scoreboard(ledgers, {"toy": "A toy"}).split("**Ours, not in the paper**")
+    assert r"| **t.beyond.more** That $\|x\| < 2$. | 1.00 [0.90, 1.10] | ✗ did not hold | 0.1 |" in ours
+
+
+def test_a_chapter_without_a_ledger_is_on_the_scoreboard(ledgers):
+    board = tables.scoreboard(ledgers, {"toy": "A toy", "other": "Another"})
+    assert "## [Another](/other)\n\nThis chapter did not run to its end" in board
+
+
+PLAN = [
+    {"name": name, "number": number, "title": name, "question": "Is it?", "paper": "P", "authors": "A", "year": 2020}
+    for number, name in enumerate(("toy", "idle", "future"), start=1)
+]
+
+
+def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation(ledgers):
+    toy, idle, future = tables.cards(PLAN, ledgers, ["toy", "idle"]).split("````{grid-item-card}")[1:]
+    assert ":link: /toy\n:link-type: doc" in toy
+    assert "◐ 1 held in part, ✗ 1 did not hold, – 1 not run" in toy
+    assert ":link: /idle" in idle
+    assert "not executed in this build" in idle
+    assert ":link:" not in future
+    assert "```{card-footer}\nin preparation\n```" in future
+
+
+def test_the_status_says_when_where_and_with_what(ledgers):
+    text = tables.status(ledgers)
+    assert "| [](/toy) | 2026-01-02 03:04:05 UTC | 12 | ci | 0 | CPU, 2 cores | aaaaaaaaaa |" in text
+    assert "Versions: python 3.11.7." in text
+    assert tables.status({}) == "No chapter was executed for this copy of the book.\n"
+
+
+def test_benchmarks_are_tables_of_their_rows_with_their_origin():
+    rows = [{"what": "a | b", "ratio": 12345.6}, {"what": "c", "seconds": 0.5}]
+    text = tables.performance({"performance": {"title": "Speed", "date": "2026-01-02", "rows": rows}})
+    assert "## Speed" in text
+    assert r"| a \| b | 1.235e+04 |  |" in text
+    assert "From date 2026-01-02." in text
+    assert "No benchmark record" in tables.performance({})
+
+
+# ── staging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_alt_text_of_a_picture_goes_where_the_renderer_looks():
+    picture = new_output("display_data", {"image/png": "x"}, metadata={"image/png": {"alt": "A curve.", "width": 5}})
+    notebook = new_notebook(cells=[new_code_cell(outputs=[picture]), new_code_cell()])
+    notebook.cells[0].metadata["mystnb"] = {"figure": {"name": "fig"}}
+    render.copy_alt_texts(notebook)
+    assert notebook.cells[0].metadata["mystnb"] == {"figure": {"name": "fig"}, "image": {"alt": "A curve."}}
+    assert "mystnb" not in notebook.cells[1].metadata
+
+
+def test_a_note_stands_after_the_title_or_first():
+    assert render.with_note("(l)=\n# T\n\nText.", "N.") == "(l)=\n# T\n\n```{warning}\nN.\n```\n\n\nText."
+    assert render.with_note("Text.", "N.") == "```{warning}\nN.\n```\n\nText."
+
+
+# ── progress ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_each_running_chapter_and_is_left_with_the_finished_lines():
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress.tell(Started("one", 1, 4))
+        progress.tell(Started("two", 2, 4))
+        progress.tell(Started("one", 3, 4))
+        assert "one" in stream.getvalue().split("\x1b[J")[-1]
+        assert "two" in stream.getvalue().split("\x1b[J")[-1]
+        assert "██████████░░░░░░░░░░ cell 3/4" in stream.getvalue()
+        progress.tell(Outcome("one", 3.0, 4, 4))
+        progress.tell(Outcome("two", 2.0, 2, 4, "ValueError: no"))
+    assert shown(stream.getvalue()) == [
+        "✓ one: 4 cells in 3.0 s",
+        "✗ two: failed in cell 2 of 4 after 2.0 s: ValueError: no",
+    ]
+
+
+def shown(written: str) -> list[str]:
+    """The lines on a terminal after each "so many lines up, erase what is below" was obeyed."""
+    first, *rest = re.split(r"(?:\x1b\[(\d+)A)?\r\x1b\[J", written)
+    lines = first.splitlines()
+    for up, text in zip(rest[::2], rest[1::2], strict=True):
+        lines = lines[: len(lines) - int(up or 0)] + text.splitlines()
+    return lines
+
+
+# ── a chapter with the real ledger ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def real_book(tmp_path):
+    """A repository without a package of its own: its one chapter uses the ledger and the figures that are tested."""
+    sources = (
+        'run = runtime.begin(profile, seed, device)\nledger = claims.Ledger("real", run)\nledger.declared()',
+        'picture, ax = figures.figure()\nfigures.show(picture, alt="An empty pair of axes, for a test only.")',
+        'ledger.judge("r.one", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x < 1", passes=True)',
+        'ledger.not_run("r.data", reason="MNIST is absent.")\nclaims.glue("half", "0.50")\nledger.verdicts()',
+    )
+    imports = "from leakage import claims, figures, runtime\nfrom leakage.metrics import Estimate"
+    cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
+    one = "{id: r.one, claim: C., where: W, rule: R, profile: ci, expected: held}"
+    two = "{id: r.data, claim: C., where: W, rule: R, profile: ci, expected: held, needs: [mnist]}"
+    head = "chapter: real, prefix: r, title: T, paper: k, data: [mnist]"
+    texts = {
+        "book/claims/real.yml": f"{{{head}, claims: [{one}, {two}]}}",
+        "book/real.md": f"{HEADER}\n# Real\n\n" + "\nWords.\n\n".join(cells),
+        "book/intro.md": INTRO,
+        "_config.yml": CONFIG,
+        "_toc.yml": "format: jb-book\nroot: intro\nchapters: [{file: real}]\n",
+    }
+    for path, text in texts.items():
+        (tmp_path / "repository" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "repository" / path).write_text(text, "utf-8")
+    return tmp_path / "repository"
+
+
+def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "nothing"))
+    assert build(real_book) == 0
+    assert "Claims: ✓ 1 held, – 1 not run" in capsys.readouterr().out
+    assert [one["measured"] for one in ledger(real_book, "real")["claims"]] == [0.5, None]
+    notebook = nbformat.reads(staged(real_book, "real.ipynb"), as_version=4)
+    alts = [one.metadata.mystnb.image.alt for one in notebook.cells if "mystnb" in one.metadata]
+    assert alts == ["An empty pair of axes, for a test only."]
+    assert notebook.metadata["repro"]["data"] == {"mnist": "absent"}

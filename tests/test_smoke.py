@@ -1,0 +1,66 @@
+"""Every chapter runs from its first cell to its last in the profile `smoke`, through the real command line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "claims").glob("*.yml"))
+# The whole book may take 90 s on two quiet cores; twice that is a fault even on a busy machine.
+MOST_SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """The folder that one smoke run of the whole book has filled, and the seconds that it took."""
+    folder = tmp_path_factory.mktemp("build")
+    # Without LEAKAGE_DATA an empty folder: what this user has in the cache must not decide what is tested.
+    environment = {"LEAKAGE_DATA": str(tmp_path_factory.mktemp("data"))} | os.environ
+    command = [
+        Path(sys.executable).with_name("leakage"),
+        "build",
+        "--profile",
+        "smoke",
+        "--no-render",
+        "--build-dir",
+        folder,
+    ]
+    start = time.monotonic()
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=MOST_SECONDS,
+    )
+    print(f"smoke run: {time.monotonic() - start:.0f} s\n{result.stdout}{result.stderr}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_runs_to_its_end(build, chapter):
+    notebook = json.loads((build / "executed" / "smoke" / f"{chapter}.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
+    assert code
+    assert all(cell["execution_count"] for cell in code)
+    assert not any(output["output_type"] == "error" for cell in code for output in cell["outputs"])
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_smoke_run_judges_nothing(build, chapter):
+    ledger = json.loads((build / "claims" / f"{chapter}.json").read_text(encoding="utf-8"))
+    assert (ledger["profile"], ledger["chapter"]) == ("smoke", chapter)
+    assert ledger["claims"]
+    assert {claim["verdict"] for claim in ledger["claims"]} == {"not judged"}
+
+
+def test_the_book_has_chapters_to_run():
+    assert CHAPTERS

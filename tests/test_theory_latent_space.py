@@ -1,0 +1,163 @@
+"""The reduced sampler of the latent space model has the law of the regression it stands for."""
+
+import math
+
+import pytest
+import torch
+from scipy.stats import ks_2samp
+
+from leakage.data.synthetic import gaussian, sphere
+from leakage.runtime import stream
+from leakage.theory.latent_space import LatentSpace, member_variances, outsider_variances
+from leakage.theory.scale_mixture import ScaleMixture, total_variation
+
+P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
+TRIALS = 3000
+# n, d, p: fewer features than latent variables, below n, at n, inside (n, n + d), at n + d, beyond, and n ≤ 2d
+CONFIGURATIONS = [
+    (16, 3, 2),
+    (16, 3, 8),
+    (16, 3, 15),
+    (16, 3, 16),
+    (16, 3, 17),
+    (16, 3, 19),
+    (16, 3, 40),
+    (6, 4, 3),
+    (6, 4, 7),
+]
+
+
+def designs(model, latent, directions, generator, *, member=None):
+    """The definition: latent vectors behind the labels, and the weights of the labels in the prediction."""
+    p = len(directions)
+    latents = gaussian((TRIALS, model.n, model.d), generator=generator)
+    features = latents @ directions.mT + gaussian((TRIALS, model.n, p), generator=generator)
+    point = directions @ latent
+    if member is not None:
+        features[:, 0] = point
+        latents[:, 0] = latent if member == "own" else latents[:, 0]
+    return latents, features, torch.linalg.pinv(features.mT, rtol=1e-13) @ point
+
+
+def brute_variances(model, latent, directions, generator, *, member=None):
+    latents, _, weights = designs(model, latent, directions, generator, member=member)
+    signal = (weights.unsqueeze(-2) @ latents).square().sum(dim=(-2, -1)) / model.d
+    return signal + model.sigma**2 * weights.square().sum(-1)
+
+
+def setting(n, d, p):
+    generator = stream(0, f"latent {n} {d} {p}")
+    return (
+        LatentSpace(n, d, sigma=0.7),
+        gaussian((d,), generator=generator),
+        sphere(p, d, generator=generator),
+        generator,
+    )
+
+
+@pytest.mark.parametrize(("n", "d", "p"), CONFIGURATIONS)
+def test_outsider_variances_have_the_law_of_the_full_regression(n, d, p):
+    model, latent, directions, generator = setting(n, d, p)
+    ours = outsider_variances(model, latent, directions, trials=TRIALS, generator=generator)
+    assert ks_2samp(ours, brute_variances(model, latent, directions, generator)).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("label", ["own", "fresh"])
+@pytest.mark.parametrize(("n", "d", "p"), CONFIGURATIONS)
+def test_member_variances_have_the_law_of_the_full_regression(n, d, p, label):
+    model, latent, directions, generator = setting(n, d, p)
+    ours = member_variances(model, latent, directions, label=label, trials=TRIALS, generator=generator)
+    brute = brute_variances(model, latent, directions, generator, member=label)
+    if label == "own" and p >= n:  # interpolation: one number; rounding is amplified by the condition at p = n
+        torch.testing.assert_close(ours, brute, rtol=1e-6, atol=1e-6)
+    else:
+        assert ks_2samp(ours, brute).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize(("p", "member"), [(8, None), (8, "own"), (8, "fresh"), (40, None), (40, "fresh")])
+def test_predictions_drawn_from_the_variances_match_fitted_predictions(p, member):
+    model, latent, directions, generator = setting(16, 3, p)
+    latents, features, _ = designs(model, latent, directions, generator, member=member)
+    coefficients = gaussian((TRIALS, model.d, 1), generator=generator) / math.sqrt(model.d)
+    labels = latents @ coefficients + model.sigma * gaussian((TRIALS, model.n, 1), generator=generator)
+    fits = torch.linalg.lstsq(features, labels, driver="gelsd").solution.squeeze(-1)
+    if member is None:
+        variances = outsider_variances(model, latent, directions, trials=TRIALS, generator=generator)
+    else:
+        variances = member_variances(model, latent, directions, label=member, trials=TRIALS, generator=generator)
+    ours = ScaleMixture(variances).sample(TRIALS, generator=generator)
+    assert ks_2samp(ours, fits @ (directions @ latent)).pvalue > P_VALUE
+
+
+def test_points_of_a_batch_are_answered_separately():
+    generator = stream(0, "latent batch")
+    model = LatentSpace(30, 4)
+    latent = torch.stack([torch.full((4,), 0.1), torch.full((4,), 10.0)]).double()
+    directions = sphere(2 * 60, 4, generator=generator).reshape(2, 60, 4)
+    variances = outsider_variances(model, latent, directions, trials=50, generator=generator)
+    assert variances.shape == (2, 50)
+    # V0 is a quadratic form in x0 once the design is given: a hundredfold point has ten thousand times the variance.
+    assert 5e3 < float(variances[1].mean() / variances[0].mean()) < 2e4
+
+
+def test_without_label_noise_the_latent_signal_is_all_that_is_answered():
+    model, latent, directions, generator = setting(16, 3, 400)
+    quiet = LatentSpace(model.n, model.d, sigma=0.0)
+    own = member_variances(quiet, latent, directions, trials=5, generator=generator)
+    torch.testing.assert_close(own, (latent.square().sum() / 3).expand(5))
+
+
+def test_the_left_branch_of_figure_5a_needs_the_fresh_label():
+    """γ = 0.45: published 0.0543. With the label of z0 members hardly differ (0.004); with a fresh label they do."""
+    generator = stream(0, "latent figure")
+    model = LatentSpace(200, 20)
+    latent = gaussian((16, 20), generator=generator)
+    directions = sphere(16 * 90, 20, generator=generator).reshape(16, 90, 20)
+    outsider = outsider_variances(model, latent, directions, trials=60, generator=generator)
+    own, fresh = (
+        total_variation(
+            outsider, member_variances(model, latent, directions, label=label, trials=60, generator=generator)
+        ).mean()
+        for label in ("own", "fresh")
+    )
+    assert own < 0.02
+    assert abs(fresh - 0.0543) < 0.02  # four standard errors: 0.019 between points over √16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 3), "`n`"),
+        ((5, 0), "`d`"),
+        ((5, 2.0), "`d`"),
+        ((True, 3), "`n`"),
+        ((5, 3, -1.0), "`sigma`"),
+        ((5, 3, math.nan), "`sigma`"),
+    ],
+)
+def test_impossible_models_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LatentSpace(*arguments)
+
+
+def test_mismatched_shapes_and_unknown_labels_are_refused():
+    model, latent, directions, generator = setting(16, 3, 8)
+    with pytest.raises(ValueError, match="d = 3 columns"):
+        outsider_variances(model, latent[:2], directions, trials=1, generator=generator)
+    with pytest.raises(ValueError, match="one batch"):
+        outsider_variances(model, latent.expand(2, 3), directions, trials=1, generator=generator)
+    with pytest.raises(ValueError, match="`label` must be one of own, fresh"):
+        member_variances(model, latent, directions, label="true", trials=1, generator=generator)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("p", [8, 16, 40])
+def test_the_gpu_draws_from_the_same_law(p):
+    model, latent, directions, generator = setting(16, 3, p)
+    there = stream(0, "latent gpu", "cuda")
+    for sampler in (outsider_variances, member_variances):
+        here = sampler(model, latent, directions, trials=TRIALS, generator=generator)
+        ours = sampler(model, latent, directions, trials=TRIALS, generator=there)
+        assert ours.is_cuda
+        assert ks_2samp(ours.cpu(), here).pvalue > P_VALUE or torch.allclose(ours.cpu(), here)
