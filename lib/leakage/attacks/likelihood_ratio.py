@@ -64,7 +64,8 @@ def random_feature_advantage(
         the labels given, with noise ε; both with $\varepsilon \sim N(0, \sigma^2)$.
 
     Raises:
-        ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain).
+        ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain), or
+            so few features are asked for that some design has none which responds to the input.
     """
     if not sigma > 0:
         raise ValueError(f"`sigma` must be positive, got {sigma!r}.")
@@ -80,6 +81,8 @@ def random_feature_advantage(
         )
         for member in (False, True)
     ]
+    if any(bool((models.weights == 0).all(-1).any()) for models in trained):
+        raise ValueError(f"`widths` starts too low: with {widths[0]} features some design is silent at the input.")
     teacher = [teacher_variances(models, inputs, sigma=sigma) for models in trained]
     noisy = [GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for models in trained]
     return {

@@ -1,0 +1,154 @@
+"""Parameters are checked before anything runs; streams depend on seed and name alone; sizes cannot be misspelt."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from leakage import runtime
+from leakage.runtime import DTYPE, Run, begin, check_device, check_profile, check_seed, pick_device, settings, stream
+
+
+def draws(generator, count=8):
+    return torch.randn(count, generator=generator, dtype=DTYPE)
+
+
+def test_a_stream_is_its_seed_and_name_whatever_was_drawn_before():
+    alone = draws(stream(0, "noise"))
+    other = stream(0, "other")
+    draws(other, 1000)
+    with torch.random.fork_rng():
+        torch.manual_seed(123)
+        draws(torch.default_generator, 1000)
+        assert torch.equal(draws(stream(0, "noise")), alone)
+
+
+def test_a_stream_leaves_the_global_generator_alone():
+    before = torch.random.get_rng_state()
+    draws(stream(0, "noise"), 1000)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_state_of_a_stream_never_changes_between_versions():
+    """The first eight bytes, lowest first, of the SHA-256 of "0/noise": records made with it stay reproducible."""
+    assert stream(0, "noise").initial_seed() == 0x3B98C1FC91D6F2C9
+
+
+@pytest.mark.parametrize(("seed", "name"), [(1, "noise"), (0, "noises"), (0, "Noise"), (0, ""), (0, "noise/0")])
+def test_another_seed_or_another_name_is_another_stream(seed, name):
+    assert not bool((draws(stream(seed, name)) == draws(stream(0, "noise"))).any())
+
+
+def test_streams_of_neighbouring_names_and_seeds_are_uncorrelated():
+    count = 4000
+    table = torch.stack([draws(stream(seed, f"cell {i}"), count) for seed in (0, 1) for i in range(20)])
+    correlations = torch.corrcoef(table).fill_diagonal_(0)
+    # 780 pairs with standard deviation 1/√count: 5 of them is passed once in 2000 choices of names.
+    assert correlations.abs().max() < 5 / count**0.5
+
+
+def test_a_run_hands_out_the_streams_of_its_seed():
+    run = begin("smoke", 7, "cpu")
+    assert torch.equal(draws(run.stream("x")), draws(stream(7, "x")))
+    assert run == Run("smoke", 7, torch.device("cpu"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.seed = 8
+
+
+@pytest.mark.parametrize("profile", ["", "CI", "full", None, 0, ["ci"]])
+def test_a_profile_is_one_of_three_names(profile):
+    with pytest.raises(ValueError, match="`profile` must be one of smoke, ci, paper; got"):
+        check_profile(profile)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.0, "0", None, True, False])
+def test_a_seed_is_a_whole_number_of_32_bits(seed):
+    with pytest.raises(ValueError, match="`seed` must be a whole number from 0 to 4294967295; got"):
+        check_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
+def test_the_ends_of_the_range_are_seeds(seed):
+    assert check_seed(seed) == seed
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cpu ", "mps", "", None, 0])
+def test_a_device_has_one_of_four_forms(device):
+    for check in (check_device, pick_device):
+        with pytest.raises(ValueError, match="`device` must be auto, cpu, cuda or cuda:N; got"):
+            check(device)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:31"])
+def test_a_device_is_checked_without_asking_the_hardware(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", None)  # a call would be an error
+    monkeypatch.setattr(torch.cuda, "device_count", None)
+    assert check_device(device) == device
+
+
+@pytest.mark.parametrize(("count", "device"), [(0, "cuda"), (0, "cuda:0"), (1, "cuda:1"), (2, "cuda:7")])
+def test_a_device_the_machine_lacks_is_refused(count, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    with pytest.raises(ValueError, match="is not on this machine; use auto or cpu"):
+        pick_device(device)
+
+
+def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
+    for available, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda available=available: available)
+        assert pick_device("auto") == torch.device(device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
+    assert pick_device("cpu") == torch.device("cpu")
+
+
+def test_begin_checks_every_parameter():
+    for arguments, name in ((("big", 0, "cpu"), "profile"), (("ci", True, "cpu"), "seed"), (("ci", 0, "tpu"), "device")):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            begin(*arguments)
+
+
+def sizes(**changes):
+    table = {name: dict(trials=trials, share=0.1) for trials, name in enumerate(runtime.PROFILES, start=1)}
+    return table | changes
+
+
+def test_settings_are_the_frozen_column_of_the_profile():
+    for trials, profile in enumerate(runtime.PROFILES, start=1):
+        chosen = settings(profile, **sizes())
+        assert (chosen.trials, chosen.share) == (trials, 0.1)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            chosen.trials = 5
+    with pytest.raises(AttributeError):
+        _ = settings("ci", **sizes()).trails
+
+
+@pytest.mark.parametrize("profile", runtime.PROFILES)
+@pytest.mark.parametrize(
+    ("column", "culprit"),
+    [
+        (dict(trails=1, share=0.1), "trails, trials"),
+        (dict(trials=1), "share"),
+        (dict(trials=1.0, share=0.1), "trials"),
+        (dict(trials=1, share=0.1, extra=2), "extra"),
+    ],
+)
+def test_a_size_misspelt_in_one_profile_is_found_in_all(profile, column, culprit):
+    with pytest.raises(ValueError, match=f"differ in: {culprit}\\."):
+        settings(profile, **sizes(paper=column) if profile != "paper" else sizes(ci=column))
+
+
+def test_settings_need_exactly_the_three_profiles():
+    for table in ({"ci": {}}, sizes() | {"huge": {}}):
+        with pytest.raises(ValueError, match="needs exactly the profiles smoke, ci, paper"):
+            settings("ci", **table)
+    with pytest.raises(ValueError, match="`profile`"):
+        settings("huge", **sizes())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_stream_on_the_gpu_is_as_fixed_as_one_on_the_cpu():
+    first, second = (torch.randn(8, generator=stream(0, "noise", "cuda"), device="cuda") for _ in range(2))
+    assert torch.equal(first, second)
+    assert stream(0, "noise", "cuda").initial_seed() == stream(0, "noise").initial_seed()
