@@ -153,6 +153,21 @@ def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missi
     assert executions(root) == ["one", "two", "two", "three"]
 
 
+def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tmp_path):
+    root = make_repository(tmp_path / "repository", "one")
+    add_chapter(root, "one", "time.sleep(60)")
+    command = [LEAKAGE, "build", "--no-render", "--root", root]
+    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: executions(root) == ["one"])
+    family = psutil.Process(runner.pid).children(recursive=True)
+    runner.send_signal(signal.SIGINT)
+    _, told = runner.communicate(timeout=60)
+    assert runner.returncode == 130
+    assert told.strip() == "leakage: interrupted; what was finished is kept, and the next build goes on from there."
+    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+    assert not (root / "_build" / "executed" / "ci" / "one.ipynb").exists()
+
+
 def wait_until(happened, seconds: float = 60) -> None:
     """Wait for a condition that will come true unless something is broken."""
     deadline = time.monotonic() + seconds
@@ -189,7 +204,7 @@ def broken(tmp_path_factory):
 def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
     root, run = broken
     assert run.returncode == 1
-    assert sorted(executions(root)) == sorted(["sound", *BREAKAGES])
+    assert sorted(executions(root)) == sorted(["sound", *BREAKAGES]), run.stderr
     assert ledger(root, "sound")["claims"][0]["verdict"] == "held"
 
 

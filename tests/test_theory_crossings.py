@@ -43,7 +43,7 @@ def test_a_root_that_is_only_touched_is_no_change():
 def test_a_stretch_of_zeros_between_signs_is_one_change():
     found = sign_changes(lambda y: (y - 3).clamp(min=0) - (1 - y).clamp(min=0), GRID)
     assert found.shape == (1,)
-    assert 1 - 1e-9 <= float(found) <= 3 + 1e-9  # anywhere in it: nothing has mass there
+    assert 1 - PRECISION <= float(found) <= 3 + PRECISION  # anywhere in it: nothing has mass there
 
 
 @pytest.mark.parametrize("difference", [torch.ones_like, torch.zeros_like, lambda y: -torch.ones_like(y)])
@@ -53,12 +53,12 @@ def test_without_a_change_there_is_only_padding(difference):
 
 def test_rows_with_fewer_roots_are_padded_with_infinity():
     level = torch.tensor([[-2.0], [0.0], [0.5]], dtype=DTYPE)
-    found = sign_changes(lambda y: torch.sin(math.pi * y) - level, GRID)
-    assert found.shape == (3, 5)
+    found = sign_changes(lambda y: torch.sin(math.pi * y) - level, GRID[:-1])
+    assert found.shape == (3, 6)
     assert bool(torch.isinf(found[0]).all())
-    # The grid starts on the root 0: nothing comes before it, so that it is no change. The root 5 is its last point.
-    assert found[1, :4].tolist() == pytest.approx([1, 2, 3, 4], abs=PRECISION)
-    assert found[2].tolist() == pytest.approx([1 / 6, 5 / 6, 13 / 6, 17 / 6, 25 / 6], abs=PRECISION)
+    # The grid starts on the root 0: no sign comes before it, so that nothing changes there.
+    assert found[1].tolist() == pytest.approx([1, 2, 3, 4, math.inf, math.inf], abs=PRECISION)
+    assert found[2].tolist() == pytest.approx([1 / 6, 5 / 6, 13 / 6, 17 / 6, 25 / 6, 29 / 6], abs=PRECISION)
 
 
 def test_a_batch_may_have_its_own_grid():

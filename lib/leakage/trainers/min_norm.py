@@ -89,13 +89,13 @@ def _narrow(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor,
 def _wide(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:
     """Weights at all widths above n from a Gram matrix that grows, and whether they can be trusted."""
     batch, rows, _ = designs.shape
-    everything = torch.cat([designs, points], dim=1)
-    products = designs.new_zeros((batch, rows, everything.shape[1]))  # [F F^T, F f^T] over the columns so far
+    gram, cross = designs.new_zeros((batch, rows, rows)), designs.new_zeros((batch, rows, points.shape[1]))
     weights, pivots, failures, start = [], [], [], 0
     for p in widths:
-        products.baddbmm_(designs[..., start:p], everything[..., start:p].mT)
-        factor, failure = torch.linalg.cholesky_ex(products[..., :rows])
-        weights.append(torch.cholesky_solve(products[..., rows:], factor).mT)
+        gram.baddbmm_(designs[..., start:p], designs[..., start:p].mT)
+        cross.baddbmm_(designs[..., start:p], points[..., start:p].mT)
+        factor, failure = torch.linalg.cholesky_ex(gram)
+        weights.append(torch.cholesky_solve(cross, factor).mT)
         pivots.append(factor.diagonal(dim1=-2, dim2=-1))
         failures.append(failure)
         start = p

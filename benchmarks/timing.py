@@ -1,0 +1,160 @@
+"""Two ways to compute one thing, timed side by side: checked to agree, then run in turns on one thread.
+
+Times are CPU seconds of this process: with one thread, the seconds of an idle machine. What else the machine does hardly
+moves them, and as the rounds alternate between the two sides it moves both alike. Every number is a median.
+"""
+
+import math
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import threadpoolctl
+import torch
+
+from leakage.pipeline.book import Book
+from leakage.pipeline.plan import execution_provenance
+
+_REPORTED = ("python", "torch", "numpy", "scipy")
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+class Disagreement(Exception):
+    """The two sides do not compute the same thing: their times mean nothing."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to compute it. `work()` makes `units` results; a fraction stands for a part of a whole."""
+
+    method: str
+    work: Callable[[], object]
+    units: float = 1.0
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What the project promises of a case: the least ratio, or the most seconds of our side."""
+
+    ratio: float = 0.0
+    seconds: float = math.inf
+
+    def met_by(self, row: "Row") -> bool:
+        return row.ratio >= self.ratio and row.ours_seconds <= self.seconds
+
+    def __str__(self) -> str:
+        ratio = f"≥ {self.ratio:,.0f}×" if self.ratio else ""
+        return ratio or (f"≤ {duration(self.seconds)}" if self.seconds < math.inf else "")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. `check` says in words how far the sides agree, and raises `Disagreement` if they do not."""
+
+    id: str
+    what: str
+    unit: str
+    ours: Side
+    theirs: Side
+    check: Callable[[], str]
+    rounds: int
+    needed: Needed = Needed()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result, in the fields and the order of the record; seconds are those of one `unit`."""
+
+    id: str
+    what: str
+    ours: str
+    theirs: str
+    ours_seconds: float
+    theirs_seconds: float
+    ratio: float
+    unit: str
+    note: str
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch, NumPy and SciPy use one thread each, then as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpoolctl.threadpool_limits(limits=1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure(case: Case) -> Row:
+    """Check that the sides agree, which also warms them up, then time them in turns."""
+    evidence = case.check()
+    turns = [(_seconds(case.ours), _seconds(case.theirs)) for _ in range(case.rounds)]
+    ours, theirs = (median(side) for side in zip(*turns, strict=True))
+    ratios = sorted(slow / quick for quick, slow in turns)
+    spread = f"{_digits(ratios[0]):,.6g} to {_digits(ratios[-1]):,.6g} in {case.rounds} rounds"
+    needed = f"{case.needed} needed" if str(case.needed) else ""
+    note = "; ".join(part for part in (needed, spread, evidence) if part)
+    seconds = {"ours_seconds": _digits(ours), "theirs_seconds": _digits(theirs), "ratio": _digits(theirs / ours)}
+    return Row(case.id, case.what, case.ours.method, case.theirs.method, **seconds, unit=case.unit, note=note)
+
+
+def _seconds(side: Side) -> float:
+    """CPU seconds of one unit."""
+    start = time.process_time()
+    side.work()
+    return (time.process_time() - start) / side.units
+
+
+def _digits(value: float) -> float:
+    """Three significant digits: more would be noise."""
+    return float(f"{value:.3g}")
+
+
+def duration(seconds: float) -> str:
+    """`148 ns`, `3.45 ms`, `9.1 d`: the largest unit of which there is at least one."""
+    size, name = next(((size, name) for size, name in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {name}"
+
+
+def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
+    """Measure every case, append it to `rows`, and say so: a table that grows a line at a time."""
+    yield f"{'':44}{'theirs':>10}{'ours':>10}{'ratio':>12}   needed"
+    for case in cases:
+        row = measure(case)
+        rows.append(row)
+        promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
+        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{row.ratio:>11,.0f}×"
+        yield f"{row.what:44}{times}{promise}\n    {row.note}"
+
+
+def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:
+    """The content of a file of `book/records/`, for the book's page on performance: rows, and where they come from."""
+    origin = execution_provenance(Book(root, root / "_build"), "cpu")
+    commit = f"{(origin['commit'] or 'unknown')[:10]}{' with local changes' if origin['dirty'] else ''}"
+    return {
+        "title": title,
+        "date": origin["date"],
+        "commit": commit,
+        "cpu": processor(),
+        "threads": 1,
+        "clock": "CPU seconds per unit, medians of alternating rounds",
+        "versions": ", ".join(f"{name} {origin['versions'][name]}" for name in _REPORTED),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def processor(information: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, as the system gives it."""
+    if information.is_file():
+        for line in information.read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,218 @@
+"""Scale mixtures: distances by quadrature equal integrals, no rule beats them, and nothing leaks between equal laws."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from leakage.runtime import DTYPE, stream
+from leakage.theory import gaussian_test, scale_mixture
+from leakage.theory.scale_mixture import ScaleMixture, power, rule_advantage, thresholds, total_variation
+
+P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
+repeatable = settings(derandomize=True, deadline=None, max_examples=40, database=None)
+variances = st.lists(st.floats(-3, 3), min_size=1, max_size=5).map(
+    lambda exponents: torch.tensor([10**e for e in exponents], dtype=DTYPE)
+)
+
+
+def tensor(*values):
+    return torch.tensor(values, dtype=DTYPE)
+
+
+def random_law(seed, *, batch=(), atoms=6):
+    generator = stream(seed, "law")
+    weights = torch.rand(*batch, atoms, generator=generator, dtype=DTYPE)
+    exponents = torch.randn(*batch, atoms, generator=generator, dtype=DTYPE)
+    return ScaleMixture(exponents.exp(), weights / weights.sum(-1, keepdim=True))
+
+
+def integral(outsider, member, *, points=200_000):
+    """The definition: half the integral of |f0 - f1| over y > 0 of both folded densities, by the trapezoidal rule."""
+    last = 12 * float(torch.cat([outsider.variances, member.variances]).max().sqrt())
+    first = 1e-3 * float(torch.cat([outsider.variances, member.variances]).min().sqrt())
+    y = torch.cat([torch.zeros(1), torch.logspace(math.log10(first), math.log10(last), points)]).to(DTYPE)
+    return float(torch.trapezoid((outsider.density(y) - member.density(y)).abs(), y)) / 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_distance_is_the_integral_of_the_density_difference(seed):
+    outsider, member = random_law(seed), random_law(seed + 100, atoms=4)
+    # The rule's error: second differences on a grid of 6e-5 relative steps.
+    assert float(total_variation(outsider, member)) == pytest.approx(integral(outsider, member), abs=1e-7)
+
+
+@repeatable
+@given(outsider=st.floats(-6, 6), member=st.floats(-6, 6))
+def test_single_gaussians_have_the_closed_form(outsider, member):
+    laws = tensor(10**outsider), tensor(10**member)
+    # The crossing is known to 1e-6 of its place, and the error of the distance is the square of that.
+    assert float(total_variation(*laws)) == pytest.approx(float(gaussian_test.advantage(*laws)), abs=1e-9)
+
+
+def test_the_one_threshold_of_gaussians_is_where_their_densities_cross():
+    laws = tensor(0.3), tensor(2.0)
+    torch.testing.assert_close(thresholds(*laws), gaussian_test.threshold(*laws), rtol=1e-5, atol=0)
+
+
+def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
+    outsider, member = ScaleMixture(tensor(0.5, 30.0), tensor(0.95, 0.05)), ScaleMixture(tensor(1.0))
+    crossings = thresholds(outsider, member)
+    assert crossings.shape == (2,)
+    torch.testing.assert_close(outsider.density(crossings), member.density(crossings), rtol=1e-4, atol=0)
+    band = float(torch.diff(rule_advantage(outsider, member, crossings)).abs())
+    # Members are in the band between the two thresholds; a rule with one of them is worse.
+    assert float(total_variation(outsider, member)) == pytest.approx(band, abs=1e-14)
+    assert band > float(rule_advantage(outsider, member, crossings).abs().max()) + 0.01
+
+
+@repeatable
+@given(outsider=variances, member=variances, rules=st.lists(st.floats(-4, 4), min_size=2, max_size=2))
+def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
+    distance = float(total_variation(outsider, member))
+    low, high = sorted(10**rule for rule in rules)
+    single = rule_advantage(outsider, member, tensor(low, high))
+    assert 0 <= distance <= 1
+    assert distance >= float(single.abs().max()) - 1e-9
+    assert distance >= abs(float(torch.diff(single))) - 1e-9
+    assert distance == pytest.approx(float(total_variation(member, outsider)), abs=1e-12)
+
+
+def test_a_rule_that_points_the_wrong_way_has_a_negative_advantage():
+    """Where members vary less, "large answers are members" calls more outsiders members than members."""
+    rule = tensor(0.5, 1.0, 2.0)
+    assert bool((rule_advantage(tensor(4.0), tensor(1.0), rule) < 0).all())
+    assert bool((rule_advantage(tensor(1.0), tensor(4.0), rule) > 0).all())
+
+
+@repeatable
+@given(law=variances)
+def test_equal_laws_are_indistinguishable_however_they_are_written(law):
+    split = ScaleMixture(torch.cat([law, law.flip(0)]), torch.full((2 * len(law),), 0.5 / len(law), dtype=DTYPE))
+    assert float(total_variation(law, split)) < 1e-12
+    assert float(power(law, split, fpr=0.1)) == pytest.approx(0.1, abs=1e-9)
+
+
+def test_very_different_laws_are_told_apart_for_certain():
+    assert float(total_variation(tensor(1e-12), tensor(1.0, 2.0))) > 1 - 1e-5
+    assert float(power(tensor(1e-12), tensor(1.0, 2.0), fpr=1e-3)) > 1 - 1e-4
+
+
+def test_distribution_function_and_density_are_those_of_the_mixture():
+    law, y = ScaleMixture(tensor(0.25, 4.0), tensor(0.3, 0.7)), tensor(0.0, 0.1, 1.0, 3.0, math.inf)
+    small, large = stats.halfnorm(scale=0.5), stats.halfnorm(scale=2)
+    reference = {name: 0.3 * getattr(small, name)(y) + 0.7 * getattr(large, name)(y) for name in ("cdf", "pdf")}
+    torch.testing.assert_close(law.cdf(y), torch.from_numpy(reference["cdf"]))
+    torch.testing.assert_close(law.density(y), torch.from_numpy(reference["pdf"]))
+    torch.testing.assert_close(law.log_density(y[:-1]), torch.from_numpy(reference["pdf"][:-1]).log())
+    assert float(law.mean_variance) == pytest.approx(0.3 * 0.25 + 0.7 * 4)
+
+
+def test_the_log_density_stays_finite_where_the_density_is_zero():
+    law = ScaleMixture(tensor(1.0, 4.0))
+    assert float(law.density(tensor(200.0))) == 0
+    expected = math.log(0.5) + stats.halfnorm.logpdf(200, scale=2)
+    assert float(law.log_density(tensor(200.0))) == pytest.approx(expected, rel=1e-12)
+    weightless = ScaleMixture(tensor(1.0, 100.0), tensor(1.0, 0.0))
+    assert float(weightless.log_density(tensor(50.0))) == pytest.approx(stats.halfnorm.logpdf(50))
+
+
+def test_samples_have_the_law_they_are_drawn_from():
+    law = random_law(3, batch=(2,))
+    draws = law.sample(20_000, generator=stream(0, "sample"))
+    assert draws.shape == (2, 20_000)
+    for row in range(2):
+        single = ScaleMixture(law.variances[row], law.weights[row])
+        assert stats.kstest(single.cdf(draws[row].abs()), stats.uniform.cdf).pvalue > P_VALUE
+    assert abs(float((draws > 0).double().mean()) - 0.5) < 4 * 0.5 / math.sqrt(40_000)  # 4 standard errors
+
+
+@pytest.mark.parametrize("fpr", [0.001, 0.01, 0.1, 0.6])
+@pytest.mark.parametrize("member", [0.2, 1.0, 1.5, 9.0])
+def test_power_between_gaussians_is_the_closed_form(member, fpr):
+    laws = tensor(1.0), tensor(member)
+    # A cell is 3e-3 of its place wide, and only the cell in which the rate is spent is taken as a whole.
+    reference = float(gaussian_test.power(*laws, fpr=fpr))
+    assert float(power(*laws, fpr=fpr)) == pytest.approx(reference, abs=1e-5)
+
+
+def test_power_rises_with_the_false_positives_and_exceeds_them_by_the_distance_at_most():
+    outsider, member = random_law(1), random_law(2)
+    rates = torch.linspace(0.005, 0.995, 199).tolist()
+    powers = torch.stack([power(outsider, member, fpr=rate) for rate in rates])
+    gaps = powers - tensor(*rates)
+    assert bool((torch.diff(powers) > 0).all())
+    assert bool((torch.diff(powers, n=2) < 1e-6).all())  # a ROC curve of optimal tests is concave; cells are not points
+    assert bool((gaps >= 0).all())
+    # 199 rates miss the top of the gap by half a step where the curve is flat.
+    assert float(total_variation(outsider, member)) == pytest.approx(float(gaps.max()), abs=1e-4)
+
+
+@pytest.mark.parametrize("batch", [(3,), (2, 3)])
+def test_laws_of_a_batch_are_compared_one_by_one(batch):
+    outsider, member = random_law(5, batch=batch), random_law(6, batch=batch[-1:], atoms=2)
+    table = total_variation(outsider, member)
+    assert table.shape == batch
+    for index in torch.cartesian_prod(*map(torch.arange, batch)).reshape(-1, len(batch)).tolist():
+        one = ScaleMixture(outsider.variances[*index], outsider.weights[*index])
+        other = ScaleMixture(member.variances[index[-1]], member.weights[index[-1]])
+        assert float(table[*index]) == pytest.approx(float(total_variation(one, other)), abs=1e-12)
+
+
+def test_the_order_of_the_atoms_does_not_matter():
+    law, other = random_law(7), random_law(8)
+    turned = ScaleMixture(law.variances.flip(-1), law.weights.flip(-1))
+    assert float(total_variation(turned, other)) == pytest.approx(float(total_variation(law, other)), abs=1e-12)
+
+
+@pytest.mark.parametrize("chunk", [1, 100])
+def test_evaluating_in_pieces_changes_nothing(chunk, monkeypatch):
+    outsider, member = random_law(9, batch=(3,)), random_law(10)
+    whole = total_variation(outsider, member)
+    monkeypatch.setattr(scale_mixture, "_CHUNK", chunk)
+    assert torch.equal(total_variation(outsider, member), whole)
+
+
+def test_memory_is_bounded_when_a_single_law_is_asked_about_many_points(monkeypatch):
+    sizes = []
+    law = ScaleMixture(torch.ones(50, dtype=DTYPE))
+    monkeypatch.setattr(scale_mixture, "_CHUNK", 10_000)
+    law._evaluate(torch.ones(20, 300, dtype=DTYPE), lambda z, *_: sizes.append(z.numel()) or z.sum(-1))
+    assert max(sizes) <= 10_000
+    assert sum(sizes) == 20 * 300 * 50
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_impossible_variances_are_refused(bad):
+    with pytest.raises(ValueError, match="`variances` must be positive and finite"):
+        ScaleMixture(tensor(1.0, bad))
+
+
+@pytest.mark.parametrize("empty", [torch.tensor(1.0), torch.empty(0), torch.empty(3, 0)])
+def test_a_law_without_atoms_is_refused(empty):
+    with pytest.raises(ValueError, match="`variances` must have at least one atom"):
+        ScaleMixture(empty)
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.4), (0.5, 0.6), (1.5, -0.5), (0.5, math.nan)])
+def test_weights_that_are_no_probabilities_are_refused(weights):
+    with pytest.raises(ValueError, match="`weights` must be at least 0 and sum to 1"):
+        ScaleMixture(tensor(1.0, 2.0), tensor(*weights))
+
+
+@pytest.mark.parametrize("fpr", [0.0, 1.0, -0.1, math.nan])
+def test_a_false_positive_rate_lies_between_zero_and_one(fpr):
+    with pytest.raises(ValueError, match="`fpr` must lie strictly between 0 and 1"):
+        power(tensor(1.0), tensor(2.0), fpr=fpr)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_gpu_gives_the_same_distance_and_power():
+    outsider, member = random_law(11, batch=(4,)), random_law(12)
+    there = [ScaleMixture(law.variances.cuda(), law.weights.cuda()) for law in (outsider, member)]
+    for function in (total_variation, thresholds, lambda o, m: power(o, m, fpr=0.01)):
+        torch.testing.assert_close(function(*there).cpu(), function(outsider, member), rtol=1e-9, atol=1e-9)
