@@ -200,7 +200,7 @@ def test_no_file_names_a_folder_of_one_machine():
     ("line", "machine"),
     [
         ("root = '/tmp/cache'", True),
-        ("cd /work/main", True),
+        ("cd /root/project", True),
         ("see /home/alice", True),
         ("https://example.org/home/page", False),
         ("the ratio n/work", False),
