@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-site lab serve lint lock clean
+.PHONY: help book test test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ test: $(READY) ## test the library, the chapters and the pipeline
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q tests/site
+
+benchmark: $(READY) ## time our algorithms against the straightforward ones
+	$(BIN)/python benchmarks/min_norm.py --record
 
 lab: $(READY) ## open the chapters as notebooks in JupyterLab
 	$(JUPYTER) $(BIN)/jupytext-config set-default-viewer

@@ -1,7 +1,7 @@
 """Two ways to compute one thing, timed side by side: checked to agree, then run in turns on one thread.
 
-Times are CPU seconds of this process: with one thread, the seconds of an idle machine. What else the machine does hardly
-moves them, and as the rounds alternate between the two sides it moves both alike. Every number is a median.
+Times are CPU seconds of this process: with one thread, the seconds of an idle machine. What else the machine does
+hardly moves them, and as the rounds alternate between the two sides it moves both alike. Every number is a median.
 """
 
 import math
@@ -14,12 +14,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import threadpoolctl
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from leakage.metrics import ks_test
 from leakage.pipeline.book import Book
 from leakage.pipeline.plan import execution_provenance
 
+P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choices of seed, and then always
+ROUNDING = 1e-9  # relative; next to p = n the condition number of a Gram matrix is some 10⁶
 _REPORTED = ("python", "torch", "numpy", "scipy")
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -79,6 +85,27 @@ class Row:
     ratio: float
     unit: str
     note: str
+
+
+def same_law(trained: Tensor, sampled: Tensor) -> str:
+    """Evidence that two samples follow one law."""
+    p_value = ks_test(trained, sampled.flatten()).p_value
+    return judged(p_value, f"{len(trained)} trained against {sampled.numel():,} sampled")
+
+
+def judged(p_value: float, whose: str) -> str:
+    """The p-value of a comparison of laws in words, if it is none too small."""
+    if not p_value > P_VALUE:
+        raise Disagreement(f"the laws differ: Kolmogorov–Smirnov p = {p_value:.2g}, {whose}.")
+    return f"same law: p = {p_value:.2g}, {whose}"
+
+
+def equal(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
+    """Evidence that two arrays hold the same values up to rounding."""
+    difference = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    if not difference < ROUNDING:
+        raise Disagreement(f"the values differ by {difference:.2g} of the largest, more than {ROUNDING:g}.")
+    return f"same values: up to {difference:.1g}"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pytest
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, snapshot, staged
 
 LEAKAGE = Path(sys.executable).with_name("leakage")
+ROOT = Path(__file__).parents[1]
 
 
 def outputs(root: Path, name: str, profile: str = "ci") -> str:
@@ -366,6 +367,12 @@ def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(
     kept = json.loads((repository / "book/records/sums.json").read_text("utf-8"))
     assert (kept["profile"], kept["claims"][0]["id"]) == ("paper", "sums.a")
     assert rebuild(repository) == (0, ["sums"])
+
+
+def test_the_variables_of_make_reach_the_command_line():
+    command = ["make", "-n", "book", "PROFILE=smoke", "SEED=7", "JOBS=2", "CHAPTERS=one two"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[-1] == '.venv/bin/leakage build one two --profile "smoke" --seed "7" --jobs "2"'
 
 
 def test_serve_without_a_site_is_refused(repository, capsys):

@@ -132,9 +132,9 @@ def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
     lines = tables.scoreboard(ledgers, {"toy": "A toy"}).splitlines()
     assert lines[0] == "## [A toy](/toy)"
     assert lines[2] == "◐ 1 held in part, ✗ 1 did not hold, – 1 not run."
-    words, verdict = r"That $\|x\| < 2$. (Figure 1) | a \| b", "◐ held in part (**expected: held**)"
+    words, verdict = r"That $\|x\| < 2$. *Figure 1* | a \| b", "◐ held in part (**expected: held**)"
     assert f"| **t.one** {words} | 1.00 [0.90, 1.10] | {verdict} | 0.1 |" in lines
-    assert "| **t.large** More. (Figure 1) |  |  | – not run: This needs the profile paper. |  |" in lines
+    assert "| **t.large** More. *Figure 1* |  |  | – not run: This needs the profile paper. |  |" in lines
     assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores, commit aaaaaaaaaa, 2026-01-02."
 
 
@@ -171,12 +171,21 @@ def test_the_status_says_when_where_and_with_what(ledgers):
     assert tables.status({}) == "No chapter was executed for this copy of the book.\n"
 
 
-def test_benchmarks_are_tables_of_their_rows_with_their_origin():
-    rows = [{"what": "a | b", "ratio": 12345.6}, {"what": "c", "seconds": 0.5}]
-    text = tables.performance({"performance": {"title": "Speed", "date": "2026-01-02", "rows": rows}})
-    assert "## Speed" in text
-    assert r"| a \| b | 1.235e+04 |  |" in text
-    assert "From date 2026-01-02." in text
+def test_benchmarks_are_tables_of_comparisons_with_their_origin():
+    row = {
+        "id": "x",
+        "what": "a | b",
+        "ours": "formula",
+        "theirs": "loop",
+        "unit": "sample",
+        "ratio": 20000.0,
+        "note": "n",
+    }
+    row |= {"ours_seconds": 1.48e-7, "theirs_seconds": 0.00296}
+    text = tables.performance({"performance": {"title": "Speed", "date": "2026-01-02", "threads": 1, "rows": [row]}})
+    assert text.startswith("## Speed\n")
+    assert r"| a \| b (times for one sample) | loop: 2.96 ms | formula: 148 ns | 20,000 × | n |" in text
+    assert text.endswith("From date 2026-01-02; threads 1.\n")
     assert "No benchmark record" in tables.performance({})
 
 

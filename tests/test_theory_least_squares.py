@@ -39,13 +39,14 @@ def typical_advantage(design, widths):
     return advantage(design, design.widths(widths), Query.typical(design, widths))
 
 
-def trained(design, p, point, *, generator):
-    """The definition: predictions of `TRIALS` separate fits, and the error each makes on the point's own signal."""
+def trained(design, p, points, *, generator):
+    """The definition: `TRIALS` separate fits asked about `points` (one, or one each), and the true signal there."""
     rows = gaussian((TRIALS, design.n, design.D), generator=generator)
     beta = gaussian((TRIALS, design.D, 1), generator=generator) / math.sqrt(design.D)
     labels = rows @ beta + design.sigma * gaussian((TRIALS, design.n, 1), generator=generator)
     fits = torch.linalg.lstsq(rows[..., :p], labels, driver="gelsd").solution
-    return (point[:p] @ fits).squeeze(-1), (point @ beta).squeeze(-1)
+    asked = points.unsqueeze(-2)
+    return (asked[..., :p] @ fits).flatten(), (asked @ beta).flatten()
 
 
 # |p - n| ≥ 5 or so: closer to n the fourth moment of a prediction is infinite, and so is the error of a sample variance.
@@ -60,17 +61,11 @@ def test_the_outsider_variance_is_that_of_trained_models_at_the_actual_point(n, 
 
 def test_the_prediction_error_is_that_of_trained_models():
     generator, design = stream(0, "error"), Design(10, 40, 0.8)
-    points = gaussian((TRIALS, 40), generator=generator)
-    rows = gaussian((TRIALS, 10, 40), generator=generator)
-    beta = gaussian((TRIALS, 40, 1), generator=generator) / math.sqrt(40)
-    labels = rows @ beta + 0.8 * gaussian((TRIALS, 10, 1), generator=generator)
-    fits = torch.linalg.lstsq(rows[..., :25], labels, driver="gelsd").solution
-    answers = (points.unsqueeze(1) @ beta - points[:, None, :25] @ fits).squeeze() + 0.8 * gaussian(
-        (TRIALS,), generator=generator
-    )
+    predictions, signal = trained(design, 25, gaussian((TRIALS, 40), generator=generator), generator=generator)
+    squares = (signal + 0.8 * gaussian((TRIALS,), generator=generator) - predictions).square()
     formula = float(prediction_error(design, torch.tensor(25)))
     assert formula == pytest.approx(2.115, abs=5e-4)
-    assert abs(float(answers.square().mean()) - formula) < 4 * float(answers.square().std()) / math.sqrt(TRIALS)
+    assert abs(float(squares.mean()) - formula) < 4 * float(squares.std()) / math.sqrt(TRIALS)  # 4 standard errors
 
 
 def test_the_prediction_error_is_the_outsider_variance_in_other_words():

@@ -36,7 +36,7 @@ def _chapter(name: str, title: str, ledger: Ledger | None) -> str:
 
 
 def _row(claim: Mapping[str, Any], *, with_paper: bool = True) -> list[str]:
-    where = f" ({claim['where']})" if claim["where"] else ""
+    where = f" *{claim['where']}*" if claim["where"] else ""
     seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
     paper = [claim["paper"] or ""] * with_paper
     return [f"**{claim['id']}** {claim['claim']}{where}", *paper, measured_text(claim), _judged(claim), seconds]
@@ -97,20 +97,30 @@ def _versions(ledger: Ledger) -> str:
 
 
 def performance(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tables of the benchmark records (name → content): `title`, `rows` of equal fields, and where they come from."""
+    """Tables of the benchmark records (name → content), each with its title and where it comes from.
+
+    A row has `what` was computed, the two methods (`theirs`, `ours`), their CPU seconds for one `unit`
+    (`theirs_seconds`, `ours_seconds`), the `ratio` and a `note`; the other fields of a record are its origin.
+    """
     if not records:
         return "No benchmark record is kept in this copy of the book; `benchmarks/` says how to make one.\n"
     return "\n".join(_benchmark(name, record) for name, record in records.items())
 
 
 def _benchmark(name: str, record: Mapping[str, Any]) -> str:
-    rows = record["rows"]
-    heads = list(dict.fromkeys(field for row in rows for field in row))
-    body = [[_value(row.get(field, "")) for field in heads] for row in rows]
-    origin = [f"{key} {_value(value)}" for key, value in record.items() if isinstance(value, str | int | float)]
-    notes = ", ".join(in_cell(text) for text in origin if not text.startswith("title "))
-    return f"## {record.get('title', name)}\n\n{table(heads, body)}\n" + (f"From {notes}.\n" if notes else "")
+    rows = [_comparison(row) for row in record["rows"]]
+    origin = (f"{key} {in_cell(value)}" for key, value in record.items() if key not in ("title", "rows"))
+    heads = ("computed", "straightforward method", "this book's method", "ratio", "how it was measured")
+    return f"## {record.get('title', name)}\n\n{table(heads, rows)}\nFrom {'; '.join(origin)}.\n"
 
 
-def _value(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+def _comparison(row: Mapping[str, Any]) -> list[str]:
+    sides = [f"{row[side]}: {_time(row[f'{side}_seconds'])}" for side in ("theirs", "ours")]
+    return [f"{row['what']} (times for one {row['unit']})", *sides, f"{row['ratio']:,.6g} ×", row["note"]]
+
+
+def _time(seconds: float) -> str:
+    """`3.45 ms`: the largest unit of which there is at least one."""
+    units = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+    size, name = next((unit for unit in units if seconds >= unit[0]), units[-1])
+    return f"{seconds / size:.3g} {name}"

@@ -1,0 +1,229 @@
+"""Ridge as n grows: moments, published values, and when a penalty raises the advantage and when it lowers it."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+
+from leakage.runtime import DTYPE, stream
+from leakage.theory import gaussian_test, least_squares, ridge
+from leakage.theory.least_squares import Design, Query
+from leakage.theory.ridge import (
+    Spectra,
+    crossover_ratio,
+    limit_variances,
+    shrinkage,
+    silent_penalty,
+    variance_ratio,
+)
+
+WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
+PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)
+repeatable = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+
+
+def tensor(*values):
+    return torch.tensor(values, dtype=DTYPE)
+
+
+def limit_ratio(design, p, penalty, query=None):
+    outsider, member = limit_variances(design, torch.tensor(p), penalty, query or Query.typical(design, p))
+    return member / outsider
+
+
+def limit_advantage(design, p, penalties):
+    """The limit advantage at the typical point, one for each penalty."""
+    pair = limit_variances(design, torch.tensor(p), tensor(*penalties), Query.typical(design, p))
+    return gaussian_test.advantage(*pair)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.9, 1.5, 20.0])
+@pytest.mark.parametrize("penalty", [0.05, 3.0])
+def test_the_moments_of_the_limit_are_integrals_of_marchenko_and_pastur(gamma, penalty):
+    low, high = (1 - math.sqrt(gamma)) ** 2, (1 + math.sqrt(gamma)) ** 2
+    middle, radius = (high + low) / 2, (high - low) / 2
+
+    def integral(function):
+        """Over the bulk, in the angle that removes the square roots at its ends, and the atom at zero for γ > 1."""
+
+        def integrand(angle):
+            x = middle + radius * math.cos(angle)
+            return function(x) * (radius * math.sin(angle)) ** 2 / (2 * math.pi * gamma * x)
+
+        return integrate.quad(integrand, 0, math.pi, epsabs=1e-12)[0] + max(0, 1 - 1 / gamma) * function(0.0)
+
+    m, mu_product, e, a = (float(x) for x in ridge._limit_moments(tensor(gamma), tensor(penalty)))
+    assert m == pytest.approx(integral(lambda x: 1 / (x + penalty)), rel=1e-9)
+    assert mu_product == pytest.approx(integral(lambda x: x / (x + penalty)), rel=1e-9)
+    assert e == pytest.approx(integral(lambda x: x / (x + penalty) ** 2), rel=1e-9)
+    assert a == pytest.approx(integral(lambda x: (x / (x + penalty)) ** 2), rel=1e-9)
+
+
+def test_without_a_penalty_the_limit_is_that_of_least_squares():
+    for p in (300, 1500, 2000, 30_000):
+        query = Query.typical(WIDE, p)
+        outsider, member = limit_variances(WIDE, torch.tensor(p), torch.tensor(0.0), query)
+        # The finite formulas have p - n - 1 where the limit has p - n, which is at most 1 in 500 here.
+        assert float(outsider) == pytest.approx(
+            float(least_squares.outsider_variance(WIDE, torch.tensor(p), query)), rel=0.003
+        )
+        if p > WIDE.n:
+            assert float(member) == float(least_squares.member_variance(WIDE, query))
+        nearly = limit_variances(WIDE, torch.tensor(p), torch.tensor(1e-9), query)
+        assert [float(v) for v in nearly] == pytest.approx([float(outsider), float(member)], rel=1e-6)
+
+
+@pytest.mark.parametrize(("gamma", "values"), [
+    (1.1, (0.5033, 0.0347, 0.0601, 0.1390)), (2, (0.0000, 0.0812, 0.1449, 0.2164)), (3, (0.1661, 0.1933, 0.2274, 0.2811)),
+    (5, (0.3227, 0.3299, 0.3423, 0.3719)), (10, (0.4843, 0.4856, 0.4883, 0.4978)), (30, (0.6669, 0.6670, 0.6672, 0.6682)),
+])  # fmt: skip
+def test_figure_3_at_the_typical_point_has_known_values(gamma, values):
+    ours = limit_advantage(WIDE, round(1000 * gamma), [0, 0.3, 1, 5])
+    assert ours.tolist() == pytest.approx(list(values), abs=6e-5)
+
+
+@pytest.mark.parametrize(("gamma", "penalties", "values"), [
+    (1.5, [0, 0.1, 0.3, 1, 5], (0.1661, 0.0626, 0.0133, 0.0978, 0.1762)), (1.1, [0.1], (0.1379,)),
+])  # fmt: skip
+def test_below_the_crossover_the_advantage_first_falls(gamma, penalties, values):
+    assert limit_advantage(WIDE, round(1000 * gamma), penalties).tolist() == pytest.approx(list(values), abs=1.5e-4)
+
+
+@repeatable
+@given(gamma=st.floats(0.05, 50), factor=st.floats(1, 1e4), sigma=st.floats(0, 3))
+def test_the_variance_ratio_of_the_typical_point_has_a_closed_form_and_grows_with_the_penalty(gamma, factor, sigma):
+    design = Design(10**6, math.ceil(10**6 * max(gamma, 1e-3) * factor) + 1, sigma)
+    p = round(gamma * 10**6)
+    exact, psi = tensor(p / 10**6), tensor(design.D / 10**6)
+    v = shrinkage(PENALTIES, exact)
+    closed = variance_ratio(v, exact, psi, sigma=sigma)
+    formula = limit_ratio(design, p, PENALTIES)
+    # Towards no penalty at γ = 1 the formula divides by the square root of the penalty, which costs digits.
+    torch.testing.assert_close(formula, closed, rtol=1e-11, atol=0)
+    assert bool((torch.diff(v) < 0).all())
+    # From a penalty of 1e8 on the ratio is constant to rounding.
+    steps = torch.diff(closed) / closed[1:]
+    assert bool((steps > -1e-14).all())
+    assert bool((steps[100:-100] > 0).all())
+
+
+def test_shrinkage_solves_its_equations():
+    gamma = tensor(0.2, 1.0, 7.0).unsqueeze(-1)
+    v = shrinkage(PENALTIES, gamma)
+    assert bool(((v > 0) & (v < gamma.clamp(max=1))).all())
+    torch.testing.assert_close((gamma - v) * (1 - v) / v, PENALTIES.expand(3, -1), rtol=1e-3, atol=1e-9)
+    m, *_ = ridge._limit_moments(gamma, PENALTIES)
+    torch.testing.assert_close(v, gamma * m / (1 + gamma * m), rtol=1e-9, atol=0)
+
+
+def test_nothing_cancels_at_a_hundred_features_a_row_or_a_penalty_of_a_million():
+    """The form with derivatives of the Stieltjes transform turns the monotonicity round in both places."""
+    many = limit_ratio(WIDE, 100_000, torch.logspace(-3, 6, 2000, dtype=DTYPE))
+    assert bool((torch.diff(many) > 0).all())
+    far = limit_variances(WIDE, torch.tensor(3000), tensor(1e6), Query.typical(WIDE, 3000))
+    closed = variance_ratio(shrinkage(tensor(1e6), tensor(3.0)), tensor(3.0), tensor(1e4), sigma=1.0)
+    assert float(far[1] / far[0]) == pytest.approx(float(closed), rel=1e-12)
+    assert all(0 < float(v) < 1e-6 for v in far)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1.1, 2.0, 10.0])
+def test_the_ends_of_the_ratio_are_known(gamma):
+    endless = tensor(1e12)
+    start = variance_ratio(shrinkage(tensor(0.0), tensor(gamma)), tensor(gamma), endless, sigma=1.0)
+    assert float(start) == pytest.approx(abs(gamma - 1), abs=1e-9)
+    for psi, sigma in ((30.0, 1.0), (12.0, 0.3)):
+        noise, end = 1 + sigma**2, variance_ratio(tensor(0.0), tensor(gamma), tensor(psi), sigma=sigma)
+        assert float(end) == pytest.approx(1 + gamma * (noise + 2 / psi) / (noise + 1 / psi))
+
+
+@pytest.mark.parametrize(("gamma", "penalty"), [(0.5, 0.7252), (1.1, 0.4329), (1.5, 0.2372)])
+def test_the_silent_penalty_has_known_values(gamma, penalty):
+    assert float(silent_penalty(tensor(gamma), tensor(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
+
+
+@repeatable
+@given(share=st.floats(0.02, 0.98), psi=st.floats(3, 1e4), sigma=st.floats(0, 3))
+def test_at_the_silent_penalty_nothing_leaks(share, psi, sigma):
+    limit = float(crossover_ratio(tensor(psi), sigma=sigma))
+    design, n = Design(10**6, round(10**6 * psi), sigma), 10**6
+    p = round(share * limit * n)
+    penalty = silent_penalty(tensor(p / n), tensor(design.D / n), sigma=sigma)
+    assert float(penalty) > 0
+    assert float(limit_advantage(design, p, penalty.tolist())) < 1e-9
+    around = limit_ratio(design, p, torch.cat([penalty / 2, penalty * 2]))
+    assert float(around[0]) < 1 < float(around[1])
+
+
+def test_for_endless_features_the_silent_penalty_is_a_straight_line():
+    gamma = torch.linspace(0.01, 1.99, 100, dtype=DTYPE)
+    torch.testing.assert_close(silent_penalty(gamma, tensor(1e12), sigma=1.0), 1 - gamma / 2, rtol=1e-9, atol=1e-9)
+
+
+def test_from_the_crossover_on_every_penalty_leaks():
+    psi = tensor(30.0)
+    limit = crossover_ratio(psi, sigma=1.0)
+    assert float(limit) == pytest.approx(2 - 1 / 60)
+    assert bool(torch.isnan(silent_penalty(torch.cat([limit, limit + 1]), psi, sigma=1.0)).all())
+    assert bool(torch.isfinite(silent_penalty(limit - 1e-6, psi, sigma=1.0)).all())
+
+
+@pytest.mark.parametrize("gamma", [1.5, 3.0, 10.0])
+def test_at_other_points_a_penalty_may_lower_the_ratio(gamma):
+    """It is γ for every penalty where r² = p - n; it grows with the penalty beyond and falls before."""
+    design = Design(1000, 30_000)
+    p = round(1000 * gamma)
+    unused = torch.tensor(float(design.D - p), dtype=DTYPE)
+    penalties = torch.logspace(-3, 3, 50, dtype=DTYPE)
+    for r2, sign in ((p - 1000.0, 0), (0.9 * (p - 1000), -1), (1.1 * (p - 1000), 1)):
+        ratio = limit_ratio(design, p, penalties, Query(torch.tensor(r2, dtype=DTYPE), unused))
+        if sign == 0:
+            torch.testing.assert_close(ratio, torch.full_like(ratio, gamma), rtol=1e-12, atol=0)
+        else:
+            assert bool((sign * torch.diff(ratio) > 0).all())
+
+
+@pytest.mark.parametrize(("share", "ends"), [(0.9, (32.1, 27.9)), (1.0, (28.9, 30.9))])
+def test_at_finite_n_too_a_penalty_lowers_the_ratio_of_a_short_point(share, ends):
+    design = Design(10, 10**6)
+    query = Query(torch.tensor(share * 300.0, dtype=DTYPE), torch.tensor(10.0**6 - 300, dtype=DTYPE))
+    spectra = Spectra.draw(design, 300, tensor(1e-7, 1e7), trials=20_000, generator=stream(0, "short"))
+    ratio = spectra.member_mixture(query).mean_variance / spectra.outsider_mixture(query).mean_variance
+    # At a large penalty an outsider's variance goes with χ²₁₀: 4 standard errors of a mean of 20,000.
+    assert ratio.tolist() == pytest.approx(list(ends), rel=4 * math.sqrt(2 / 10 / 20_000))
+
+
+def test_points_widths_and_penalties_broadcast():
+    design = Design(100, 900)
+    points = Query.draw(design, [50, 150, 400], count=4, generator=stream(0, "broadcast"))
+    wide = Query(points.used.unsqueeze(1), points.unused.unsqueeze(1))
+    table = limit_variances(design, design.widths([50, 150, 400]), tensor(0.1, 2.0).unsqueeze(-1), wide)
+    for law in range(2):
+        assert table[law].shape == (4, 2, 3)
+        single = limit_variances(design, torch.tensor(400), torch.tensor(2.0), Query.at(points, 2))[law]
+        torch.testing.assert_close(table[law][:, 1, 2], single)
+
+
+@pytest.mark.parametrize("penalty", [-1.0, math.nan, math.inf])
+def test_impossible_penalties_are_refused(penalty):
+    with pytest.raises(ValueError, match="`penalty` must be finite and at least 0"):
+        limit_ratio(WIDE, 2000, tensor(1.0, penalty))
+
+
+def test_no_penalty_at_as_many_features_as_rows_is_refused():
+    with pytest.raises(ValueError, match="`penalty` must be positive where p = n"):
+        limit_ratio(WIDE, 1000, tensor(0.0))
+    assert bool(torch.isfinite(limit_ratio(WIDE, 1000, tensor(1e-3))).all())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_gpu_gives_the_same_limit():
+    query = Query.typical(WIDE, [500, 3000])
+    there = Query(query.used.cuda(), query.unused.cuda())
+    near = limit_variances(WIDE, WIDE.widths([500, 3000]), tensor(0.1, 2.0), query)
+    far = limit_variances(WIDE, WIDE.widths([500, 3000]).cuda(), tensor(0.1, 2.0).cuda(), there)
+    for ours, reference in zip(far, near, strict=True):
+        torch.testing.assert_close(ours.cpu(), reference, rtol=1e-12, atol=0)
