@@ -311,7 +311,7 @@ def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledg
     book = ledger()
     book.judge("t.two", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x", passes=False, in_part=True, reason="a | b")
     found = {row[0]: row[1:] for row in rows(book.verdicts())}
-    assert found["t.two"] == ["", "0.50 [0.40, 0.60]", "◐ held in part", "a ¦ b"]
+    assert found["t.two"] == ["", "0.50 [0.40, 0.60] (rule: x)", "◐ held in part", "a ¦ b"]
     assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
     assert len(found) == 2 + 5
 

@@ -103,7 +103,11 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
 
 
 def test_begin_checks_every_parameter():
-    for arguments, name in ((("big", 0, "cpu"), "profile"), (("ci", True, "cpu"), "seed"), (("ci", 0, "tpu"), "device")):
+    for arguments, name in (
+        (("big", 0, "cpu"), "profile"),
+        (("ci", True, "cpu"), "seed"),
+        (("ci", 0, "tpu"), "device"),
+    ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             begin(*arguments)
 

@@ -84,8 +84,10 @@ def test_centred_mixtures_agree_with_their_own_module(seed):
 def test_the_distance_is_symmetric_and_forgets_units_origin_direction_and_order(seed, scale, shift):
     outsider, member = random_law(seed), random_law(seed + 1)
     distance = float(total_variation(outsider, member))
-    moved = [GaussianMixture(-scale * law.means.flip(0) + shift, scale**2 * law.variances.flip(0)) for law in
-             (outsider, member)]
+    moved = [
+        GaussianMixture(-scale * law.means.flip(0) + shift, scale**2 * law.variances.flip(0))
+        for law in (outsider, member)
+    ]
     assert 0 <= distance <= 1
     assert distance == pytest.approx(float(total_variation(member, outsider)), abs=1e-12)
     assert distance == pytest.approx(float(total_variation(*moved)), abs=1e-7)

@@ -50,7 +50,9 @@ def trained(design, p, points, *, generator):
 
 
 # |p - n| ≥ 5 or so: closer to n the fourth moment of a prediction is infinite, and so is the error of a sample variance.
-@pytest.mark.parametrize(("n", "p", "D", "sigma"), [(10, 4, 9, 0.5), (10, 25, 40, 0.8), (8, 20, 20, 1.0), (8, 30, 30, 0)])
+@pytest.mark.parametrize(
+    ("n", "p", "D", "sigma"), [(10, 4, 9, 0.5), (10, 25, 40, 0.8), (8, 20, 20, 1.0), (8, 30, 30, 0)]
+)
 def test_the_outsider_variance_is_that_of_trained_models_at_the_actual_point(n, p, D, sigma):
     generator, design = stream(0, f"variance {p} {D}"), Design(n, D, sigma)
     point = 2 * gaussian((D,), generator=generator)  # far from typical
@@ -167,7 +169,9 @@ def test_a_budget_of_a_tenth_allows_the_known_widths():
 def test_the_widths_within_a_budget_are_those_a_search_finds(n, extra, sigma, exponent):
     design, budget = Design(n, n + extra, sigma), 10**exponent
     widths = list(range(n + 2, design.D + 1))
-    allowed = [p for p, value in zip(widths, typical_advantage(design, widths).tolist(), strict=True) if value <= budget]
+    allowed = [
+        p for p, value in zip(widths, typical_advantage(design, widths).tolist(), strict=True) if value <= budget
+    ]
     assert widths_within_budget(design, budget) == ((allowed[0], allowed[-1]) if allowed else None)
 
 

@@ -133,7 +133,7 @@ class Ledger:
         rows = []
         for claim in self._declared.by_id.values():
             record = self._records.get(claim.id, {"verdict": NOT_RUN, "reason": "Not judged so far."})
-            row = [claim.id, claim.paper, measured_text(record), verdict_text(record["verdict"]), record["reason"]]
+            row = [claim.id, claim.paper, finding_text(record), verdict_text(record["verdict"]), record["reason"]]
             full = old.get(claim.id)
             beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
             rows.append([*row, beside] if self._full_scale else row)
@@ -238,6 +238,12 @@ def measured_text(record: Mapping[str, Any]) -> str:
         return f"{value:.4g} [{low:.4g}, {high:.4g}]"
     digits = max(0, 1 - math.floor(math.log10(width)))
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def finding_text(record: Mapping[str, Any]) -> str:
+    """The measured value with the rule that says what it is a value of; "" if nothing was measured."""
+    value, rule = measured_text(record), record.get("rule")
+    return f"{value} (rule: {rule})" if value and rule else value
 
 
 def provenance(ledger: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ function from values to text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leakage.claims import NOT_JUDGED, SIGNS, in_cell, measured_text, provenance, table, verdict_text
+from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_cell, provenance, table, verdict_text
 from leakage.declarations import NOT_RUN
 from leakage.pipeline.collect import counts
 
@@ -39,7 +39,7 @@ def _row(claim: Mapping[str, Any], *, with_paper: bool = True) -> list[str]:
     where = f" *{claim['where']}*" if claim["where"] else ""
     seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
     paper = [claim["paper"] or ""] * with_paper
-    return [f"**{claim['id']}** {claim['claim']}{where}", *paper, measured_text(claim), _judged(claim), seconds]
+    return [f"**{claim['id']}** {claim['claim']}{where}", *paper, finding_text(claim), _judged(claim), seconds]
 
 
 def _judged(claim: Mapping[str, Any]) -> str:

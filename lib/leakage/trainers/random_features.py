@@ -71,13 +71,12 @@ def label_weights(
 def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Generator) -> Float[Tensor, "b m P"]:
     r"""ReLU features of a few points under directions $N(0, I/d)$, new for each of the b batches.
 
-    m points see a d-dimensional direction only through its projection on their span: with $AA^\top = LL^\top$ the
-    products $Av$ and $Lz$ have the same law, and z has m coordinates.
+    m points see a d-dimensional direction only through its projection on their span: with $A^\top = QR$ the products
+    $Av$ and $R^\top z$ have the same law, and z has m coordinates. (The Gram matrix would do, at half the digits.)
     """
     dimension = points.shape[-1]
     if dimension > points.shape[-2]:
-        values, vectors = torch.linalg.eigh(points @ points.mT)
-        points = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+        points = torch.linalg.qr(points.mT, mode="r").R.mT
     directions = gaussian((points.shape[0], points.shape[-1], width), generator=generator)
     return (points @ directions).clamp_min(0) / dimension**0.5
 
