@@ -49,7 +49,7 @@ def trained(design, p, points, *, generator):
     return (asked[..., :p] @ fits).flatten(), (asked @ beta).flatten()
 
 
-# |p - n| ≥ 5 or so: closer to n the fourth moment of a prediction is infinite, and so is the error of a sample variance.
+# |p - n| ≥ 5 or so: closer to n the fourth moment of a prediction is infinite, and with it the error of its variance.
 @pytest.mark.parametrize(
     ("n", "p", "D", "sigma"), [(10, 4, 9, 0.5), (10, 25, 40, 0.8), (8, 20, 20, 1.0), (8, 30, 30, 0)]
 )

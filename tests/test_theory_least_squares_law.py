@@ -67,6 +67,16 @@ def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, member):
         assert stats.ks_2samp(view(ours), view(brute)).pvalue > P_VALUE
 
 
+@pytest.mark.parametrize(("n", "p"), [(2, 1), (3, 2), (5, 3)])
+def test_a_member_with_small_features_pulls_the_fit_by_its_exact_leverage(n, p):
+    """Odds r²/χ²ₙ₋ₚ of about one show their degrees of freedom; a typical point has larger ones."""
+    generator, design = stream(0, f"leverage {n}"), Design(n, p + 1, 2.0)
+    point = torch.cat([torch.full((p,), 0.5), torch.tensor([1.0])]).to(DTYPE)
+    ours = sample_member(design, p, Query.of(point, design, p), trials=EXACT, generator=generator)
+    brute = trained(design, p, point, generator, member=True)
+    assert stats.ks_2samp(ours.abs(), brute.abs()).pvalue > P_VALUE
+
+
 def test_a_typical_query_does_not_stand_for_an_actual_point():
     generator, design = stream(0, "actual"), Design(10, 20)
     point = torch.full((20,), 2.0, dtype=DTYPE)

@@ -53,6 +53,12 @@ def test_single_gaussians_have_the_closed_form(outsider, member):
     assert float(total_variation(*laws)) == pytest.approx(float(gaussian_test.advantage(*laws)), abs=1e-9)
 
 
+def test_laws_that_alternate_in_scale_cross_many_times_and_no_crossing_is_missed():
+    outsider, member = (ScaleMixture(10.0 ** torch.arange(start, 12, 4).to(DTYPE)) for start in (0, 2))
+    assert thresholds(outsider, member).shape == (5,)
+    assert float(total_variation(outsider, member)) == pytest.approx(integral(outsider, member), abs=1e-7)
+
+
 def test_the_one_threshold_of_gaussians_is_where_their_densities_cross():
     laws = tensor(0.3), tensor(2.0)
     torch.testing.assert_close(thresholds(*laws), gaussian_test.threshold(*laws), rtol=1e-5, atol=0)
@@ -121,7 +127,7 @@ def test_the_log_density_stays_finite_where_the_density_is_zero():
 
 
 def test_samples_have_the_law_they_are_drawn_from():
-    law = random_law(3, batch=(2,))
+    law = ScaleMixture(tensor((0.25, 25.0), (4.0, 1.0)), tensor((0.9, 0.1), (0.2, 0.8)))
     draws = law.sample(20_000, generator=stream(0, "sample"))
     assert draws.shape == (2, 20_000)
     for row in range(2):

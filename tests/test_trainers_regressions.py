@@ -20,7 +20,8 @@ PENALTIES = [1e-6, 0.1, 3.0, 1e6]
 def dense(features, labels, query, penalty):
     """The definition, with a p × p matrix."""
     moments = features.mT @ features + features.shape[-2] * penalty * torch.eye(features.shape[-1], dtype=DTYPE)
-    return (query.unsqueeze(-2) @ torch.linalg.solve(moments, (features.mT @ labels.unsqueeze(-1)))).squeeze(-1).squeeze(-1)
+    coefficients = torch.linalg.solve(moments, features.mT @ labels.unsqueeze(-1)).squeeze(-1)
+    return (query * coefficients).sum(-1)
 
 
 @pytest.mark.parametrize(("n", "p"), [(8, 3), (8, 8), (8, 30), (1, 4)])

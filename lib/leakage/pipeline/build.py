@@ -124,8 +124,7 @@ def _execute(
     for plan in plans:
         book.ledger(plan.chapter).unlink(missing_ok=True)
     at_a_time = min(len(plans), jobs or len(gpus) or cores())
-    threads = max(1, cores() // at_a_time)
-    variables = execute.kernel_variables(threads=threads, package=book.package, build=book.build)
+    variables = execute.kernel_variables(package=book.package, build=book.build)
     by_chapter = {plan.chapter: plan for plan in plans}
     provenance = execution_provenance(book, plans[0].parameters["device"])
     tasks = [

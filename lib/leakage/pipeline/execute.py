@@ -24,6 +24,9 @@ from leakage.pipeline.storage import write_notebook
 from leakage.pipeline.worker import Started, Task, execute, one_line
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and
+# costs ten times the work on a busy one. And sums do not depend on how many cores there are.
+THREADS = 1
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,11 @@ def _show_error(notebook: NotebookNode, outcome: Outcome) -> None:
         code[max(0, min(outcome.cell, len(code)) - 1)].outputs.append(output)
 
 
-def kernel_variables(*, threads: int, package: Path, build: Path) -> dict[str, str]:
+def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
     """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars."""
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {
-        **{name: str(threads) for name in THREAD_VARIABLES},
+        **{name: str(THREADS) for name in THREAD_VARIABLES},
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
         "PYTHONPATH": os.pathsep.join(paths),

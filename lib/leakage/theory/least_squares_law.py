@@ -59,8 +59,8 @@ def sample_member(
     For $p \ge n$ the model interpolates and the prediction is the label, $N(0, \lVert x_0 \rVert^2/D + \sigma^2)$. For
     $p < n$ leaving the point out gives, with $q = r^2 / \chi^2_{n-p}$ its leverage odds and $h = q/(1+q)$,
 
-    $$ \hat y_0 = \sqrt{r^2/D}\,N_1 + h\,(\rho c + \sigma N_2) + \frac{\sqrt{\tau^2 q}}{1 + q}\,N_3, \qquad
-       c \sim N(0, 1/D), \quad \tau^2 = \sigma^2 + c^2 + \chi^2_{D-p-1}/D. $$
+    $$ \hat y_0 = \sqrt{r^2/D}\,N_1 + h\,(\rho\theta + \sigma N_2) + \frac{\sqrt{\tau^2 q}}{1 + q}\,N_3, \qquad
+       \theta \sim N(0, 1/D), \quad \tau^2 = \sigma^2 + \theta^2 + \chi^2_{D-p-1}/D. $$
     """
     size = (*query.used.shape, trials)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)

@@ -191,7 +191,7 @@ def sample_member(
 ) -> Float[Tensor, "*q trials"]:
     r"""`trials` exact predictions at a training point: with $v_b = (r^2/D)(q^2 + 2q(1 - \mu R) + C) + \tau^2 r^2 E$,
 
-    $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho c + \sigma N')}{1 + q}. $$
+    $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
     """
     mu = _penalties(_one(penalty)).to(generator.device) * design.n
     gains = sample_resolvent(design.n - 1, design.features(p), mu, trials=trials, generator=generator)
@@ -257,8 +257,8 @@ def variance_ratio(
 ) -> Float[Tensor, "*b"]:
     r"""The limit ratio $\rho = \sigma_1^2 / \sigma_0^2$ at the typical point, as a function of one shrinkage variable.
 
-    $$ \rho = L + \frac{\varphi\,(\gamma - v^2)}{\varphi L + t\gamma}, \qquad L = \gamma + 1 - 2v, \quad
-       \varphi = \gamma/\psi, \quad t = 1 + \sigma^2 - \varphi, $$
+    $$ \rho = L + \frac{\kappa\,(\gamma - v^2)}{\kappa L + t\gamma}, \qquad L = \gamma + 1 - 2v, \quad
+       \kappa = \gamma/\psi, \quad t = 1 + \sigma^2 - \kappa, $$
 
     where $v = q/(1+q) \in (0, \min(1, \gamma))$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
     chapter derives it and proves that ρ decreases in v.

@@ -1,0 +1,88 @@
+"""A second device for machines without one: its tensors compute on the CPU, but do not mix with the CPU's.
+
+Code that makes a tensor on the wrong device runs on a CPU and fails on a GPU. Under `SecondDevice` it fails here too:
+a tensor made with `device=DEVICE`, and all that is computed from it, is a `Remote`, and an operation that a GPU would
+refuse, one on a remote tensor and on a tensor of the CPU that is no single number, raises. Importing this registers
+the device with torch for good, so that it belongs in a process of its own.
+"""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_setup_privateuseone_for_python_backend("second")
+DEVICE = torch.device("second", 0)
+CPU = torch.device("cpu")
+MAY_MIX = ("copy_", "_to_copy")  # what moves tensors between devices
+
+
+class Remote(torch.Tensor):
+    """A tensor that says it is on the second device; `near` holds its numbers."""
+
+    @staticmethod
+    def __new__(cls, near):
+        return torch.Tensor._make_wrapper_subclass(
+            cls,
+            near.shape,
+            strides=near.stride(),
+            storage_offset=near.storage_offset(),
+            dtype=near.dtype,
+            device=DEVICE,
+        )
+
+    def __init__(self, near):
+        self.near = near
+
+    def tolist(self):
+        return self.near.tolist()
+
+    def __repr__(self):
+        return f"Remote({self.near!r})"
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        return perform(operation, args, kwargs or {})
+
+
+class RemoteGenerator(torch.Generator):
+    """A generator of the second device, which draws what one of the CPU draws."""
+
+    device = DEVICE
+
+
+class SecondDevice(TorchDispatchMode):
+    """Within this context `device=DEVICE` works wherever torch takes a device."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        return perform(operation, args, kwargs or {})
+
+    def __enter__(self):
+        torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then moves what it made on the CPU
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        torch._C._set_only_lift_cpu_tensors(False)
+        return super().__exit__(*error)
+
+
+def perform(operation, args, kwargs):
+    """Compute on the CPU, and say where a GPU's result would be."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    remote = [tensor for tensor in tensors if isinstance(tensor, Remote)]
+    local = [tensor for tensor in tensors if not isinstance(tensor, Remote)]
+    if remote and any(tensor.ndim for tensor in local) and operation.overloadpacket.__name__ not in MAY_MIX:
+        raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
+    asked = kwargs.get("device")
+    leaves = bool(remote) if asked is None else torch.device(asked).type == DEVICE.type
+    args, kwargs = tree_map(lambda leaf: leaf.near if isinstance(leaf, Remote) else leaf, (args, kwargs))
+    result = operation(*args, **(kwargs if asked is None else kwargs | {"device": CPU}))
+
+    def label(value):
+        if not isinstance(value, torch.Tensor) or not leaves:
+            return value
+        # What was changed in place comes back as the tensor that was given.
+        same = [tensor for tensor in remote if tensor.near is value]
+        return same[0] if same else Remote(value)
+
+    return tree_map(label, result)
