@@ -135,10 +135,10 @@ def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
         entry, whose, required if ours else required | {"where"}, optional | ({"where"} if ours else {"paper"})
     )
     texts = {name: _text(entry, name, whose) for name in entry if name != "needs"}
-    if not re.fullmatch(rf"{re.escape(prefix)}(\.[a-z0-9_]+)+", texts["id"]) or (
+    if not re.fullmatch(rf"{re.escape(prefix)}(\.[A-Za-z0-9_]+)+", texts["id"]) or (
         not ours and texts["id"].startswith(f"{prefix}.beyond.")
     ):
-        raise ValueError(f"{whose}: `id` must be {prefix}.<row>, small letters, digits and underscores.")
+        raise ValueError(f"{whose}: `id` must be {prefix}.<row>, of letters, digits and underscores.")
     if texts["profile"] not in PROFILES[1:]:
         raise ValueError(f"{whose}: `profile` must be ci or paper; got {texts['profile']!r}.")
     if texts["expected"] not in VERDICTS:
