@@ -17,7 +17,7 @@ SOURCES = sorted(
     if "egg-info" not in str(path)
 )
 
-GROUND = frozenset({"histograms", "intervals", "metrics", "runtime"})
+GROUND = frozenset({"histograms", "intervals", "metrics", "runtime", "trends"})
 MIDDLE = GROUND | {"data", "models"}
 UPPER = frozenset({"geometry", "theory", "trainers"})
 # What each room of the library may import besides itself: the floors, from the ground up. Rooms of one floor
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "intervals": GROUND,
     "histograms": GROUND,
     "metrics": GROUND,
+    "trends": GROUND,
     "keys": GROUND,
     "grids": GROUND | {"keys"},
     "declarations": GROUND,
