@@ -1,0 +1,1 @@
+"""Networks that are attacked, as parameters and the functions they compute; nothing here trains."""

@@ -1,0 +1,110 @@
+r"""Two-layer ReLU networks with hidden biases and no output bias, homogeneous of degree 2 in their parameters.
+
+$$ \Phi(\theta; x) = \sum_{j \le k} v_j\, [w_j^\top x + b_j]_+ $$
+
+Parameters are plain tensors; leading dimensions are independent networks. Training lives in `trainers.margin_flow`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.data.synthetic import gaussian
+
+HIDDEN_SCALE = 1e-4
+"""Standard deviation of the initial hidden weights and biases in Haim et al. (2022)."""
+_MOST_ACTIVATIONS = 2**23  # of one chunk of points: 64 MiB in float64
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLayer:
+    """The parameters $w_j$, $b_j$, $v_j$ of one network, or of as many as the leading dimensions hold.
+
+    Raises:
+        ValueError: if the shapes do not fit together.
+    """
+
+    weights: Float[Tensor, "*b k d"]
+    biases: Float[Tensor, "*b k"]
+    outputs: Float[Tensor, "*b k"]
+
+    def __post_init__(self) -> None:
+        if not self.weights.shape[:-1] == self.biases.shape == self.outputs.shape:
+            shapes = [tuple(tensor.shape) for tensor in (self.weights, self.biases, self.outputs)]
+            raise ValueError(f"`weights`, `biases` and `outputs` must be (…, k, d), (…, k) and (…, k), got {shapes}.")
+
+    def __getitem__(self, index: int | slice) -> "TwoLayer":
+        """The networks at `index` of the first leading dimension."""
+        return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
+
+    def preactivations(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t k"]:
+        r"""$w_j^\top x + b_j$ of every point and neuron."""
+        return points @ self.weights.mT + self.biases.unsqueeze(-2)
+
+    def __call__(
+        self, points: Float[Tensor, "*b t d"], *, generator: torch.Generator | None = None, spread: Tensor | None = None
+    ) -> Float[Tensor, "*b t"]:
+        r"""$\Phi(\theta; x)$ at every point, a chunk of points at a time.
+
+        Args:
+            points: leading dimensions as those of the network, or ones that broadcast with them.
+            generator: draws the part of the pre-activations that `spread` describes.
+            spread: `(*b, t)`; each pre-activation of a point gets an independent $N(0, \text{spread}^2)$ added. It
+                stands for the weights in directions that no training point reaches (`data.mixtures`).
+
+        Raises:
+            ValueError: if only one of `generator` and `spread` is given.
+        """
+        if (generator is None) != (spread is None):
+            raise ValueError("`generator` and `spread` belong together; give both or neither.")
+        per_point = max(1, math.prod(self.biases.shape))
+        parts = []
+        for start in range(0, points.shape[-2], max(1, _MOST_ACTIVATIONS // per_point)):
+            chunk = slice(start, start + max(1, _MOST_ACTIVATIONS // per_point))
+            hidden = self.preactivations(points[..., chunk, :])
+            if generator is not None and spread is not None:
+                noise = gaussian(tuple(hidden.shape), generator=generator).to(hidden)
+                hidden = hidden + spread[..., chunk, None] * noise
+            parts.append((hidden.clamp_min(0) @ self.outputs.unsqueeze(-1)).squeeze(-1))
+        return torch.cat(parts, dim=-1) if parts else points.new_zeros(points.shape[:-1])
+
+    def squared_norm(self) -> Float[Tensor, "*b"]:
+        r"""$\lVert\theta\rVert^2$ over all three groups of parameters."""
+        return self.weights.square().sum((-2, -1)) + self.biases.square().sum(-1) + self.outputs.square().sum(-1)
+
+
+def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
+    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone."""
+    product = (first.weights * second.weights).sum((-2, -1)) + (first.biases * second.biases).sum(-1)
+    product = product + (first.outputs * second.outputs).sum(-1)
+    return product / (first.squared_norm() * second.squared_norm()).sqrt()
+
+
+def initial(
+    runs: tuple[int, ...],
+    width: int,
+    dimension: int,
+    *,
+    generator: torch.Generator,
+    hidden_scale: float = HIDDEN_SCALE,
+    output_scale: float = 1.0,
+) -> TwoLayer:
+    r"""Networks at the initialisation of Haim et al. (2022): small hidden layer, PyTorch's default output layer.
+
+    $w_j, b_j \sim N(0, \text{hidden\_scale}^2)$ and $v_j \sim \text{output\_scale} \cdot U(-1, 1)/\sqrt k$, so that
+    $\lVert v(0) \rVert^2 \approx \text{output\_scale}^2/3$ at any width.
+
+    Raises:
+        ValueError: if the width or the dimension is not positive, or a scale is negative.
+    """
+    if width < 1 or dimension < 1:
+        raise ValueError(f"`width` and `dimension` must be at least 1, got {width!r} and {dimension!r}.")
+    if hidden_scale < 0 or output_scale < 0:
+        raise ValueError(f"`hidden_scale` and `output_scale` must not be negative, got {hidden_scale}, {output_scale}.")
+    hidden = hidden_scale * gaussian((*runs, width, dimension + 1), generator=generator)
+    uniform = torch.rand((*runs, width), generator=generator, device=generator.device, dtype=hidden.dtype)
+    outputs = output_scale * (2 * uniform - 1) / math.sqrt(width)
+    return TwoLayer(hidden[..., :-1], hidden[..., -1], outputs)

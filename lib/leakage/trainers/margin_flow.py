@@ -1,0 +1,204 @@
+r"""Full-batch gradient training of two-layer networks towards the margin, in the space of their training points.
+
+The gradient of the loss with respect to a neuron's $\tilde w_j = (w_j, b_j)$ is a combination of the training points
+$\tilde x_i = (x_i, 1)$, so $\tilde w_j(t) = \tilde w_j(0) + \sum_i C_{ij} \tilde x_i$ holds exactly. With more
+dimensions than points the trainer moves the coefficients $C$ (the dual route), with fewer the weights themselves (the
+primal route): the same steps, at the price of the smaller space. Leading dimensions are independent networks.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from leakage.models.two_layer import TwoLayer
+
+_EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
+_CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
+ROUTES = ("auto", "dual", "primal")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    r"""How long the steps are and when they end.
+
+    Attributes:
+        steps: the most steps taken.
+        learning_rate: η of plain gradient descent on the mean logistic loss; `None` for loss-normalised steps.
+        margin: a network stops when its smallest $q_i = y_i \Phi(x_i)$ reaches this.
+        stability: $c$, the first cap of a loss-normalised step.
+        growth: $c_2$, the second cap.
+    """
+
+    steps: int
+    learning_rate: float | None = None
+    margin: float = math.inf
+    stability: float = 0.5
+    growth: float = 0.1
+
+    def __post_init__(self) -> None:
+        lengths = [self.stability, self.growth, *([] if self.learning_rate is None else [self.learning_rate])]
+        if self.steps < 0 or not self.margin > 0 or not all(0 < length < math.inf for length in lengths):
+            raise ValueError(f"`steps` must not be negative and all lengths and the margin positive, got {self}.")
+
+
+PRESETS: Mapping[str, Recipe] = {
+    "paper": Recipe(steps=4000, learning_rate=0.01),
+    "kkt": Recipe(steps=20_000, margin=100.0),
+}
+"""`paper`: 4000 epochs of plain gradient descent, the count the paper states for MNIST, with the learning rate of
+Haim et al. (2022). `kkt`: loss-normalised steps until the margin is far larger than the spread of the outputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    r"""Trained networks.
+
+    Attributes:
+        model: the networks after training.
+        margins: $q_i = y_i \Phi(x_i)$ of the training points.
+        steps: how many steps each network took.
+        snapshots: the networks at the steps asked for.
+    """
+
+    model: TwoLayer
+    margins: Float[Tensor, "*b n"]
+    steps: Int[Tensor, "*b"]
+    snapshots: tuple[TwoLayer, ...]
+
+    @property
+    def margin(self) -> Float[Tensor, "*b"]:
+        """The smallest $q_i$; not positive where the network does not fit all labels."""
+        return self.margins.amin(-1)
+
+
+def train(
+    model: TwoLayer,
+    points: Float[Tensor, "*b n d"],
+    labels: Float[Tensor, "*b n"],
+    recipe: Recipe,
+    *,
+    snapshots: Sequence[int] = (),
+    route: str = "auto",
+) -> Training:
+    r"""Train every network on its points by the same kind of step.
+
+    Plain steps follow $-\nabla L$ with $L = \frac1n \sum_i \log(1 + e^{-q_i})$. Loss-normalised steps follow
+    $-\nabla \log L$, the same curve run through faster (Lyu and Li 2020):
+
+    $$ \theta \leftarrow \theta + \eta_t \sum_i p_i\, y_i \nabla_\theta \Phi(x_i), \qquad
+       p_i = -\partial_{q_i} \log L, \qquad
+       \eta_t = \min\Bigl(\frac{c}{\sum_i p_i \lVert \nabla\Phi(x_i) \rVert^2},
+                          \frac{c_2}{\sum_i p_i \lVert \tilde x_i \rVert}\Bigr). $$
+
+    The first cap keeps the softmax p stable at large margins, the second bounds the growth per step near a small
+    initialisation. The subgradient of the ReLU at 0 is 0, as in PyTorch.
+
+    Args:
+        model: the initial networks, which are left as they are.
+        points: training points; leading dimensions as those of the model.
+        labels: ±1.
+        recipe: steps and stop.
+        snapshots: step counts (0 to `recipe.steps`, increasing) at which the networks are kept.
+        route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
+
+    Raises:
+        ValueError: if a label is not ±1, an input is not finite, two equal points have different labels, shapes do
+            not fit, or the route is unknown.
+    """
+    check(points, labels)
+    if model.weights.shape[:-2] != points.shape[:-2] or model.weights.shape[-1] != points.shape[-1]:
+        raise ValueError(f"`model` and `points` do not fit: {tuple(model.weights.shape)}, {tuple(points.shape)}.")
+    if route not in ROUTES:
+        raise ValueError(f"`route` must be one of {', '.join(ROUTES)}; got {route!r}.")
+    kept = sorted(snapshots)
+    if kept != list(snapshots) or (kept and not 0 <= kept[0] <= kept[-1] <= recipe.steps):
+        raise ValueError(f"`snapshots` must increase from 0 to at most {recipe.steps}, got {list(snapshots)!r}.")
+    dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
+    state = _State(model, points, labels, dual=dual)
+    copies = {}
+    for step in range(recipe.steps):
+        if step in kept:
+            copies[step] = state.network()
+        moving = state.advance(recipe)
+        if step % _CHECK_EVERY == 0 and not bool(moving.any()):
+            break
+    last = state.network()
+    return Training(last, state.look()[0], state.steps, tuple(copies.get(step, last) for step in kept))
+
+
+def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> None:
+    """Raise the errors of `train` that concern the data."""
+    if labels.shape != points.shape[:-1] or not labels.numel():
+        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
+    if not bool(torch.isfinite(points).all()):
+        raise ValueError("`points` must be finite, got NaN or infinity.")
+    if not bool((labels.abs() == 1).all()):
+        raise ValueError(f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r} among them.")
+    same = (points.unsqueeze(-2) == points.unsqueeze(-3)).all(-1) if points.shape[-1] else None
+    if same is not None and bool((same & (labels.unsqueeze(-1) != labels.unsqueeze(-2))).any()):
+        raise ValueError("`points` has the same point twice with different labels: no network fits both.")
+
+
+def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+    r"""$\log \ell(q)$ of the logistic loss $\ell(q) = \log(1 + e^{-q})$, finite for every finite q."""
+    near = margins.clamp_max(_EXPONENTIAL_TAIL)
+    return torch.where(margins > _EXPONENTIAL_TAIL, -margins, softplus(-near).log())
+
+
+def pulls(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+    r"""$p_i = -\partial_{q_i} \log \sum_j \ell(q_j)$, each point's share of the direction; their sum tends to 1.
+
+    Computed as $\operatorname{softmax}(\log \ell)_i \cdot (-\ell'/\ell)(q_i)$: large margins are subtracted first.
+    """
+    losses = log_loss(margins)
+    return losses.softmax(-1) * (logsigmoid(-margins) - losses).exp()
+
+
+class _State:
+    r"""Networks in motion: $Z = Z(0) + A P$ with $A = K$, $P = C$ (dual) or $A = \tilde X$, $P = \Delta W$ (primal)."""
+
+    def __init__(self, model: TwoLayer, points: Tensor, labels: Tensor, *, dual: bool) -> None:
+        self.start, self.labels, self.dual = model, labels, dual
+        self.lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
+        self.square = self.lifted.square().sum(-1)
+        self.map = self.lifted @ self.lifted.mT if dual else self.lifted
+        self.first = model.preactivations(points)
+        self.moved = self.first.new_zeros((*self.map.shape[:-2], self.map.shape[-1], self.first.shape[-1]))
+        self.outputs = model.outputs
+        self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
+
+    def look(self) -> tuple[Tensor, Tensor]:
+        """The margins $q_i$ and the activations $[Z]_+$, computed in place: each pass over memory counts."""
+        height = (self.map @ self.moved).add_(self.first).clamp_min_(0)
+        return self.labels * (height @ self.outputs.unsqueeze(-1)).squeeze(-1), height
+
+    def advance(self, recipe: Recipe) -> Bool[Tensor, "*b"]:
+        """Take one step with the networks that have not arrived, and say which these are."""
+        margins, height = self.look()
+        active = height.sign()  # 1 where a neuron is on, 0 where it is off or at its kink
+        moving = margins.amin(-1) < recipe.margin
+        if recipe.learning_rate is None:
+            share = pulls(margins)
+            slopes = self.square * (active @ self.outputs.square().unsqueeze(-1)).squeeze(-1) + height.square().sum(-1)
+            length = torch.minimum(
+                recipe.stability / (share * slopes).sum(-1), recipe.growth / (share * self.square.sqrt()).sum(-1)
+            )
+            strength = length.unsqueeze(-1) * share
+        else:
+            strength = recipe.learning_rate * torch.sigmoid(-margins) / margins.shape[-1]
+        strength = torch.where(moving.unsqueeze(-1), strength * self.labels, 0.0)
+        push = active.mul_(strength.unsqueeze(-1)).mul_(self.outputs.unsqueeze(-2))
+        self.outputs = self.outputs + (strength.unsqueeze(-2) @ height).squeeze(-2)
+        self.moved += push if self.dual else self.lifted.mT @ push
+        self.steps += moving
+        return moving
+
+    def network(self) -> TwoLayer:
+        """The networks as they are now."""
+        change = (self.moved.mT @ self.lifted) if self.dual else self.moved.mT
+        return TwoLayer(self.start.weights + change[..., :-1], self.start.biases + change[..., -1], self.outputs)

@@ -1,0 +1,149 @@
+"""A two-layer network computes its formula, in chunks or at once, and starts from the law it is said to start from."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.data.synthetic import gaussian
+from leakage.metrics import ks_test
+from leakage.models import two_layer
+from leakage.models.two_layer import TwoLayer, initial
+from leakage.runtime import DTYPE, stream
+
+
+def networks(*batch, k=5, d=3):
+    generator = stream(0, f"networks {batch}")
+    shapes = (*batch, k, d), (*batch, k), (*batch, k)
+    return TwoLayer(*(gaussian(shape, generator=generator) for shape in shapes))
+
+
+def points(*shape, name="points"):
+    return gaussian(shape, generator=stream(0, name))
+
+
+def test_one_neuron_by_hand():
+    model = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[2.0, -1.0]], [0.5], [-3.0])))
+    asked = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.25, 1.0]], dtype=DTYPE)
+    assert model.preactivations(asked).tolist() == [[1.5], [-0.5], [0.0]]
+    assert model(asked).tolist() == [-4.5, 0.0, 0.0]
+    assert model.squared_norm().item() == 4 + 1 + 0.25 + 9
+
+
+def test_the_formula_neuron_by_neuron():
+    model, asked = networks(), points(7, 3)
+    expected = sum(v * (asked @ w + b).clamp_min(0) for w, b, v in zip(*vars(model).values(), strict=True))
+    torch.testing.assert_close(model(asked), expected, rtol=1e-13, atol=1e-13)  # a sum in another order
+
+
+def test_a_network_of_a_batch_answers_as_it_does_alone():
+    batch, asked = networks(4, 2), points(4, 2, 7, 3)
+    answers = batch(asked)
+    assert answers.shape == (4, 2, 7)
+    for index in ((0, 0), (3, 1)):
+        alone = TwoLayer(*(tensor[index] for tensor in vars(batch).values()))
+        torch.testing.assert_close(answers[index], alone(asked[index]), rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(batch.squared_norm()[index], alone.squared_norm())
+    torch.testing.assert_close(batch[1](asked[1]), answers[1], rtol=1e-13, atol=1e-13)
+    assert batch[1:3].weights.shape == (2, 2, 5, 3)
+
+
+def test_points_are_shared_by_networks_where_they_broadcast():
+    batch, asked = networks(4), points(7, 3)
+    torch.testing.assert_close(batch(asked), batch(asked.expand(4, 7, 3)))
+
+
+def test_it_is_homogeneous_of_degree_two():
+    model, asked = networks(), points(7, 3)
+    larger = TwoLayer(*(4 * tensor for tensor in vars(model).values()))  # a power of two: no rounding
+    assert torch.equal(larger(asked), 16 * model(asked))
+    assert torch.equal(larger.squared_norm(), 16 * model.squared_norm())
+
+
+@pytest.mark.parametrize("most", [1, 2 * 4 * 5, 3 * 4 * 5, 10**6])
+def test_chunks_change_no_answer(monkeypatch, most):
+    model, asked = networks(4), points(4, 7, 3)
+    at_once = model(asked)
+    monkeypatch.setattr(two_layer, "_MOST_ACTIVATIONS", most)
+    torch.testing.assert_close(model(asked), at_once, rtol=1e-13, atol=1e-13)
+    assert torch.equal(model(asked, generator=stream(0, "noise"), spread=torch.zeros((4, 7))), model(asked))
+
+
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_no_points_give_no_answers(batch):
+    assert networks(*batch)(points(*batch, 0, 3)).shape == (*batch, 0)
+
+
+def test_a_spread_adds_independent_normal_parts_to_the_preactivations():
+    """An active neuron of weight 1 shows its pre-activation, and many points show its law."""
+    one = TwoLayer(
+        *(torch.full(size, value, dtype=DTYPE) for size, value in (((1, 1), 0.0), ((1,), 50.0), ((1,), 1.0)))
+    )
+    many = TwoLayer(*(tensor.repeat_interleave(9, dim=0) for tensor in vars(one).values()))
+    asked, spread = torch.zeros((2000, 1), dtype=DTYPE), torch.linspace(1, 5, 2000, dtype=DTYPE)
+    seen = (one(asked, generator=stream(0, "one"), spread=spread) - 50) / spread
+    summed = (many(asked, generator=stream(0, "many"), spread=spread) - 9 * 50) / (3 * spread)
+    for sample in (seen, summed):
+        assert ks_test(sample, points(2000)).p_value > 1e-3  # the seeds are fixed
+
+
+def test_a_spread_stands_for_directions_that_are_left_out():
+    """Explicit: d = 40 with N(0, s²) weights in the last 37. Short: d = 3 and their contribution as a spread."""
+    scale, seen = 0.3, networks(k=6)
+    generator = stream(0, "explicit")
+    asked = points(3)
+    rest = points(37, name="rest")
+    hidden = scale * gaussian((4000, 6, 37), generator=generator)
+    explicit = TwoLayer(
+        torch.cat([seen.weights.expand(4000, -1, -1), hidden], dim=-1),
+        seen.biases.expand(4000, -1),
+        seen.outputs.expand(4000, -1),
+    )(torch.cat([asked, rest]).unsqueeze(0)).squeeze(-1)
+    spread = (scale * rest.norm()).expand(4000)
+    short = seen(asked.expand(4000, 3), generator=generator, spread=spread)
+    assert ks_test(explicit, short).p_value > 1e-3  # the seeds are fixed
+
+
+def test_a_spread_keeps_single_precision():
+    model = TwoLayer(*(tensor.float() for tensor in vars(networks()).values()))
+    answers = model(points(7, 3).float(), generator=stream(0, "noise"), spread=torch.ones(7))
+    assert answers.dtype == torch.float32
+
+
+def test_the_initial_law_is_that_of_the_recipe():
+    model = initial((3,), 2000, 4, generator=stream(0, "initial"), hidden_scale=1e-3, output_scale=0.5)
+    assert [tuple(tensor.shape) for tensor in vars(model).values()] == [(3, 2000, 4), (3, 2000), (3, 2000)]
+    normal = points(4000, name="normal")
+    for sample in (model.weights[0].flatten()[:4000] / 1e-3, model.biases[:2].flatten() / 1e-3):
+        assert ks_test(sample, normal).p_value > 1e-3  # the seeds are fixed
+    scaled = model.outputs.flatten() * math.sqrt(2000) / 0.5
+    uniform = 2 * torch.rand(6000, generator=stream(0, "uniform"), dtype=DTYPE) - 1
+    assert float(scaled.abs().max()) < 1
+    assert ks_test(scaled, uniform).p_value > 1e-3
+    # ‖v(0)‖² is a mean of 2000 squares of variance 4/45: a standard error of 0.0067 before the scale.
+    torch.testing.assert_close(
+        model.outputs.square().sum(-1) / 0.25, torch.full((3,), 1 / 3, dtype=DTYPE), atol=0.03, rtol=0
+    )
+
+
+def test_scale_zero_is_a_network_of_zeros():
+    model = initial((), 4, 2, generator=stream(0, "zero"), hidden_scale=0.0, output_scale=0.0)
+    assert model.squared_norm().item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: TwoLayer(torch.ones(4, 2), torch.ones(4), torch.ones(3)), r"got \[\(4, 2\), \(4,\), \(3,\)\]"),
+        (lambda: TwoLayer(torch.ones(2, 4, 2), torch.ones(4), torch.ones(4)), "`weights`, `biases` and `outputs`"),
+        (lambda: networks()(points(2, 3), generator=stream(0, "x")), "`generator` and `spread` belong together"),
+        (lambda: networks()(points(2, 3), spread=torch.ones(2)), "`generator` and `spread` belong together"),
+        (lambda: initial((), 0, 3, generator=stream(0, "x")), "`width` and `dimension`"),
+        (lambda: initial((), 3, 0, generator=stream(0, "x")), "`width` and `dimension`"),
+        (lambda: initial((), 3, 3, generator=stream(0, "x"), hidden_scale=-1.0), "must not be negative"),
+        (lambda: initial((), 3, 3, generator=stream(0, "x"), output_scale=-1.0), "must not be negative"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()

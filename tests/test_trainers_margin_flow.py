@@ -1,0 +1,364 @@
+"""Training in the span of the points takes the steps of autograd, stops where it should, and stays finite."""
+
+import math
+
+import pytest
+import torch
+from torch.func import jacrev
+from torch.nn.functional import softplus
+
+from leakage.data.synthetic import gaussian
+from leakage.models.two_layer import TwoLayer, initial
+from leakage.runtime import DTYPE, stream
+from leakage.trainers import margin_flow
+from leakage.trainers.margin_flow import PRESETS, Recipe, log_loss, pulls, train
+
+PLAIN = Recipe(steps=1000, learning_rate=0.05)
+NORMALISED = Recipe(steps=1000, stability=0.3, growth=0.02)
+
+
+def problem(*, batch=(), n=6, d=12, k=8, hidden_scale=0.3):
+    """Networks, points and labels; with weights of some size, so that activation patterns change on the way."""
+    generator = stream(0, f"problem {batch} {n} {d} {k}")
+    model = initial(batch, k, d, generator=generator, hidden_scale=hidden_scale)
+    labels = torch.ones((*batch, n), dtype=DTYPE)
+    labels[..., ::2] = -1
+    return model, gaussian((*batch, n, d), generator=generator), labels
+
+
+def pieces(model):
+    return model.weights, model.biases, model.outputs
+
+
+def assert_same(ours, theirs, *, rtol):
+    """Equal up to `rtol` of the largest entry."""
+    for one, other in zip(pieces(ours), pieces(theirs), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=rtol * float(other.abs().max()))
+
+
+def single(model, index):
+    return TwoLayer(*(tensor[index] for tensor in pieces(model)))
+
+
+def by_autograd(model, points, labels, recipe):
+    """The definition: every step from the gradients that autograd finds for one network."""
+    parameters = pieces(model)
+
+    def targets(parameters):
+        w, b, v = parameters
+        return labels * (torch.relu(points @ w.mT + b) @ v)
+
+    def loss(parameters):
+        return softplus(-targets(parameters)).mean()
+
+    def normalised(parameters):
+        jacobian, q = jacrev(targets)(parameters), targets(parameters)
+        share = torch.sigmoid(-q) / softplus(-q).sum()
+        flat = torch.cat([part.flatten(1) for part in jacobian], dim=1)
+        length = min(
+            recipe.stability / float(share @ flat.square().sum(1)),
+            recipe.growth / float(share @ (points.square().sum(1) + 1).sqrt()),
+        )
+        return [length * torch.einsum("n,n...->...", share, part) for part in jacobian]
+
+    for _ in range(recipe.steps):
+        if recipe.learning_rate is None:
+            change = normalised(parameters)
+        else:
+            leaves = [part.detach().requires_grad_() for part in parameters]
+            change = [-recipe.learning_rate * part for part in torch.autograd.grad(loss(leaves), leaves)]
+        parameters = tuple(part.detach() + step for part, step in zip(parameters, change, strict=True))
+    return TwoLayer(*parameters)
+
+
+# ── the steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, NORMALISED], ids=["plain", "normalised"])
+def test_a_thousand_steps_are_those_of_autograd(recipe):
+    model, points, labels = problem()
+    expected = by_autograd(model, points, labels, recipe)
+    asked = gaussian((50, 12), generator=stream(0, "asked"))
+    for route in ("dual", "primal"):
+        trained = train(model, points, labels, recipe, route=route)
+        assert trained.margin > 1  # it has fitted all labels: the steps went somewhere
+        assert int(trained.steps) == 1000
+        assert_same(trained.model, expected, rtol=1e-12)
+        torch.testing.assert_close(trained.model(asked), expected(asked), rtol=0, atol=1e-11)
+        torch.testing.assert_close(trained.margins, labels * expected(points), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, NORMALISED], ids=["plain", "normalised"])
+@pytest.mark.parametrize(("n", "d"), [(6, 12), (6, 5), (9, 4), (9, 1), (1, 3)])
+def test_both_routes_take_the_same_steps(recipe, n, d):
+    model, points, labels = problem(batch=(3,), n=n, d=d)
+    dual, primal = (train(model, points, labels, recipe, route=route) for route in ("dual", "primal"))
+    # Rounding of two orders of summation, which a network that fits not all labels (d = 1) carries on for longer.
+    assert_same(dual.model, primal.model, rtol=1e-10)
+    torch.testing.assert_close(dual.margins, primal.margins, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d", "route"), [(6, 12, "dual"), (6, 5, "dual"), (6, 4, "primal")])
+def test_the_route_that_is_chosen_is_the_one_with_the_smaller_space(n, d, route):
+    model, points, labels = problem(n=n, d=d)
+    chosen, named = (train(model, points, labels, Recipe(20, 0.1), route=way) for way in ("auto", route))
+    assert all(torch.equal(one, other) for one, other in zip(pieces(chosen.model), pieces(named.model), strict=True))
+
+
+def test_one_plain_step_by_hand():
+    start = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[0.5], [-1.0]], [0.5, 0.0], [1.0, 5.0])))
+    points, labels = torch.tensor([[2.0]], dtype=DTYPE), torch.tensor([1.0], dtype=DTYPE)
+    pull = 0.1 / (1 + math.exp(1.5))  # q = 1·(0.5·2 + 0.5), and the second neuron is off
+    after = train(start, points, labels, Recipe(steps=1, learning_rate=0.1)).model
+    torch.testing.assert_close(after.weights.flatten().tolist(), [0.5 + 2 * pull, -1.0])
+    torch.testing.assert_close(after.biases.tolist(), [0.5 + pull, 0.0])
+    torch.testing.assert_close(after.outputs.tolist(), [1.0 + 1.5 * pull, 5.0])
+
+
+@pytest.mark.parametrize(("stability", "growth"), [(0.5, 1e6), (1e6, 0.1)])
+def test_a_normalised_step_has_the_length_of_the_smaller_cap(stability, growth):
+    """With one point p cancels from direction and length: the step is c ∇Φ / ‖∇Φ‖² or c₂ ∇Φ / ‖(x, 1)‖."""
+    start = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[0.5]], [0.5], [3.0])))
+    points, labels = torch.tensor([[2.0]], dtype=DTYPE), torch.tensor([1.0], dtype=DTYPE)
+    after = train(start, points, labels, Recipe(steps=1, stability=stability, growth=growth)).model
+    length = min(stability / (9 * 5 + 1.5**2), growth / math.sqrt(5))
+    found = [float(part) for part in pieces(after)]
+    torch.testing.assert_close(found, [0.5 + length * 6, 0.5 + length * 3, 3 + length * 1.5])
+
+
+def test_short_steps_of_both_kinds_follow_one_curve():
+    model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
+    recipes = Recipe(2000, learning_rate=0.01, margin=4.0), Recipe(2000, margin=4.0, growth=0.01)
+    trained = [train(model, points, labels, recipe).model for recipe in recipes]
+    directions = [torch.cat([part.flatten() for part in pieces(model)]) for model in trained]
+    # 1e-6 is measured to the curve of ever shorter steps; one neuron that takes another side costs 1e-2.
+    assert float(torch.cosine_similarity(*directions, dim=0)) > 1 - 1e-5
+
+
+def test_normalised_steps_reach_a_large_margin_in_a_twentieth_of_the_steps():
+    model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
+    recipes = Recipe(10_000, margin=8.0), Recipe(10_000, learning_rate=0.05, margin=8.0)
+    quick, slow = (train(model, points, labels, recipe) for recipe in recipes)
+    assert float(quick.margin) >= 8
+    assert float(slow.margin) >= 8
+    assert 20 * int(quick.steps) < int(slow.steps)
+
+
+def test_a_single_point_ends_at_its_known_optimum():
+    r"""One point: all live neurons are parallel to (x, 1) and balanced, so that $m / \|\theta\|^2 = \|(x, 1)\| / 2$."""
+    model, points, labels = problem(n=1, d=3, k=20, hidden_scale=1e-4)
+    trained = train(TwoLayer(*pieces(model)[:2], 0.01 * model.outputs), points, labels, Recipe(2000, margin=50.0))
+    ratio = trained.margin / trained.model.squared_norm()
+    half = (points.square().sum() + 1).sqrt() / 2
+    # What is left of the start weighs ‖θ(0)‖²/‖θ‖² < 1e-6 here, and every product of factors is below its mean square.
+    torch.testing.assert_close(ratio, half, rtol=1e-5, atol=0)
+    assert float(ratio) < float(half)
+
+
+# ── batches, stops, snapshots ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("route", ["dual", "primal"])
+@pytest.mark.parametrize("recipe", [Recipe(300, 0.05), Recipe(300), Recipe(300, margin=3.0)], ids=str)
+def test_a_network_of_a_batch_trains_as_it_does_alone(recipe, route):
+    model, points, labels = problem(batch=(2, 3))
+    together = train(model, points, labels, recipe, route=route)
+    for index in ((0, 0), (1, 2)):
+        alone = train(single(model, index), points[index], labels[index], recipe, route=route)
+        assert_same(single(together.model, index), alone.model, rtol=1e-12)
+        assert int(together.steps[index]) == int(alone.steps)
+        torch.testing.assert_close(together.margin[index], alone.margin, rtol=1e-11, atol=0)
+
+
+def test_every_network_stops_when_it_has_its_margin():
+    model, points, labels = problem(batch=(5,))
+    trained = train(model, points, labels, Recipe(steps=1000, margin=5.0))
+    assert bool((trained.margin >= 5).all())
+    assert len(set(trained.steps.tolist())) > 1
+    for index, steps in enumerate(trained.steps.tolist()):
+        before = train(single(model, index), points[index], labels[index], Recipe(steps=steps - 1))
+        assert float(before.margin) < 5
+
+
+def test_the_steps_run_out_where_the_margin_is_not_reached():
+    trained = train(*problem(), Recipe(steps=7, margin=50.0))
+    assert int(trained.steps) == 7
+    assert float(trained.margin) < 50
+
+
+def test_training_does_not_touch_what_it_is_given():
+    model, points, labels = problem(batch=(2,))
+    before = [tensor.clone() for tensor in (*pieces(model), points, labels)]
+    train(model, points, labels, NORMALISED)
+    after = [*pieces(model), points, labels]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_no_steps_leave_the_network_as_it_is():
+    model, points, labels = problem()
+    trained = train(model, points, labels, Recipe(steps=0), snapshots=[0])
+    assert_same(trained.model, model, rtol=1e-15)
+    assert_same(trained.snapshots[0], model, rtol=1e-15)
+    torch.testing.assert_close(trained.margins, labels * model(points), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(60, 0.05), Recipe(60)], ids=["plain", "normalised"])
+def test_a_snapshot_is_the_network_after_that_many_steps(recipe):
+    model, points, labels = problem(batch=(2,))
+    trained = train(model, points, labels, recipe, snapshots=[0, 1, 13, 60])
+    for steps, kept in zip([0, 1, 13, 60], trained.snapshots, strict=True):
+        shorter = Recipe(steps, recipe.learning_rate)
+        assert_same(kept, train(model, points, labels, shorter).model, rtol=1e-13)
+
+
+def test_a_snapshot_after_the_stop_is_the_last_network():
+    model, points, labels = problem(batch=(2,))
+    trained = train(model, points, labels, Recipe(steps=2000, margin=2.0), snapshots=[5, 1500, 2000])
+    assert bool((trained.steps < 1000).all())
+    assert_same(trained.snapshots[1], trained.model, rtol=1e-15)
+    assert_same(trained.snapshots[2], trained.model, rtol=1e-15)
+
+
+def test_single_precision_is_kept_and_enough_for_plain_steps():
+    model, points, labels = problem()
+    exact = train(model, points, labels, PLAIN)
+    short = train(TwoLayer(*(t.float() for t in pieces(model))), points.float(), labels.float(), PLAIN)
+    assert short.margins.dtype == torch.float32
+    # A thousand roundings of 6e-8 that add up as a random walk at best, as a drift at worst.
+    torch.testing.assert_close(short.margins.double(), exact.margins, rtol=1e-4, atol=0)
+
+
+# ── where training goes nowhere ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe(100, 0.05, margin=1.0), Recipe(100, margin=1.0)], ids=["plain", "normalised"]
+)
+@pytest.mark.parametrize("route", ["dual", "primal"])
+def test_dead_networks_stay_dead_and_finite(recipe, route):
+    model, points, labels = problem(batch=(2,))
+    dead = TwoLayer(0 * model.weights, torch.full_like(model.biases, -1.0), model.outputs)
+    trained = train(dead, points, labels, recipe, route=route)
+    assert_same(trained.model, dead, rtol=0)
+    assert trained.margin.tolist() == [0.0, 0.0]
+    assert trained.steps.tolist() == [100, 100]
+
+
+def test_a_dead_network_holds_up_none_of_its_batch():
+    model, points, labels = problem(batch=(2,))
+    biases = model.biases.clone()
+    biases[0] = -1e3
+    trained = train(TwoLayer(model.weights, biases, model.outputs), points, labels, Recipe(1000, margin=5.0))
+    alone = train(single(model, 1), points[1], labels[1], Recipe(1000, margin=5.0))
+    assert int(trained.steps[1]) == int(alone.steps)
+    assert_same(single(trained.model, 1), alone.model, rtol=1e-12)
+    assert float(trained.margin[0]) == 0.0
+
+
+def test_points_that_are_all_zero_are_fitted_by_biases():
+    model, _, _ = problem(n=3)
+    zeros, labels = torch.zeros((3, 12), dtype=DTYPE), torch.ones(3, dtype=DTYPE)
+    assert float(train(model, zeros, labels, Recipe(500, margin=3.0)).margin) >= 3
+
+
+# ── the loss far away from zero ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_logarithm_of_the_loss_is_exact_from_end_to_end(dtype):
+    q = torch.tensor([-1e30, -1e3, -1.0, 0.0, 1.0, 10.0, 29.9, 30.1, 100.0, 1e4, 1e30], dtype=dtype)
+    expected = [
+        math.log(math.log1p(math.exp(-x))) if -700 < x < 30 else (-x if x > 0 else math.log(-x)) for x in q.tolist()
+    ]
+    rounding = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(log_loss(q), torch.tensor(expected, dtype=dtype), rtol=rounding, atol=rounding)
+
+
+def test_a_pull_is_minus_the_derivative_of_the_log_loss():
+    q = (4 * gaussian((5, 7), generator=stream(0, "q"))).requires_grad_()
+    (derivative,) = torch.autograd.grad(softplus(-q).sum(-1).log().sum(), q)
+    torch.testing.assert_close(pulls(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pulls_are_shares_at_large_margins_and_finite_anywhere(dtype):
+    far = torch.tensor([[1e4, 1e4 + 1.0, 2e4], [-1e3, -1e3, -1e3], [-1e3, 0.0, 1e4]], dtype=dtype)
+    shares = pulls(far)
+    assert bool(torch.isfinite(shares).all())
+    expected = [
+        [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0],
+        [1 / 3000] * 3,
+        [1 / (1e3 + math.log(2)), 0.5 / (1e3 + math.log(2)), 0.0],
+    ]
+    rounding = 16 * torch.finfo(dtype).eps
+    torch.testing.assert_close(shares, torch.tensor(expected, dtype=dtype), rtol=rounding, atol=rounding)
+
+
+def test_margins_far_beyond_underflow_are_reached():
+    """exp(-q) is 0 from q = 745 on, where a loss that is no logarithm has no gradient left."""
+    assert float(train(*problem(n=3, d=8), Recipe(steps=10_000, margin=800.0)).margin) >= 800
+
+
+# ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_presets_are_the_recipes_of_the_chapter():
+    assert PRESETS["paper"] == Recipe(steps=4000, learning_rate=0.01, margin=math.inf)
+    assert PRESETS["kkt"].learning_rate is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": -1},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.inf},
+        {"margin": 0.0},
+        {"margin": math.nan},
+        {"stability": -1.0},
+        {"growth": 0.0},
+    ],
+)
+def test_a_recipe_that_goes_nowhere_is_refused(wrong):
+    with pytest.raises(ValueError, match="got Recipe"):
+        Recipe(**{"steps": 10, **wrong})
+
+
+def test_data_that_no_network_can_fit_are_refused():
+    _, points, labels = problem(batch=(2,))
+    points[1, 3] = points[1, 4]
+    with pytest.raises(ValueError, match="the same point twice with different labels"):
+        margin_flow.check(points, labels)
+    labels[1, 3] = labels[1, 4]
+    margin_flow.check(points, labels)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda m, p, y: (m, p, y[:-1]), "`labels` must be one for each point"),
+        (lambda m, p, y: (m, p[:0], y[:0]), "`labels` must be one for each point"),
+        (lambda m, p, y: (m, p, 0.5 * (y + 1)), "`labels` must be -1 or 1, got 0.0"),
+        (lambda m, p, y: (m, p, y * math.nan), "`labels` must be -1 or 1, got nan"),
+        (lambda m, p, y: (m, p / 0.0, y), "`points` must be finite"),
+        (lambda m, p, y: (m, p[:, :-1], y), "`model` and `points` do not fit"),
+        (lambda m, p, y: (m, p.expand(2, 6, 12), y.expand(2, 6)), "`model` and `points` do not fit"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        train(*change(*problem()), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"route": "sideways"}, "`route` must be one of auto, dual, primal; got 'sideways'"),
+        ({"snapshots": [5, 3]}, "`snapshots` must increase from 0 to at most 1000"),
+        ({"snapshots": [-1]}, "`snapshots` must increase"),
+        ({"snapshots": [1001]}, "`snapshots` must increase"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        train(*problem(), PLAIN, **options)
