@@ -1,0 +1,242 @@
+r"""Membership from the size of an answer: at a KKT point a training point answers $\pm m$, a fresh one stays below.
+
+A leading dimension is a network: `outputs` are its answers $\Phi(x)$ to the points asked about, `(*b, t)`, and its
+margin $m$ is one number, `(*b)`. Scores are larger for likelier members. A margin that is not positive belongs to a
+network without one; attacks and scores refuse it. Nothing here trains or draws.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage.trainers.margin_flow import log_loss
+
+HALF = 0.5  # of the margin: where Corollaries 3.3 and 3.4 draw the line between members and fresh points
+
+
+class Margin(NamedTuple):
+    r"""The margin of trained networks, which their owner knows.
+
+    Attributes:
+        absolute: $\min_i |\Phi(x_i)|$, the m of Smorodinsky et al., Assumption 2.1.
+        signed: $\min_i y_i \Phi(x_i)$. The same number where all labels are fitted, and not positive elsewhere.
+    """
+
+    absolute: Float[Tensor, "*b"]
+    signed: Float[Tensor, "*b"]
+
+    @property
+    def exists(self) -> Bool[Tensor, "*b"]:
+        """Whether the network fits all its labels; without that no theorem speaks about it."""
+        return self.signed > 0
+
+
+class Leak(NamedTuple):
+    r"""Whom the attack of Corollary 3.4 names.
+
+    Attributes:
+        named: the candidate with the largest $|\Phi|$; of equal ones the first.
+        margin: that $|\Phi|$, α in the paper: the attacker's estimate of m.
+        alone: whether every other candidate stays below half of it.
+    """
+
+    named: Int[Tensor, "*b"]
+    margin: Float[Tensor, "*b"]
+    alone: Bool[Tensor, "*b"]
+
+
+# ── the network's owner ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def margin_of(targets: Float[Tensor, "*b n"]) -> Margin:
+    r"""Both readings of the margin, from $q_i = y_i \Phi(x_i)$ of all training points."""
+    return Margin(targets.abs().amin(-1), targets.amin(-1))
+
+
+def share_on(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
+) -> Float[Tensor, "*b"]:
+    r"""The share of points with $|\Phi(x)| \le (1 + \text{slack})\, m$.
+
+    The quantity of the panels (a) in Figures 1 to 5 of Smorodinsky et al., who do not spell it out. Of n training
+    points it is at least 1/n if m is their $\min |\Phi|$.
+
+    Raises:
+        ValueError: if a margin is negative or not finite, or the slack is not in [0, 1). Zero is the $\min |\Phi|$ of
+            a network that is silent at a training point, and allowed.
+    """
+    return (outputs.abs() <= (1 + _allowed(slack)) * _measured(margin)).to(outputs).mean(-1)
+
+
+def share_above(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.0
+) -> Float[Tensor, "*b"]:
+    r"""The share of points with $|\Phi(x)| \ge (1 - \text{slack})\, m$.
+
+    The quantity of the panels (b) in the same figures, without slack. With a margin that the attacker estimated
+    (`shadow_margin`) it is a rate of the attack: of true positives on members, of false ones on fresh points.
+
+    Raises:
+        ValueError: as `share_on`.
+    """
+    return (outputs.abs() >= (1 - _allowed(slack)) * _measured(margin)).to(outputs).mean(-1)
+
+
+# ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
+
+
+def known_margin(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, cut: float = HALF
+) -> Bool[Tensor, "*b t"]:
+    r"""Who is called a member if the margin is known: $|\Phi(x)| > \text{cut} \cdot m$.
+
+    Source: Smorodinsky et al., Corollary 3.3, where the cut is ½.
+
+    Raises:
+        ValueError: if a margin is not positive and finite, or the cut is not between 0 and 1.
+    """
+    if not 0 < cut < 1:
+        raise ValueError(f"`cut` must lie between 0 and 1, in units of the margin; got {cut!r}.")
+    return outputs.abs() > _level(margin, cut)
+
+
+def near_margin(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
+) -> Bool[Tensor, "*b t"]:
+    r"""Who is called a member by the other rule for a known margin: $||\Phi(x)| - m| \le \text{slack} \cdot m$.
+
+    Source: Smorodinsky et al., after Corollary 3.3, where the slack is a sign ≈.
+
+    Raises:
+        ValueError: if a margin is not positive and finite, or the slack is not in [0, 1).
+    """
+    return distance_score(outputs, margin) >= -_level(margin, _allowed(slack))
+
+
+def bounded_margin(outputs: Float[Tensor, "*b t"], *, least: float) -> Bool[Tensor, "*b t"]:
+    r"""Who is called a member if the margin is only known to exceed a constant: $|\Phi(x)| > C$.
+
+    Source: Smorodinsky et al., Corollary 3.5.
+
+    Args:
+        outputs: $\Phi(x)$.
+        least: the constant $C$.
+
+    Raises:
+        ValueError: if C is not positive.
+    """
+    if not least > 0:
+        raise ValueError(f"`least` must be positive: every answer exceeds a smaller bound; got {least!r}.")
+    return outputs.abs() > least
+
+
+def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
+    r"""The likeliest member of k candidates, one of which is known to be one: $\arg\max_i |\Phi(z_i)|$.
+
+    Source: Smorodinsky et al., Corollary 3.4.
+
+    Raises:
+        ValueError: if all candidates of a network answer 0, so that nobody can be named.
+    """
+    sizes = outputs.abs()
+    alpha, named = sizes.max(-1)
+    below = sizes < _level(alpha, HALF, name="the largest |Φ| of the candidates")
+    return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
+
+
+def line_ups(
+    members: Float[Tensor, "*b n"], fresh: Float[Tensor, "*b t"], *, size: int = 10
+) -> Float[Tensor, "*b groups size"]:
+    """Candidates for `leaked_point`: the fresh points in groups of `size - 1`, each with one member in the last place.
+
+    Every fresh point is in at most one group; the members take turns. Equal answers are decided for the fresh point.
+
+    Raises:
+        ValueError: if the size is below 2, or there are too few fresh points for one group, or there is no member.
+    """
+    groups = fresh.shape[-1] // max(size - 1, 1)
+    if size < 2 or not groups or not members.shape[-1]:
+        raise ValueError(
+            f"`size` must be at least 2, with a member and {size - 1} fresh points at hand; "
+            f"got {members.shape[-1]} and {fresh.shape[-1]}."
+        )
+    innocent = fresh[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
+    turns = torch.arange(groups, device=members.device) % members.shape[-1]
+    return torch.cat([innocent, members[..., turns].unsqueeze(-1)], dim=-1)
+
+
+def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:
+    r"""Each network's margin as an attacker estimates it who trained all the others: their mean.
+
+    The reference networks of Smorodinsky et al., Section 2, trained with the same recipe on other data.
+
+    Raises:
+        ValueError: if there are fewer than two networks, or a margin is not positive and finite.
+    """
+    others = margins.shape[-1] - 1
+    if others < 1:
+        raise ValueError(f"`margins` must be of at least 2 networks, one of them the target; got {others + 1}.")
+    return (_positive(margins).sum(-1, keepdim=True) - margins) / others
+
+
+# ── scores ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
+    r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5."""
+    return outputs.abs()
+
+
+def distance_score(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, labels: Float[Tensor, "*#b t"] | None = None
+) -> Float[Tensor, "*b t"]:
+    r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$, or with its label $-|y \Phi(x) - m|$.
+
+    Members *equal* the margin, so a fresh point that answers more than m is told apart, too; no threshold on
+    $|\Phi|$ can do that. Ours.
+
+    Raises:
+        ValueError: if a margin is not positive and finite.
+    """
+    answers = outputs.abs() if labels is None else labels * outputs
+    return -(answers - _level(margin, 1.0)).abs()
+
+
+def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Float[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
+    r"""The usual score, small loss: $-\log \ell(y \Phi(x))$ of the logistic loss, without ties at large margins."""
+    return -log_loss(labels * outputs)
+
+
+# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _level(margin: Tensor, factor: float, *, name: str = "`margin`") -> Tensor:
+    """`factor` times a margin that exists, to compare answers with."""
+    return factor * _positive(margin, name=name).unsqueeze(-1)
+
+
+def _measured(margin: Tensor) -> Tensor:
+    """Margins that are sizes, `Margin.absolute`, to compare answers with; of networks that fit their labels or not."""
+    sound = (margin >= 0) & torch.isfinite(margin)
+    if not bool(sound.all()):
+        raise ValueError(f"`margin` must be a size, got {margin[~sound][0].item()!r} as one of {margin.numel()}.")
+    return margin.unsqueeze(-1)
+
+
+def _positive(margin: Tensor, *, name: str = "`margin`") -> Tensor:
+    """The margins, all of which exist."""
+    sound = (margin > 0) & torch.isfinite(margin)
+    if not bool(sound.all()):
+        raise ValueError(
+            f"{name} must be positive and finite, got {margin[~sound][0].item()!r} as one of {margin.numel()}; "
+            "leave out networks without a margin (`Margin.exists`), and say how many they are."
+        )
+    return margin
+
+
+def _allowed(slack: float) -> float:
+    if not 0 <= slack < 1:
+        raise ValueError(f"`slack` must be at least 0 and below 1, a share of the margin; got {slack!r}.")
+    return slack
