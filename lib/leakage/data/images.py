@@ -1,0 +1,124 @@
+r"""Small grey images of handwritten digits, at any resolution up to their own, and random splits of them.
+
+Pixels are numbers in [0, 1] and the digits become labels: even is +1, odd is -1. A split holds row numbers, not images,
+so that many runs with thousands of fresh points each cost little memory. Nothing here is standardised or trained.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Int64
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from leakage.data import embedded, mnist
+
+
+@dataclass(frozen=True, eq=False)
+class DigitImages:
+    """Square images with the digits they show.
+
+    Attributes:
+        pixels: grey values from 0 (background) to 1.
+        digits: 0 to 9.
+    """
+
+    pixels: Float[Tensor, "n s s"]
+    digits: Int64[Tensor, " n"]
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers of training sets and of fresh points; within a run no row occurs twice.
+
+    Attributes:
+        train: as many rows of either label.
+        fresh: rows drawn from all others, whatever their labels.
+    """
+
+    train: Int64[Tensor, "runs n"]
+    fresh: Int64[Tensor, "runs t"]
+
+
+def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
+    """`mnist`: the test images of MNIST, 28 pixels wide; `digits`: those of scikit-learn, 8 wide and always there.
+
+    Raises:
+        ValueError: if the source is unknown.
+        DataAbsent: if the files of MNIST are not here.
+    """
+    if source not in SOURCES:
+        raise ValueError(f"`source` must be one of {', '.join(SOURCES)}; got {source!r}.")
+    return SOURCES[source](dtype)
+
+
+def resize(pixels: Float[Tensor, "n s s"], *, side: int) -> Float[Tensor, "n side side"]:
+    """Images shrunk to `side` pixels a side by bicubic interpolation, and as they are at their own side.
+
+    The kernel is widened to the new pixels' size (antialiasing), or most of the old pixels would not be seen. It has
+    negative lobes: results can leave [0, 1] a little next to sharp edges, and are not clipped.
+
+    Raises:
+        ValueError: if the images are not square, or `side` is not from 1 to their own.
+    """
+    own = pixels.shape[-1]
+    if pixels.ndim != 3 or pixels.shape[-2] != own:
+        raise ValueError(f"`pixels` must be square images (n, s, s), got {tuple(pixels.shape)}.")
+    if not 1 <= side <= own:
+        raise ValueError(f"`side` must be 1 to {own}, the images' own; got {side!r}.")
+    if side == own:
+        return pixels
+    return interpolate(pixels.unsqueeze(1), size=(side, side), mode="bicubic", antialias=True).squeeze(1)
+
+
+def parity(digits: Int[Tensor, "*shape"], *, dtype: torch.dtype = torch.float32) -> Float[Tensor, "*shape"]:
+    """+1 for even digits, -1 for odd ones."""
+    return 1 - 2 * (digits % 2).to(dtype)
+
+
+def balanced_split(
+    labels: Float[Tensor, " n"], *, rows_per_class: int, fresh: int, runs: int, generator: torch.Generator
+) -> Split:
+    """For each run a random training set with `rows_per_class` rows of either label, and `fresh` rows of the rest.
+
+    Both are uniform over all such sets and in random order; runs are independent.
+
+    Raises:
+        ValueError: if a label is not ±1, a count is below its least value, or there are too few rows.
+    """
+    if not bool((labels.abs() == 1).all()):
+        raise ValueError(f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r} among them.")
+    rarer = min(int((labels > 0).sum()), int((labels < 0).sum()))
+    most = len(labels) - 2 * rows_per_class
+    if not 1 <= rows_per_class <= rarer or not 0 <= fresh <= most or runs < 1:
+        raise ValueError(
+            f"`rows_per_class` must be 1 to {rarer}, `fresh` 0 to {max(most, 0)}, the rows that are left, and `runs` "
+            f"at least 1; got {rows_per_class}, {fresh} and {runs}."
+        )
+    first, second = torch.rand((2, runs, len(labels)), generator=generator, device=generator.device)
+    order = first.argsort(dim=-1)
+    even = labels[order] > 0
+    rank = torch.where(even, even.cumsum(-1), (~even).cumsum(-1))
+    # The training rows sort before all others. A second draw orders the rest: in the first, what comes right after
+    # the training set is mostly of the label that was complete first.
+    order = order.gather(-1, (second - (rank <= rows_per_class).to(second)).argsort(dim=-1))
+    train = 2 * rows_per_class
+    return Split(order[:, :train], order[:, train : train + fresh])
+
+
+def _mnist(dtype: torch.dtype) -> DigitImages:
+    loaded = mnist.load()
+    return DigitImages(mnist.pixels(loaded.images, dtype=dtype), loaded.labels)
+
+
+def _digits(dtype: torch.dtype) -> DigitImages:
+    loaded = embedded.digits()
+    return DigitImages(loaded.features.reshape(-1, 8, 8).to(dtype), loaded.labels)
+
+
+SOURCES: Mapping[str, Callable[[torch.dtype], DigitImages]] = {"mnist": _mnist, "digits": _digits}
+"""Where images come from, by name."""

@@ -1,0 +1,118 @@
+r"""Networks trained to tell even from odd digits at a given resolution, and their outputs on fresh digits.
+
+`parity_targets` is the experiment of Smorodinsky et al., Figures 2 and 3, for one side length: what an attacker sees
+of the trained networks, with the labels needed to judge the attack. Computation is in the dtype of the images.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage.data.images import balanced_split, parity, resize
+from leakage.models import convolutional, two_layer
+from leakage.runtime import stream
+from leakage.trainers import margin_flow, module_flow
+from leakage.trainers.margin_flow import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Trained networks; `predict(run, points)` gives the outputs of one."""
+
+    margins: Float[Tensor, "runs n"]
+    steps: Int[Tensor, " runs"]
+    predict: Callable[[int, Tensor], Tensor]
+
+
+def parity_targets(
+    side: int,
+    *,
+    images: Float[Tensor, "N s s"],
+    digits: Int[Tensor, " N"],
+    network: str,
+    width: int,
+    rows_per_class: int,
+    fresh: int,
+    runs: int,
+    recipe: Recipe,
+    centred: bool,
+    seed: int,
+) -> dict[str, Tensor]:
+    r"""Train `runs` networks on random balanced sets of digits, and ask them about `fresh` others.
+
+    All sides, networks and recipes see the same splits for the same seed, so that they can be compared in pairs. The
+    paper leaves open how the images are scaled, which are drawn, and what the labels are; these choices are ours.
+
+    Args:
+        side: the images are shrunk to this many pixels a side.
+        images: grey values in [0, 1].
+        digits: what they show; even is +1, odd is -1.
+        network: one of `NETWORKS`.
+        width: neurons of the hidden layer, or channels of the first convolution.
+        rows_per_class: half the size of a training set.
+        fresh: points outside each training set.
+        runs: training sets.
+        recipe: steps and stop.
+        centred: subtract the mean of the training points, from the fresh ones too.
+        seed: of all randomness.
+
+    Returns:
+        `margins`: $q_i = y_i \Phi(x_i)$ (runs, n); `fresh`: $\Phi$ at the fresh points (runs, t), with `fresh_labels`;
+        `steps` taken (runs).
+
+    Raises:
+        ValueError: if the network is unknown, or a size is out of range.
+    """
+    if network not in NETWORKS:
+        raise ValueError(f"`network` must be one of {', '.join(NETWORKS)}; got {network!r}.")
+    labels = parity(digits, dtype=images.dtype)
+    draws = stream(seed, "image splits", images.device)
+    split = balanced_split(labels, rows_per_class=rows_per_class, fresh=fresh, runs=runs, generator=draws)
+    points = resize(images, side=side).flatten(1)
+    train = points[split.train]
+    centre = train.mean(-2, keepdim=True) if centred else torch.zeros_like(train[:, :1])
+    draws = stream(seed, f"image networks/{network}/{side}", images.device)
+    fit = NETWORKS[network](train - centre, labels[split.train], side, width, recipe, draws)
+    # A run at a time: the fresh points of all runs together would be many copies of the images.
+    found = [fit.predict(run, points[split.fresh[run]] - centre[run]) for run in range(runs)]
+    return {
+        "margins": fit.margins,
+        "fresh": torch.stack(found),
+        "fresh_labels": labels[split.fresh],
+        "steps": fit.steps,
+    }
+
+
+def _two_layer(
+    points: Tensor, labels: Tensor, side: int, width: int, recipe: Recipe, generator: torch.Generator
+) -> _Fit:
+    start = two_layer.initial((len(points),), width, side**2, generator=generator)
+    start = two_layer.TwoLayer(start.weights.to(points), start.biases.to(points), start.outputs.to(points))
+    trained = margin_flow.train(start, points, labels, recipe)
+    return _Fit(trained.margins, trained.steps, lambda run, asked: trained.model[run](asked))
+
+
+def _convolutional(
+    points: Tensor, labels: Tensor, side: int, width: int, recipe: Recipe, generator: torch.Generator
+) -> _Fit:
+    module = convolutional.Convolutional(side, width=width)
+    start = convolutional.initial(module, len(points), generator=generator)
+    trained = module_flow.train(
+        module, {name: tensor.to(points) for name, tensor in start.items()}, points, labels, recipe
+    )
+
+    def predict(run: int, asked: Tensor) -> Tensor:
+        own = {name: tensor[run : run + 1] for name, tensor in trained.parameters.items()}
+        return module_flow.outputs(module, own, asked.unsqueeze(0)).squeeze(0)
+
+    return _Fit(trained.margins, trained.steps, predict)
+
+
+NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Recipe, torch.Generator], _Fit]] = {
+    "two-layer": _two_layer,
+    "convolutional": _convolutional,
+}
+"""How the networks of Figures 2 and 3 are trained, by name."""

@@ -1,0 +1,199 @@
+r"""Full-batch gradient training of any homogeneous module towards the margin, by automatic differentiation.
+
+The slower sibling of `trainers.margin_flow` for networks that have no closed form: the same recipes, losses and stops,
+except for the length of loss-normalised steps. A module maps points (t, d) to one output each; the parameters of
+several networks are stacked along a first dimension, called runs. The module itself is never changed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from leakage.trainers import margin_flow
+from leakage.trainers.margin_flow import Recipe, check, pulls
+
+_CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
+_CHUNK = 256  # points whose outputs are computed at once
+ROUTES = ("auto", "loop", "vmap")
+
+PRESETS: Mapping[str, Recipe] = {
+    **margin_flow.PRESETS,
+    "kkt": Recipe(steps=3000, margin=100.0, stability=0.1, growth=0.02),
+}
+"""As those of `margin_flow`, with shorter loss-normalised steps: longer ones make a network of degree 3 oscillate, and
+the step at which it arrives (less so what it is there) then depends on rounding."""
+
+Forward = Callable[[dict[str, Tensor], Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleTraining:
+    r"""Trained networks.
+
+    Attributes:
+        parameters: the stacked parameters after training, by name.
+        margins: $q_i = y_i \Phi(x_i)$ of the training points.
+        steps: how many steps each network took.
+    """
+
+    parameters: dict[str, Tensor]
+    margins: Float[Tensor, "runs n"]
+    steps: Int[Tensor, " runs"]
+
+    @property
+    def margin(self) -> Float[Tensor, " runs"]:
+        """The smallest $q_i$; not positive where the network does not fit all labels."""
+        return self.margins.amin(-1)
+
+
+def train(
+    module: nn.Module,
+    parameters: Mapping[str, Tensor],
+    points: Float[Tensor, "runs n d"],
+    labels: Float[Tensor, "runs n"],
+    recipe: Recipe,
+    *,
+    route: str = "auto",
+) -> ModuleTraining:
+    r"""Train a network on each set of points.
+
+    Plain steps follow $-\nabla L$, $L = \frac1n \sum_i \log(1 + e^{-q_i})$. Loss-normalised steps follow
+    $g = -\nabla \log L$, the same curve run through faster (Lyu and Li 2020):
+
+    $$ \theta \leftarrow \theta + \eta_t\, g, \qquad
+       \eta_t = \min\Bigl(\frac{c}{\lVert g \rVert^2}, c_2 \frac{\lVert \theta \rVert}{\lVert g \rVert}\Bigr), $$
+
+    with $c$ the recipe's `stability`, by which the logarithm of the loss may fall in one step (to first order), and
+    $c_2$ its `growth`, the longest step relative to the parameters. A network without gradient stays where it is.
+
+    Args:
+        module: the form of the networks; its own parameters are not read and may be on the `meta` device.
+        parameters: the initial ones, stacked, by the module's names; left as they are.
+        points: training points.
+        labels: ±1.
+        recipe: steps and stop.
+        route: `loop` trains one network after the other, `vmap` all at once, `auto` chooses the faster: `loop` on a
+            CPU, where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
+
+    Raises:
+        ValueError: if a label is not ±1, an input is not finite, two equal points have different labels, names or
+            shapes do not fit, the module does not give one output a point, or the route is unknown.
+    """
+    check(points, labels)
+    _check_stack(module, parameters, points)
+    if route not in ROUTES:
+        raise ValueError(f"`route` must be one of {', '.join(ROUTES)}; got {route!r}.")
+    if route == "auto":
+        route = "loop" if points.device.type == "cpu" else "vmap"
+    stack = {name: tensor.detach() for name, tensor in parameters.items()}
+    if route == "vmap":
+        return _train(_together(module), stack, points, labels, recipe)
+    parts = [
+        _train(_alone(module), _at(stack, run), points[run], labels[run], recipe)
+        for run in (slice(index, index + 1) for index in range(len(points)))
+    ]
+    trained = {name: torch.cat([part.parameters[name] for part in parts]) for name in stack}
+    return ModuleTraining(
+        trained, torch.cat([part.margins for part in parts]), torch.cat([part.steps for part in parts])
+    )
+
+
+@torch.no_grad()
+def outputs(
+    module: nn.Module, parameters: Mapping[str, Tensor], points: Float[Tensor, "runs t d"]
+) -> Float[Tensor, "runs t"]:
+    r"""$\Phi(\theta; x)$ of every network at its own points, a chunk of them at a time.
+
+    Raises:
+        ValueError: if names or shapes do not fit.
+    """
+    _check_stack(module, parameters, points)
+    found = points.new_empty(points.shape[:-1])
+    for run in range(len(points)):
+        own = _at(parameters, slice(run, run + 1))
+        for start in range(0, points.shape[-2], _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            found[run, chunk] = _alone(module)(own, points[run : run + 1, chunk]).squeeze(0)
+    return found
+
+
+def _train(
+    forward: Forward, start: dict[str, Tensor], points: Tensor, labels: Tensor, recipe: Recipe
+) -> ModuleTraining:
+    """Train all networks of a stack in step; those that have arrived wait for the others."""
+    parameters = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+    steps = torch.zeros(len(points), dtype=torch.int64, device=points.device)
+    every = 1 if points.device.type == "cpu" else _CHECK_EVERY
+    for step in range(recipe.steps):
+        margins = labels * _one_each(forward(parameters, points), labels)
+        moving = margins.detach().amin(-1) < recipe.margin
+        if step % every == 0 and not bool(moving.any()):
+            break
+        _advance(parameters, margins, moving, recipe)
+        steps += moving
+    with torch.no_grad():
+        margins = labels * _one_each(forward(parameters, points), labels)
+    return ModuleTraining({name: tensor.detach() for name, tensor in parameters.items()}, margins, steps)
+
+
+def _advance(parameters: dict[str, Tensor], margins: Tensor, moving: Bool[Tensor, " runs"], recipe: Recipe) -> None:
+    """Take one step, in place, with the networks that move."""
+    seen, rate = margins.detach(), recipe.learning_rate
+    strength = pulls(seen) if rate is None else torch.sigmoid(-seen) / seen.shape[-1]
+    # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+    gradients = torch.autograd.grad((strength * margins).sum(), list(parameters.values()))
+    if rate is None:
+        steepness = _squared_norm(gradients).clamp_min(torch.finfo(seen.dtype).tiny)
+        size = _squared_norm([tensor.detach() for tensor in parameters.values()])
+        length = torch.minimum(recipe.stability / steepness, recipe.growth * (size / steepness).sqrt())
+    else:
+        length = torch.full_like(seen[:, 0], rate)
+    length = torch.where(moving, length, 0.0)
+    with torch.no_grad():
+        for tensor, gradient in zip(parameters.values(), gradients, strict=True):
+            tensor += length.reshape(-1, *[1] * (tensor.ndim - 1)) * gradient
+
+
+def _squared_norm(tensors: list[Tensor] | tuple[Tensor, ...]) -> Float[Tensor, " runs"]:
+    return torch.stack([tensor.flatten(1).square().sum(-1) for tensor in tensors]).sum(0)
+
+
+def _together(module: nn.Module) -> Forward:
+    """All networks of a stack in one call."""
+    return vmap(lambda parameters, points: functional_call(module, parameters, (points,)))
+
+
+def _alone(module: nn.Module) -> Forward:
+    """The only network of a stack, without the overhead of stacking."""
+
+    def forward(parameters: dict[str, Tensor], points: Tensor) -> Tensor:
+        own = {name: tensor.squeeze(0) for name, tensor in parameters.items()}
+        return functional_call(module, own, (points.squeeze(0),)).unsqueeze(0)
+
+    return forward
+
+
+def _at(parameters: Mapping[str, Tensor], runs: slice) -> dict[str, Tensor]:
+    return {name: tensor[runs] for name, tensor in parameters.items()}
+
+
+def _one_each(found: Tensor, labels: Tensor) -> Tensor:
+    """The outputs, if there is one for each label; anything else would broadcast in silence."""
+    if found.shape != labels.shape:
+        raise ValueError(f"`module` must give outputs (t,) for points (t, d); got {tuple(found.shape[1:])}.")
+    return found
+
+
+def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Tensor) -> None:
+    needed = {name: (len(points), *form.shape) for name, form in module.named_parameters()}
+    given = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    if points.ndim != 3 or needed != given:
+        wrong = sorted(name for name in {*needed, *given} if needed.get(name) != given.get(name))
+        raise ValueError(
+            "`points` must be (runs, t, d) and `parameters` hold each of the module's, stacked along runs; "
+            f"got {tuple(points.shape)} and wrong shapes of {', '.join(wrong) or 'none'}."
+        )
