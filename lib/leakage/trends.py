@@ -3,7 +3,6 @@
 Nothing here fits a model of the book; these are summaries that rules are stated in.
 """
 
-import torch
 from jaxtyping import Real
 from scipy import stats
 from torch import Tensor

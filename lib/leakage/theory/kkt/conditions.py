@@ -1,0 +1,235 @@
+r"""How far a network is from a KKT point of the maximum-margin problem, and the multipliers that bring it closest.
+
+With $\tilde x = (x, 1)$, $\tilde w_j = (w_j, b_j)$, $Z_{ij} = \tilde w_j^\top \tilde x_i$ and $q_i = y_i \Phi(x_i)$,
+a KKT point of $\min \frac12 \lVert\theta\rVert^2$ subject to $q_i \ge m$ has $\lambda_i \ge 0$ and
+$s_{ij} \in \partial [\cdot]_+ (Z_{ij})$ with
+
+$$ \tilde w_j = v_j \sum_i \lambda_i y_i s_{ij} \tilde x_i, \qquad v_j = \sum_i \lambda_i y_i [Z_{ij}]_+, \qquad
+   \lambda_i (q_i - m) = 0. $$
+
+Gradient descent leaves neurons on the kinks $Z_{ij} = 0$, where s may be anything in [0, 1]: a check that fixes s
+there sees a residual that no amount of training removes. Leading dimensions are independent networks. Nothing here
+trains, and nothing is random.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Bool, Float
+from scipy.optimize import nnls
+from torch import Tensor
+
+from leakage.models.two_layer import TwoLayer
+from leakage.trainers import margin_flow
+
+_ROUNDS = 100  # at most; 2 in many dimensions, tens in few
+_SWEEPS = 10  # in one round
+# The squared distance found may exceed the least one by
+_SETTLED = 1e-5  # of itself, plus
+_ROUNDING = 1e-14  # of the squared norm; or, where rounding keeps it from falling further, by
+_STUCK = 1e-6  # of the squared norm
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    r"""The best multipliers of one network (or of a batch), and what is left of the conditions with them.
+
+    With few neurons or in few dimensions several multipliers can meet the first two conditions equally well; these are
+    some of them, and their slackness need not be the least.
+
+    Attributes:
+        multipliers: $\lambda_i \ge 0$.
+        subgradients: $s_{ij} \in [0, 1]$.
+        residual: $\lVert \theta - \hat\theta \rVert / \lVert\theta\rVert$ for $\hat\theta$ the right-hand sides.
+        cosine: of the angle between $\theta$ and $\hat\theta$.
+        slackness: $\sum_i \lambda_i (q_i - m) / (m \sum_i \lambda_i)$; 0 at a KKT point.
+        margin: $m = \min_i q_i$.
+        squared_norm: $\lVert\theta\rVert^2$.
+        unit_norm: the mean of $\lVert u_j \rVert$, $u_j = \sum_i \lambda_i y_i s_{ij} \tilde x_i$, with weights
+            $|v_j| \lVert\tilde w_j\rVert$; 1 at a KKT point.
+        imbalance: $\sum_j \bigl| \lVert\tilde w_j\rVert^2 - v_j^2 \bigr| / \lVert\theta\rVert^2$; 0 at a KKT point.
+    """
+
+    multipliers: Float[Tensor, "*b n"]
+    subgradients: Float[Tensor, "*b n k"]
+    residual: Float[Tensor, "*b"]
+    cosine: Float[Tensor, "*b"]
+    slackness: Float[Tensor, "*b"]
+    margin: Float[Tensor, "*b"]
+    squared_norm: Float[Tensor, "*b"]
+    unit_norm: Float[Tensor, "*b"]
+    imbalance: Float[Tensor, "*b"]
+
+    @property
+    def normalised_margin(self) -> Float[Tensor, "*b"]:
+        r"""$m / \lVert\theta\rVert^2$, which is $1 / (2 \sum_i \lambda_i)$ at a KKT point."""
+        return self.margin / self.squared_norm
+
+
+def check(
+    model: TwoLayer, points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"], *, kinks: float = 1e-2
+) -> Conditions:
+    r"""Minimise $\lVert\theta - \hat\theta\rVert$ over all multipliers and all subgradients at the kinks.
+
+    Source: the conditions (2)–(5) and (7)–(9) of Smorodinsky et al. The paper allows any $s_{ij} \in [0, 1]$ where
+    $Z_{ij} = 0$; on a computer, a pair counts as a kink when $|Z_{ij}| \le \text{kinks} \cdot \lVert\tilde w_j\rVert
+    \lVert\tilde x_i\rVert$.
+
+    Args:
+        kinks: 0 frees exact zeros only, and every other s is 0 or 1.
+
+    Raises:
+        ValueError: if the network does not fit every label with a positive margin, `kinks` is not in [0, 1), a label
+            is not ±1, an input is not finite, or shapes do not fit.
+        RuntimeError: if the minimum is not reached.
+    """
+    margin_flow.check(points, labels)
+    if not 0 <= kinks < 1:
+        raise ValueError(f"`kinks` must be a cosine in [0, 1), such as 0.01, got {kinks!r}.")
+    fits = labels * model(points)
+    margin = fits.amin(-1)
+    if not bool((margin > 0).all()):
+        raise ValueError(f"`model` must fit all labels, got the margin {margin.min().item():.3g}; train it longer.")
+    pairs = _pairs(model, points, labels, kinks)
+    multipliers, weights = _solved(pairs, labels.shape[:-1])
+    hidden, outputs = pairs.parameters(multipliers, weights)
+    squares = model.squared_norm(), hidden.square().sum((-2, -1)) + outputs.square().sum(-1)
+    product = (hidden * pairs.hidden).sum((-2, -1)) + (outputs * model.outputs).sum(-1)
+    distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
+    norms = pairs.hidden.norm(dim=-1)
+    return Conditions(
+        multipliers=multipliers,
+        subgradients=torch.where(multipliers[..., None] > 0, weights / multipliers[..., None], pairs.on.to(weights)),
+        residual=(distance / squares[0]).sqrt(),
+        cosine=product / (squares[0] * squares[1]).sqrt(),
+        slackness=(multipliers * (fits - margin.unsqueeze(-1))).sum(-1) / (margin * multipliers.sum(-1)),
+        margin=margin,
+        squared_norm=squares[0],
+        unit_norm=(norms * hidden.norm(dim=-1)).sum(-1) / (norms * model.outputs.abs()).sum(-1),
+        imbalance=(norms.square() - model.outputs.square()).abs().sum(-1) / squares[0],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    r"""Least squares for $\lambda_i$ and $\mu_{ij} = \lambda_i s_{ij}$, jointly convex in both.
+
+    Two kinds of steps alternate until no direction leads downhill. A sweep gives each point its best $\lambda_i$ and
+    $\mu_{ij}$ while the others wait: fast in many dimensions, where points hardly interact. A combination is the
+    non-negative least-squares fit of $\theta$ by the gradients $y_i \nabla\Phi(x_i)$ with the subgradients found so
+    far and those that lead downhill most steeply: it ends after finitely many steps, and fast in few dimensions.
+    """
+
+    hidden: Float[Tensor, "*b k d+1"]  # w̃_j
+    outputs: Float[Tensor, "*b k"]
+    lifted: Float[Tensor, "*b n d+1"]  # y_i x̃_i
+    kernel: Float[Tensor, "*b n n"]  # their inner products
+    height: Float[Tensor, "*b n k"]  # y_i [Z_ij]_+
+    pull: Float[Tensor, "*b n k"]  # y_i Z_ij v_j
+    kink: Bool[Tensor, "*b n k"]
+    on: Bool[Tensor, "*b n k"]  # and not on the kink
+
+    def __getitem__(self, index: int) -> "_Pairs":
+        return _Pairs(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def parameters(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        r"""$\hat\theta$: the hidden layer and the output weights of the right-hand sides."""
+        hidden = self.outputs.unsqueeze(-1) * (weights.mT @ self.lifted)
+        return hidden, (multipliers.unsqueeze(-2) @ self.height).squeeze(-2)
+
+    def solve(self) -> tuple[Tensor, Tensor]:
+        r"""The minimising $\lambda$ and $\mu$ of one network."""
+        size = self.hidden.square().sum() + self.outputs.square().sum()
+        multipliers, weights = torch.zeros_like(self.height[:, 0]), torch.zeros_like(self.height)
+        rows, patterns, before = torch.arange(0, device=weights.device), weights[:0], torch.inf
+        for left in reversed(range(_ROUNDS)):
+            for _ in range(_SWEEPS):
+                for i in range(len(multipliers)):
+                    self._update(i, multipliers, weights)
+            steepest, excess, distance = self._slopes(multipliers, weights)
+            stuck = excess <= _STUCK * size and (distance > 0.99 * before or not left)
+            if stuck or excess <= _SETTLED * distance + _ROUNDING * size:
+                return multipliers, weights
+            before = distance
+            used = (multipliers > 0).nonzero().squeeze(-1)
+            found = weights[used] / multipliers[used, None]
+            rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
+            patterns = torch.cat([patterns, found, steepest])
+            shares = self._combination(rows, patterns)
+            rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
+            multipliers = torch.zeros_like(multipliers).index_add(0, rows, shares)
+            weights = torch.zeros_like(weights).index_add(0, rows, shares[:, None] * patterns)
+        raise RuntimeError(f"`check` did not settle in {_ROUNDS} rounds: {float(excess / size):.1e} above the minimum.")
+
+    def _update(self, i: int, multipliers: Tensor, weights: Tensor) -> None:
+        r"""Give point i its best multiplier and weights, in place, with those of all others fixed.
+
+        Point i asks neuron j for $\mu_{ij} = c_j$. A neuron that is on takes $\lambda_i$ instead, one on the kink
+        $\min(\max(c_j, 0), \lambda_i)$, so that
+
+        $$ \lambda_i = \frac{\beta + \lVert\tilde x_i\rVert^2 \sum_j v_j^2 c_j}
+                            {\alpha + \lVert\tilde x_i\rVert^2 \sum_j v_j^2} $$
+
+        with α and β from the output weights, and the sums over the neurons that are on and those on the kink with
+        $c_j > \lambda_i$. Adding neurons by decreasing $c_j$, the quotient grows until that set is complete and falls
+        after it: $\lambda_i$ is its maximum.
+        """
+        stiffness = self.kernel[i, i] * self.outputs.square()
+        push = self.pull[i] - self.outputs.square() * (self.kernel[i] @ weights) + stiffness * weights[i]
+        asked = torch.where(stiffness > 0, push / stiffness, 0.0)
+        height, kink, on = self.height[i], self.kink[i], self.on[i]
+        gap = self.outputs - multipliers @ self.height + multipliers[i] * height
+        above, below = height @ gap + (push * on).sum(), height @ height + (stiffness * on).sum()
+        order = torch.where(kink, asked, -torch.inf).argsort(descending=True)
+        quotients = (above + (push * kink)[order].cumsum(0)) / (below + (stiffness * kink)[order].cumsum(0))
+        multipliers[i] = torch.maximum(above / below, quotients.amax()).clamp_min(0)
+        weights[i] = torch.where(kink, torch.minimum(asked.clamp_min(0), multipliers[i]), multipliers[i] * on)
+
+    def _slopes(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""The steepest subgradients of every point, the excess over the minimum at most, and the squared distance."""
+        hidden, outputs = self.parameters(multipliers, weights)
+        gaps = hidden - self.hidden, outputs - self.outputs
+        slopes = self.outputs * (self.lifted @ gaps[0].mT)
+        base = self.height @ gaps[1]
+        steepest = (self.on | (self.kink & (slopes < 0))).to(slopes)
+        downhill = (base + (slopes * steepest).sum(-1)).clamp_max(0).amin()
+        along = (multipliers * base).sum() + (weights * slopes).sum()
+        excess = along.abs() - downhill * multipliers.sum()
+        return steepest, excess, gaps[0].square().sum() + gaps[1].square().sum()
+
+    def _combination(self, rows: Tensor, patterns: Tensor) -> Tensor:
+        r"""Non-negative shares of these points' gradients that come closest to $\theta$."""
+        axes = torch.linalg.svd(self.lifted, full_matrices=False).Vh  # nothing else of w̃_j can be reached
+        layer = (patterns * self.outputs).unsqueeze(-1) * (self.lifted @ axes.mT)[rows].unsqueeze(-2)
+        gradients = torch.cat([layer.flatten(1), self.height[rows]], dim=-1)
+        target = torch.cat([(self.hidden @ axes.mT).flatten(), self.outputs])
+        basis, triangle = torch.linalg.qr(gradients.mT)
+        shares, _ = nnls(triangle.cpu().numpy(), (target @ basis).cpu().numpy(), maxiter=100 * len(rows))
+        return torch.from_numpy(shares).to(gradients)
+
+
+def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kinks: float) -> _Pairs:
+    hidden = torch.cat([model.weights, model.biases.unsqueeze(-1)], dim=-1)
+    lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1) * labels.unsqueeze(-1)
+    signed = lifted @ hidden.mT
+    reach = labels.unsqueeze(-1) * signed
+    kink = reach.abs() <= kinks * lifted.norm(dim=-1, keepdim=True) * hidden.norm(dim=-1).unsqueeze(-2)
+    return _Pairs(
+        hidden=hidden,
+        outputs=model.outputs,
+        lifted=lifted,
+        kernel=lifted @ lifted.mT,
+        height=labels.unsqueeze(-1) * reach.clamp_min(0),
+        pull=signed * model.outputs.unsqueeze(-2),
+        kink=kink,
+        on=(reach > 0) & ~kink,
+    )
+
+
+def _solved(pairs: _Pairs, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The solutions of all networks, one after the other."""
+    if not batch:
+        return pairs.solve()
+    parts = zip(*(_solved(pairs[index], batch[1:]) for index in range(batch[0])), strict=True)
+    multipliers, weights = (torch.stack(part) for part in parts)
+    return multipliers, weights

@@ -1,0 +1,99 @@
+r"""How small and how large the margin of a trained network can be, from its loss and from its gradient.
+
+With $q = y \Phi(x)$ the losses are $\ell(q) = \log(1 + e^{-q})$ (logistic) and $e^{-q}$ (exponential). Where the
+paper's expression differs from what follows from its premises, both are here, the paper's under a name with `printed`.
+Nothing here trains, and nothing is random.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+LOSSES = ("logistic", "exponential")
+PRINTED_PEAK = 1 + float(special.lambertw(1 / math.e).real)
+r"""Where `printed_gradient_factor` is largest, $1 + W(1/e) \approx 1.2785$: it grows up to there."""
+
+
+def least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5, kind: str = "logistic") -> Float[Tensor, "*b"]:
+    r"""What the margin exceeds when the mean loss is below `loss` and a `share` of the points lies on the margin.
+
+    $$ \text{loss} > \text{share} \cdot \ell(m) \implies m > -\ln\bigl(e^{\text{loss}/\text{share}} - 1\bigr)
+       \quad\text{or}\quad m > -\ln(\text{loss}/\text{share}) . $$
+
+    At the loss $1/(2e)$ and half of the points this is 0.8104 and 1.
+
+    Source: Smorodinsky et al., Remark B.5, which concludes $m > 1/e$: true, by this argument.
+
+    Raises:
+        ValueError: if `share` is not in (0, 1], a loss is not positive, or the kind is unknown.
+    """
+    _check(loss, share, kind)
+    ceiling = loss / share
+    return -(torch.expm1(ceiling) if kind == "logistic" else ceiling).log()
+
+
+def printed_least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5) -> Float[Tensor, "*b"]:
+    r"""What the printed steps give, with the 1 lost on the way:
+
+    $$ 1 + e^{-m} < e^{\text{loss}/\text{share}} \implies e^{-m} < e^{\text{loss}/\text{share}}
+       \implies m > -\text{loss}/\text{share} . $$
+
+    Source: Smorodinsky et al., Remark B.5, where $m > -1/e$ becomes $m > 1/e$ in the last step.
+    """
+    _check(loss, share, "logistic")
+    return -loss / share
+
+
+def gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    r"""$|\partial \ell / \partial \Phi| = e^{-q} / (1 + e^{-q})$ of the logistic loss, decreasing in q."""
+    return torch.sigmoid(-q)
+
+
+def printed_gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    r"""$q e^{-q} / (1 + e^{-q})$, the derivative as printed, with a factor q too much.
+
+    It is below the derivative for $q < 1$, so no bound there, and above it for $q > 1$: a weaker bound.
+
+    Source: Smorodinsky et al., Remark B.6.
+    """
+    return q * torch.sigmoid(-q)
+
+
+def squared_log(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    r"""$t(d) = \log^2 d$, the margin at which training stops according to Remark B.6, and the t of Corollary 3.5.
+
+    Raises:
+        ValueError: if a dimension is below 1.
+    """
+    if not bool((dimension >= 1).all()):
+        raise ValueError(f"`dimension` must be at least 1, got {dimension.min().item()!r}.")
+    return dimension.log().square()
+
+
+def gradient_exponent(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    r"""The r for which the gradient factor at the margin $\log^2 d$ is $d^{-r}$: r grows like $\log d$, without bound.
+
+    Raises:
+        ValueError: if a dimension is not above 1.
+    """
+    if not bool((dimension > 1).all()):
+        raise ValueError(f"`dimension` must be above 1, got {dimension.min().item()!r}.")
+    return -logsigmoid(-squared_log(dimension)) / dimension.log()
+
+
+def bounded_margin_ratio(ratio: Float[Tensor, "*#b"], dimension: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""$n \delta\, t(d) / \Delta$ from $n \delta / \Delta$: what Corollary 3.5 sends to 0."""
+    return ratio * squared_log(dimension)
+
+
+def _check(loss: Tensor, share: float, kind: str) -> None:
+    if not 0 < share <= 1:
+        raise ValueError(f"`share` must be the share of points on the margin, in (0, 1], got {share!r}.")
+    if not bool((loss > 0).all()):
+        raise ValueError(f"`loss` must be positive, got {loss.min().item()!r}.")
+    if kind not in LOSSES:
+        raise ValueError(f"`kind` must be one of {', '.join(LOSSES)}; got {kind!r}.")

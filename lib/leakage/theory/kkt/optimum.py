@@ -1,0 +1,257 @@
+r"""The global optimum of the maximum-margin problem of two-layer networks, by convex programming.
+
+Neurons with one activation pattern and one sign of the output weight merge into one, so the problem
+$\min \tfrac12\lVert\theta\rVert^2$ subject to $y_i \Phi(\theta; x_i) \ge 1$ at any sufficient width is
+
+$$ \min \sum_c \lVert p_c \rVert \quad\text{subject to}\quad
+   y_i \sum_{c \ni i} \sigma_c\, p_c^\top \tilde x_i \ge 1, \quad p_c \in C_c, \qquad \tilde x = (x, 1), $$
+
+with one closed cone $C_c$ for each pattern and $\sigma_c = \pm 1$. A solution is a network with
+$(w_c, b_c) = p_c / \sqrt{\lVert p_c \rVert}$ and $v_c = \sigma_c \sqrt{\lVert p_c \rVert}$; the multipliers of the
+constraints are those of the KKT conditions. Margins are 1. SciPy and clarabel compute on the CPU; results return to
+the device of the points. Nothing here trains a network.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.data.synthetic import gaussian
+from leakage.models.two_layer import TwoLayer
+from leakage.runtime import DTYPE
+from leakage.theory.kkt.cone_program import Cones, feasible, solve
+from leakage.theory.piecewise_linear import check_margin
+
+MOST_POINTS = 8
+"""of `orthant`, whose program has two cones for each of the $2^n$ patterns"""
+_IDLE = 1e-6  # of the sum of the multipliers
+_ROUNDING = 1e-10  # gaps below this are as good as none
+_FLIPPED = 0.2  # share of labels
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A network of least norm with margin 1, its multipliers, and the certificate that it is one.
+
+    Attributes:
+        model: the network; neurons that share a kink may come as several, and have it to about 1e-5.
+        multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most $½‖θ‖²$ of any network.
+        gap: $1 - Σλ_i / ½‖θ‖²$, from the network and the multipliers alone, whatever the solver says of them.
+    """
+
+    model: TwoLayer
+    multipliers: Float[Tensor, " n"]
+    gap: float
+
+    @property
+    def value(self) -> Float[Tensor, ""]:
+        r"""The least $\tfrac12\lVert\theta\rVert^2$."""
+        return self.model.squared_norm() / 2
+
+
+def univariate(points: Float[Tensor, " n"], labels: Float[Tensor, " n"]) -> Optimum:
+    r"""The optimum for distinct numbers with labels ±1, in any order.
+
+    A neuron on the line is active on one side of its kink, which leaves $2n - 1$ patterns. Two rays span each cone:
+    the neurons with their kink at either end of a gap between neighbours.
+
+    Raises:
+        ValueError: if there is no point, two coincide, something is not finite or a label is not ±1.
+        RuntimeError: if the duality gap is above $10^{-6}$ (points much closer together than the others).
+    """
+    if points.ndim != 1:
+        raise ValueError(f"`points` must be (n,) numbers, got shape {tuple(points.shape)}.")
+    _check(points[:, None], labels)
+    if len(points) == 1:
+        return orthant(points[:, None], labels)
+    order = points.argsort()
+    x, y = points[order], labels[order]
+    weights, signs, multipliers, gap = _sharpest(_array(x), _array(y))
+    inverse = order.argsort()
+    return _optimum(weights, signs, _like(multipliers, points)[inverse], gap)
+
+
+def orthant(points: Float[Tensor, "n d"], labels: Float[Tensor, " n"]) -> Optimum:
+    r"""The optimum for at most 8 points whose $(x_i, 1)$ are linearly independent, whatever their dimension.
+
+    Every pattern of signs is then taken by some neuron, and in the coordinates of a Cholesky factor of
+    $K = XX^\top + 1$ each cone is an orthant up to a linear map.
+
+    Raises:
+        ValueError: if there are no points or too many, they are dependent, something is not finite or a label is not
+            ±1.
+        RuntimeError: if the duality gap is above $10^{-6}$.
+    """
+    _check(points, labels)
+    if len(points) > MOST_POINTS:
+        raise ValueError(f"`points` must be at most {MOST_POINTS}: there are 2^n patterns; got {len(points)}.")
+    extended = np.column_stack([_array(points), np.ones(len(points))])
+    gram = extended @ extended.T
+    if np.linalg.cond(gram) > 1 / np.finfo(float).eps:
+        raise ValueError("`points` must be linearly independent once a coordinate 1 is appended; they are not.")
+    factor = np.linalg.cholesky(gram)
+    reduced, signs, multipliers, gap = solve(_orthants(factor), _array(labels))
+    weights = np.linalg.solve(factor.T, reduced.T).T @ extended
+    return _optimum(weights, signs, _like(multipliers, points), gap)
+
+
+def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> tuple[TwoLayer, Float[Tensor, ""]]:
+    r"""The one KKT point of one neuron and one example, and its multiplier.
+
+    $$ v = y \sqrt{m / \lVert\tilde x\rVert}, \qquad (w, b) = y v\, \tilde x / \lVert\tilde x\rVert,
+       \qquad \lambda = 1 / \lVert\tilde x\rVert $$
+
+    Source: Smorodinsky et al., Theorem 4.1, which states that the network determines x; the closed form is ours.
+
+    Raises:
+        ValueError: if the point is not finite, the label is not ±1 or the margin is not positive.
+    """
+    if not bool(torch.isfinite(point).all()):
+        raise ValueError("`point` must be finite.")
+    if label not in (-1, 1):
+        raise ValueError(f"`label` must be -1 or 1, got {label!r}.")
+    check_margin(margin)
+    extended = torch.cat([point, torch.ones_like(point[:1])])
+    norm = extended.norm()
+    output = label * (margin / norm).sqrt()
+    hidden = label * output * extended / norm
+    return TwoLayer(hidden[None, :-1], hidden[None, -1], output[None]), 1 / norm
+
+
+def _random(count: int, generator: torch.Generator) -> Tensor:
+    return 2.0 * torch.randint(2, (count,), generator=generator, device=generator.device) - 1
+
+
+def _blocks(size: int) -> Callable[[int, torch.Generator], Tensor]:
+    """Labels that change after every `size` neighbours, with a random first one."""
+
+    def labels(count: int, generator: torch.Generator) -> Tensor:
+        blocks = torch.arange(count, device=generator.device) // size
+        return _random(1, generator) * (1 - 2 * (blocks % 2))
+
+    return labels
+
+
+def _flipped(count: int, generator: torch.Generator) -> Tensor:
+    """Two halves, with some labels flipped: a problem that can be learned, with noise."""
+    flips = torch.rand(count, generator=generator, device=generator.device) < _FLIPPED
+    halves = torch.arange(count, device=generator.device) < count // 2
+    return _random(1, generator) * torch.where(halves ^ flips, 1.0, -1.0)
+
+
+LABEL_LAWS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
+    "random": _random,
+    "alternating": _blocks(1),
+    "pairs": _blocks(2),
+    "triples": _blocks(3),
+    "flipped": _flipped,
+}
+"""Laws of the labels of points on the line, in ascending order of the points."""
+
+
+def _normal(count: int, generator: torch.Generator) -> Tensor:
+    return gaussian((count,), generator=generator).sort().values
+
+
+def _spaced(count: int, generator: torch.Generator) -> Tensor:
+    """One point near the middle of each of `count` equal parts of [-2, 2]: a network of moderate width can fit them."""
+    shifts = torch.rand(count, generator=generator, device=generator.device, dtype=DTYPE) / 2 + 0.25
+    return 4 * (torch.arange(count, device=generator.device) + shifts) / count - 2
+
+
+POINT_LAWS: dict[str, Callable[[int, torch.Generator], Tensor]] = {"normal": _normal, "spaced": _spaced}
+"""Laws of ascending points on the line."""
+
+
+def draw_problem(
+    law: str, *, count: int, generator: torch.Generator, points: str = "normal"
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """Ascending points on the line and their labels.
+
+    Args:
+        law: of the labels, a name in `LABEL_LAWS`.
+        count: n.
+        generator: the source of randomness; its device is the result's.
+        points: the law of the points, a name in `POINT_LAWS`.
+
+    Raises:
+        ValueError: if a law is unknown or there is no point.
+    """
+    for name, chosen, laws in (("law", law, LABEL_LAWS), ("points", points, POINT_LAWS)):
+        if chosen not in laws:
+            raise ValueError(f"`{name}` must be one of {', '.join(laws)}; got {chosen!r}.")
+    if count < 1:
+        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+    return POINT_LAWS[points](count, generator), LABEL_LAWS[law](count, generator).to(DTYPE)
+
+
+def _check(points: Tensor, labels: Tensor) -> None:
+    if points.ndim != 2 or labels.shape != points.shape[:1]:
+        shapes = tuple(points.shape), tuple(labels.shape)
+        raise ValueError(f"`points` must be (n, d) and `labels` (n,), got shapes {shapes[0]} and {shapes[1]}.")
+    if len(points) == 0 or not bool(torch.isfinite(points).all()):
+        raise ValueError(f"`points` must be at least one and finite, got {len(points)}.")
+    if not bool((labels.abs() == 1).all()):
+        raise ValueError(f"`labels` must be -1 or 1, got values {labels.unique().tolist()}.")
+    if len(points.unique(dim=0)) < len(points):
+        raise ValueError("`points` must be distinct: drop the copies (with opposite labels no network fits both).")
+
+
+def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """`solve`, and once more without the points that have no multiplier, if that is certified about as well.
+
+    Such a point splits the cone of a neuron whose kink is near it, and an interior-point method can hardly tell the two
+    parts from each other. Without it there is one cone; whether the point is fitted all the same shows in the gap.
+    """
+    cones = _half_lines(x)
+    weights, signs, multipliers, gap = solve(cones, y)
+    busy = multipliers > _IDLE * multipliers.sum()
+    if busy.all() or busy.sum() < 2:
+        return weights, signs, multipliers, gap
+    fewer, their_signs, found, _ = solve(_half_lines(x[busy]), y[busy])
+    sharper, value = feasible(cones.points, y, fewer, their_signs)
+    their_gap = 1 - found.sum() / value
+    if not their_gap <= 2 * gap + _ROUNDING:
+        return weights, signs, multipliers, gap
+    everyone = np.zeros_like(multipliers)
+    everyone[busy] = found
+    return sharper, their_signs, everyone, their_gap
+
+
+def _half_lines(x: np.ndarray) -> Cones:
+    """The cones of sorted points on the line: kinks in the gaps, on either side, and outside of all points."""
+    extended = np.column_stack([x, np.ones_like(x)])
+    right = np.column_stack([np.ones_like(x), -x]) / np.linalg.norm(extended, axis=1, keepdims=True)
+    gaps = np.stack([right[:-1], right[1:]], axis=1)  # kink at either end of a gap, active to the right of it
+    everywhere = np.stack([right[0], -right[-1]])[None]
+    after = np.arange(len(x)) > np.arange(len(x) - 1)[:, None]
+    active = np.concatenate([after, ~after, np.ones((1, len(x)), dtype=bool)])
+    return Cones.of_both_signs(extended, active, np.concatenate([gaps, -gaps, everywhere]))
+
+
+def _orthants(factor: np.ndarray) -> Cones:
+    """The cones of all sign patterns of `factor` @ p."""
+    patterns = np.array(list(itertools.product([1.0, -1.0], repeat=len(factor))))
+    edges = np.linalg.inv(factor).T
+    edges /= np.linalg.norm(edges, axis=1, keepdims=True)
+    return Cones.of_both_signs(factor, patterns > 0, patterns[:, :, None] * edges)
+
+
+def _optimum(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
+    """The balanced network of the neurons found: $\\lVert (w, b) \\rVert = |v|$."""
+    outputs = np.sqrt(np.linalg.norm(weights, axis=1))
+    hidden = _like(weights / outputs[:, None], multipliers)
+    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _like(signs * outputs, multipliers)), multipliers, gap)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().to("cpu", DTYPE).numpy()
+
+
+def _like(array: np.ndarray, tensor: Tensor) -> Tensor:
+    return torch.as_tensor(array, dtype=DTYPE).to(tensor.device)

@@ -1,0 +1,156 @@
+r"""In which dimension random training points are orthogonal enough for the bounds of `theory.kkt.bounds`.
+
+Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
+become useful one after the other as d grows, in the stages named by `STAGES`. Nothing here trains.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from scipy import special
+from torch import Tensor
+
+from leakage.data.mixtures import Law, Sample, clusters, draw
+from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
+
+STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
+"""What the proof of Theorem 3.2 needs or gives, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
+points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
+factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    r"""How often each stage is reached, dimension by dimension.
+
+    Attributes:
+        dimensions: d.
+        ratios: $n\delta/\Delta$ of every training set.
+        shares: by stage, the share of each training set's fresh points for which it is reached.
+    """
+
+    dimensions: tuple[int, ...]
+    ratios: Float[Tensor, "dimensions runs"]
+    shares: Mapping[str, Float[Tensor, "dimensions runs"]]
+
+    def probability(self, stage: str) -> Float[Tensor, " dimensions"]:
+        """The probability of a stage over training sets and fresh points.
+
+        Raises:
+            ValueError: if the stage is not one of `STAGES`.
+        """
+        if stage not in self.shares:
+            raise ValueError(f"`stage` must be one of {', '.join(self.shares)}; got {stage!r}.")
+        return self.shares[stage].mean(-1)
+
+
+def staircase(
+    law: str | Law, *, rows: int, dimensions: Sequence[int], runs: int, fresh: int, generator: torch.Generator
+) -> Staircase:
+    """Draw `runs` training sets of `rows` points in every dimension, with `fresh` points each, and see what they reach.
+
+    Raises:
+        ValueError: if `fresh` is below 1, or as `data.mixtures.draw`.
+    """
+    if fresh < 1:
+        raise ValueError(f"`fresh` must be at least 1, got {fresh!r}: the stages speak of fresh points.")
+    ratios, shares = [], {name: [] for name in STAGES}
+    for dimension in dimensions:
+        sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=generator)
+        ratios.append(Geometry.of(sample.train).ratio)
+        for name, reached in stages(sample).items():
+            shares[name].append(reached.to(sample.train).mean(-1))
+    return Staircase(
+        tuple(dimensions), torch.stack(ratios), {name: torch.stack(parts) for name, parts in shares.items()}
+    )
+
+
+def stages(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
+    """Which of `STAGES` every fresh point reaches with its training set."""
+    geometry = Geometry.of(sample.train)
+    delta_x = geometry.delta_x(sample.fresh @ sample.train.mT)
+    margin = torch.ones_like(geometry.den)
+    bound = output_bound(geometry, delta_x, margin, factor=1)
+    proved = [geometry.den > 0, activation_floor(geometry, margin) > 0]
+    flags = [flag.unsqueeze(-1).expand(bound.shape) for flag in proved] + [bound < share for share in (1, 0.5, 0.25)]
+    return dict(zip(STAGES, flags, strict=True))
+
+
+def first_dimension(
+    dimensions: Sequence[int], probability: Float[Tensor, " dimensions"], *, level: float = 0.9
+) -> float:
+    """The dimension from which on the probability stays at `level`, interpolated in log d; infinite if it does not.
+
+    Where the level is reached everywhere, the smallest dimension given is returned.
+
+    Raises:
+        ValueError: if `level` is not in (0, 1], or the lengths differ.
+    """
+    if not 0 < level <= 1 or len(dimensions) != len(probability):
+        raise ValueError(f"`level` must be in (0, 1] and the lengths equal, got {level!r} and {len(dimensions)}.")
+    values = probability.tolist()
+    low = max((i for i, value in enumerate(values) if value < level), default=-1)
+    if low in (-1, len(values) - 1):
+        return float(dimensions[0]) if low == -1 else math.inf
+    part = (level - values[low]) / (values[low + 1] - values[low])
+    return float(dimensions[low] * (dimensions[low + 1] / dimensions[low]) ** part)
+
+
+def overlap_tail(dimension: int) -> float:
+    r"""Exact $\Pr(|x^\top y| > \sqrt d \log d)$ of independent uniform points on the sphere of radius $\sqrt d$.
+
+    $(x^\top y / d)^2 \sim \text{Beta}(\frac12, \frac{d - 1}2)$.
+
+    Raises:
+        ValueError: if the dimension is below 2.
+    """
+    if dimension < 2:
+        raise ValueError(f"`dimension` must be at least 2, got {dimension!r}.")
+    return float(special.betaincc(0.5, (dimension - 1) / 2, min(1.0, math.log(dimension) ** 2 / dimension)))
+
+
+def overlap_tail_bound(dimension: int) -> float:
+    r"""The bound on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, and so empty, for $d < e^4 \approx 54.6$.
+
+    Source: Smorodinsky et al., Lemma D.1.
+    """
+    return float(dimension ** (1 - math.log(dimension) / 4))
+
+
+@dataclass(frozen=True)
+class LearnableCase:
+    r"""The mixture of four Gaussians that can be learned from n points, where the conditions have constants 1.
+
+    Xu et al. (2023) ask for $n^{0.51} \sqrt d \le \lVert\mu\rVert^2 \le d / n^2$, which is possible for
+    $d \ge n^{5.02}$. Assumption 3.1 follows from $n \lVert\mu\rVert^2 / d \to 0$ and $n d^{\epsilon - 1} \to 0$ with
+    some $\epsilon > \frac12$. The first is at most $1/n$, the second at most $d^{\epsilon - 1 + 1/5.02}$: both vanish
+    if n grows, but with n fixed the first stays at $1/n$ where $\lVert\mu\rVert^2$ is as large as allowed.
+
+    Source: Smorodinsky et al., Appendix C and Section 3, item 3.
+    """
+
+    n: int
+    dimension: int
+
+    @property
+    def mean_squares(self) -> tuple[float, float]:
+        r"""The least and the largest $\lVert\mu\rVert^2$ allowed; none is where the first exceeds the second."""
+        return self.n**0.51 * math.sqrt(self.dimension), self.dimension / self.n**2
+
+    def terms(self, mean_square: float, *, exponent: float = 0.6) -> tuple[float, float]:
+        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$, which Assumption 3.1 sends to 0.
+
+        Raises:
+            ValueError: if the exponent is not in (1/2, 1).
+        """
+        if not 0.5 < exponent < 1:
+            raise ValueError(f"`exponent` must lie between 1/2 and 1, got {exponent!r}.")
+        return self.n * mean_square / self.dimension, self.n * self.dimension ** (exponent - 1)
+
+    def law(self, mean_square: float) -> Law:
+        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
+        r = math.sqrt(mean_square)
+        return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))

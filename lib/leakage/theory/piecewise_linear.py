@@ -1,0 +1,190 @@
+r"""Continuous piecewise linear functions of one variable: what a two-layer ReLU network on the line computes.
+
+A function is its kinks, its values there and its slopes outside. With B kinks there are B + 1 pieces, counted from the
+left; piece i lies between kinks i - 1 and i, and the first and the last have no end. Nothing here knows of data.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from leakage.models.two_layer import TwoLayer
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseLinear:
+    """A function given by its kinks (`nodes`), the `values` there, and the slopes to the left and right of them all.
+
+    A linear function has one node, at which it does not bend.
+
+    Raises:
+        ValueError: if the nodes are not strictly increasing, the shapes do not fit or something is not finite.
+    """
+
+    nodes: Float[Tensor, " B"]
+    values: Float[Tensor, " B"]
+    left_slope: Float[Tensor, ""]
+    right_slope: Float[Tensor, ""]
+
+    def __post_init__(self) -> None:
+        if self.nodes.ndim != 1 or self.nodes.shape != self.values.shape or not len(self.nodes):
+            shapes = tuple(self.nodes.shape), tuple(self.values.shape)
+            raise ValueError(f"`nodes` and `values` must be (B,) with B at least 1, got {shapes[0]} and {shapes[1]}.")
+        if not bool((self.nodes.diff() > 0).all()):
+            raise ValueError("`nodes` must be strictly increasing: sort them and merge equal ones.")
+        parts = (self.nodes, self.values, self.left_slope, self.right_slope)
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            raise ValueError("`nodes`, `values`, `left_slope` and `right_slope` must be finite.")
+
+    @property
+    def slopes(self) -> Float[Tensor, " pieces"]:
+        """Of all B + 1 pieces."""
+        inner = self.values.diff() / self.nodes.diff()
+        return torch.cat([self.left_slope[None], inner, self.right_slope[None]])
+
+    def __call__(self, points: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+        """The function at every point."""
+        piece = torch.searchsorted(self.nodes, points.contiguous())
+        anchor = (piece - 1).clamp_min(0)
+        return self.values[anchor] + self.slopes[piece] * (points - self.nodes[anchor])
+
+    def flat(self, level: float, *, tolerance: float) -> Tensor:
+        """(B + 1,): which pieces stay within `tolerance` of `level`; one without an end must have slope 0.
+
+        A slope counts as 0 if it moves the function by at most `tolerance` over the distance between the outermost
+        kinks; over a distance of 1, if there is only one.
+        """
+        near = (self.values - level).abs() <= tolerance
+        span = self.nodes[-1] - self.nodes[0] if len(self.nodes) > 1 else 1.0
+        level_out = span * self.slopes.abs() <= tolerance
+        return torch.cat([near[:1] & level_out[:1], near[:-1] & near[1:], near[-1:] & level_out[-1:]])
+
+    def crossings(self, level: float, *, tolerance: float) -> Float[Tensor, " pieces"]:
+        """The one point of each closed piece at which the function is `level`, NaN where there is none.
+
+        A piece that only comes within `tolerance` counts with the end that does. Pieces with slope 0 have none.
+        """
+        slopes, infinity = self.slopes, self.nodes.new_full((1,), math.inf)
+        anchors = torch.cat([self.nodes[:1], self.nodes])
+        offsets = level - torch.cat([self.values[:1], self.values])
+        low, high = torch.cat([-infinity, self.nodes]), torch.cat([self.nodes, infinity])
+        points = (anchors + offsets / slopes).clamp(low, high)
+        missed = (slopes * (points - anchors) - offsets).abs() > tolerance
+        return points.where((slopes != 0) & ~missed, math.nan)
+
+
+def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear:
+    r"""The function of a network with one input, with its kinks at $-b_j / w_j$.
+
+    A neuron bends the function by $v_j |w_j|$. Kinks no further apart than `tolerance` (in units of the input) are
+    merged into one, where their bends balance; kinks whose bends cancel to `tolerance` of what goes in are dropped.
+    Neurons with $|w_j| \le \text{tolerance} \cdot |b_j|$, whose kink is that far out, count as constants.
+
+    Raises:
+        ValueError: if the model is not one network with one input, or the tolerance is negative.
+    """
+    if model.weights.ndim != 2 or model.weights.shape[-1] != 1:
+        shape = tuple(model.weights.shape)
+        raise ValueError(f"`model` must be one network with one input, weights (k, 1); got {shape}.")
+    if not tolerance >= 0:
+        raise ValueError(f"`tolerance` must not be negative, got {tolerance!r}.")
+    weights = model.weights[:, 0]
+    bending = (weights != 0) & (weights.abs() > tolerance * model.biases.abs())
+    w, b, v = weights[bending], model.biases[bending], model.outputs[bending]
+    nodes = _merged(-b / w, v * w.abs(), tolerance)
+    left, right = (torch.where(side, v * w, 0.0).sum() for side in (w < 0, w > 0))
+    nodes = nodes if len(nodes) else weights.new_zeros(1)
+    return PiecewiseLinear(nodes, model(nodes[:, None]), left, right)
+
+
+def _merged(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
+    """Ascending kinks, one for each group of neighbours closer than `tolerance` whose bends do not cancel."""
+    kinks, order = kinks.sort()
+    opens = torch.cat([torch.ones_like(kinks[:1], dtype=torch.bool), kinks.diff() > tolerance])
+    group, first = opens.cumsum(0) - 1, kinks[opens]
+    empty, size = torch.zeros_like(first), bends[order].abs()
+    total, bend = empty.index_add(0, group, size), empty.index_add(0, group, bends[order])
+    # From the first kink of each group on, so that equal ones keep their place to the last bit.
+    places = first + empty.index_add(0, group, size * (kinks - first[group])) / total
+    return places[bend.abs() > tolerance * total]
+
+
+def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: float) -> PiecewiseLinear:
+    r"""A function with few kinks that differs by at most `tolerance` from `function` between `low` and `high`.
+
+    Ramer-Douglas-Peucker: between two points that stay, the chord is kept if no kink is further from it (measured
+    along the values) than `tolerance`; otherwise the furthest kink stays. Outside of the window the outermost pieces
+    go on.
+
+    Raises:
+        ValueError: if the window is empty or the tolerance is not positive.
+    """
+    if not low < high:
+        raise ValueError(f"`low` must be less than `high`, got {low!r} and {high!r}.")
+    if not tolerance > 0:
+        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+    inside = function.nodes[(function.nodes > low) & (function.nodes < high)]
+    x = torch.cat([inside.new_tensor([low]), inside, inside.new_tensor([high])])
+    y = function(x)
+    kept, waiting = {0, len(x) - 1}, [(0, len(x) - 1)]
+    while waiting:
+        start, end = waiting.pop()
+        chord = y[start] + (y[end] - y[start]) * (x[start:end] - x[start]) / (x[end] - x[start])
+        furthest = int((y[start:end] - chord).abs().argmax())
+        if float((y[start + furthest] - chord[furthest]).abs()) > tolerance:
+            kept.add(start + furthest)
+            waiting += [(start, start + furthest), (start + furthest, end)]
+    stay = torch.tensor(sorted(kept), device=x.device)
+    slopes = y[stay].diff() / x[stay].diff()
+    inner = stay[1:-1] if len(stay) > 2 else stay[:1]
+    return PiecewiseLinear(x[inner], y[inner], slopes[0], slopes[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Which pieces of a function stay on ±m, and where the others touch m and -m (NaN: nowhere)."""
+
+    flat: Bool[Tensor, " pieces"]
+    crossings: Float[Tensor, "pieces 2"]
+
+    @classmethod
+    def of(cls, function: PiecewiseLinear, margin: float, *, tolerance: float) -> "Margins":
+        """Of `function` and ±`margin`; flat means within `tolerance` · m of m, or of -m, over the whole piece.
+
+        Raises:
+            ValueError: if the margin or the tolerance is not positive.
+        """
+        if not 0 < margin < math.inf:
+            raise ValueError(
+                f"`margin` must be positive and finite (does the network fit its points?), got {margin!r}."
+            )
+        if not tolerance > 0:
+            raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+        levels, near = (margin, -margin), tolerance * margin
+        flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)
+        crossings = torch.stack([function.crossings(level, tolerance=near) for level in levels], dim=-1)
+        return cls(flat, crossings.where(~flat[:, None], math.nan))
+
+    def points(self, pieces: Bool[Tensor, " pieces"]) -> Float[Tensor, " c"]:
+        """All crossings of `pieces`; the end that two pieces share comes twice."""
+        found = self.crossings[pieces].flatten()
+        return found[~found.isnan()]
+
+    def neighbours(self) -> Bool[Tensor, " pieces"]:
+        """The bounded pieces that are not flat and have such a neighbour."""
+        free = ~self.flat
+        free[0] = free[-1] = False
+        beside = torch.zeros_like(free)
+        beside[1:] |= free[:-1]
+        beside[:-1] |= free[1:]
+        return free & beside
+
+
+def check_margin(margin: float) -> float:
+    """Return `margin` if it is positive and finite; raise `ValueError` otherwise."""
+    if not 0 < margin < math.inf:
+        raise ValueError(f"`margin` must be positive and finite (does the network fit its points?), got {margin!r}.")
+    return margin

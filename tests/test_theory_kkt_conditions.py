@@ -1,0 +1,196 @@
+"""The check finds the multipliers of KKT points known in closed form, and the best ones of any other network."""
+
+import math
+
+import pytest
+import torch
+from scipy.optimize import nnls
+
+from kkt_points import Symmetric
+from leakage.data.mixtures import draw
+from leakage.data.synthetic import gaussian
+from leakage.models.two_layer import TwoLayer, initial
+from leakage.runtime import DTYPE, stream
+from leakage.theory.kkt.conditions import check
+from leakage.theory.kkt.optimum import draw_problem, univariate
+from leakage.trainers.margin_flow import Recipe, train
+
+POINT = Symmetric()
+# The squared residual is settled to 1e-14 at a KKT point, and to 1e-5 of itself elsewhere.
+SETTLED = 2e-7
+
+
+def trained(*, dimension=20, steps=300, runs=1, width=60):
+    generator = stream(0, "conditions")
+    sample = draw("mixture", rows=10, fresh=0, dimension=dimension, runs=runs, generator=generator)
+    start = initial((runs,), width, sample.train.shape[-1], generator=generator)
+    return train(start, sample.train, sample.labels, Recipe(steps=steps)).model, sample.train, sample.labels
+
+
+def single(arguments):
+    return tuple(argument[0] for argument in arguments)
+
+
+def right_hand_sides(model, points, labels, found):
+    """The gradient of the distance in every (λ_i, μ_ij), from its definition."""
+    lifted = torch.cat([points, torch.ones_like(points[:, :1])], dim=-1)
+    height = model.preactivations(points).clamp_min(0)
+    signed, weights = found.multipliers * labels, found.multipliers[:, None] * found.subgradients
+    hidden = model.outputs[:, None] * ((weights * labels[:, None]).T @ lifted)
+    gap = hidden - torch.cat([model.weights, model.biases[:, None]], dim=-1)
+    slopes = labels[:, None] * model.outputs * (lifted @ gap.T)
+    return labels * (height @ (signed @ height - model.outputs)), slopes
+
+
+@pytest.mark.parametrize("shares", [((1.0,), (1.0,)), ((0.5, 0.3, 0.2), (0.9, 0.1))])
+@pytest.mark.parametrize("point", [POINT, Symmetric(n=2, kappa=5, rho=4, margin=0.1), Symmetric(n=12, kappa=1, rho=1)])
+def test_a_kkt_point_meets_all_its_conditions(point, shares):
+    found = check(point.network(shares), point.points, point.labels, kinks=1e-6)
+    assert found.residual < SETTLED
+    torch.testing.assert_close(
+        found.multipliers, torch.full((point.n,), point.multiplier, dtype=DTYPE), rtol=1e-6, atol=0
+    )
+    assert found.cosine == pytest.approx(1, abs=1e-12)  # its error is the square of the residual
+    assert found.margin == pytest.approx(point.margin, rel=1e-12)
+    assert found.slackness == pytest.approx(0, abs=1e-12)
+    assert found.unit_norm == pytest.approx(1, abs=SETTLED)
+    assert found.imbalance == pytest.approx(0, abs=1e-12)
+    assert found.normalised_margin == pytest.approx(1 / (2 * point.n * point.multiplier), rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [4, 12, 20])
+def test_the_optimum_on_the_line_meets_its_conditions(count):
+    # Points on the line interact strongly: 2000 sweeps alone leave residuals of up to 0.85.
+    points, labels = draw_problem("random", count=count, generator=stream(0, f"line {count}"))
+    found = check(univariate(points, labels).model, points[:, None], labels, kinks=1e-5)
+    assert found.residual < 1e-5  # kinks are good to that
+
+
+def test_the_subgradients_at_the_kinks_are_found():
+    found = check(POINT.network(), POINT.points, POINT.labels, kinks=1e-6)
+    own = POINT.labels[:, None] == torch.tensor([1.0, -1.0], dtype=DTYPE)
+    expected = torch.where(own, 1.0, POINT.subgradient).to(DTYPE)
+    torch.testing.assert_close(found.subgradients, expected, rtol=0, atol=1e-6)
+
+
+def test_subgradients_fixed_at_the_kinks_leave_a_residual_at_a_kkt_point():
+    # A push off the kinks by rounding's size: s is then 0 or 1, and the closed form needs 0.04.
+    model = POINT.network()
+    pushed = TwoLayer(model.weights, model.biases - 1e-9, model.outputs)
+    assert check(pushed, POINT.points, POINT.labels, kinks=0.0).residual > 0.02
+    assert check(pushed, POINT.points, POINT.labels, kinks=1e-6).residual < SETTLED
+
+
+@pytest.mark.parametrize("x", [-2.0, 0.0, 0.7])
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_one_neuron_and_one_point_have_the_multiplier_of_theorem_4_1(x, label):
+    length, v = math.sqrt(x * x + 1), 1.7 * label
+    model = TwoLayer(
+        *(torch.tensor(value, dtype=DTYPE) for value in ([[v * label * x / length]], [v * label / length], [v]))
+    )
+    found = check(model, torch.tensor([[x]], dtype=DTYPE), torch.tensor([label], dtype=DTYPE))
+    assert found.multipliers.item() == pytest.approx(1 / length, rel=1e-12)
+    assert found.residual < 1e-12
+
+
+def test_with_every_kink_closed_the_multipliers_are_those_of_nonnegative_least_squares():
+    model, points, labels = single(trained())
+    found = check(model, points, labels, kinks=0.0)
+    on = (model.preactivations(points) > 0).to(DTYPE)
+    lifted = torch.cat([points, torch.ones_like(points[:, :1])], dim=-1)
+    hidden = (on * model.outputs).unsqueeze(-1) * lifted.unsqueeze(1)
+    gradients = torch.cat([hidden.flatten(1), model.preactivations(points).clamp_min(0)], dim=-1) * labels[:, None]
+    theta = torch.cat([torch.cat([model.weights, model.biases[:, None]], dim=-1).flatten(), model.outputs])
+    expected, distance = nnls(gradients.T.numpy(), theta.numpy())
+    torch.testing.assert_close(found.multipliers, torch.from_numpy(expected), rtol=1e-6, atol=1e-8)
+    assert found.residual == pytest.approx(distance / theta.norm().item(), rel=1e-8)
+
+
+@pytest.mark.parametrize("kinks", [1e-3, 1e-2, 0.1])
+def test_no_other_multipliers_and_subgradients_come_closer(kinks):
+    # The problem is convex on a cone, so a point is optimal if the gradient g vanishes along it and rises along
+    # every ray: for each i, g_λ plus all negative parts of g_μ at the kinks is not negative.
+    model, points, labels = single(trained())
+    found = check(model, points, labels, kinks=kinks)
+    along_outputs, slopes = right_hand_sides(model, points, labels, found)
+    reach, weights = model.preactivations(points), found.multipliers[:, None] * found.subgradients
+    lengths = (
+        torch.cat([model.weights, model.biases[:, None]], dim=-1).norm(dim=-1)
+        * (points.square().sum(-1, keepdim=True) + 1).sqrt()
+    )
+    kink = reach.abs() <= kinks * lengths
+    rays = along_outputs + torch.where(kink, slopes.clamp_max(0), slopes * (reach > 0)).sum(-1)
+    tolerance = SETTLED * float(found.squared_norm)
+    assert rays.min() > -tolerance
+    assert ((found.multipliers * along_outputs).sum() + (weights * slopes).sum()).abs() < tolerance
+
+
+def test_freeing_more_kinks_never_hurts():
+    residuals = [float(check(*single(trained()), kinks=kinks).residual) for kinks in (0.0, 1e-3, 1e-2, 0.1)]
+    assert residuals == sorted(residuals, reverse=True)
+    assert residuals[2] < residuals[0] / 2
+
+
+def test_what_no_training_point_sees_is_residual():
+    # The points span six of seven directions: the last weight is 0 in every right-hand side.
+    model, share = POINT.network(), 0.3
+    points = torch.cat([POINT.points, torch.zeros(POINT.n, 1, dtype=DTYPE)], dim=-1)
+    stray = share * model.squared_norm().sqrt() / math.sqrt(2)
+    weights = torch.cat([model.weights, stray.expand(2, 1)], dim=-1)
+    found = check(TwoLayer(weights, model.biases, model.outputs), points, POINT.labels, kinks=1e-2)
+    assert found.residual == pytest.approx(share / math.sqrt(1 + share**2), rel=1e-9)
+    assert found.cosine == pytest.approx(1 / math.sqrt(1 + share**2), rel=1e-9)
+
+
+def test_the_size_of_the_network_and_all_orders_are_irrelevant():
+    model, points, labels = single(trained())
+    neurons = torch.randperm(60, generator=stream(0, "neurons"))
+    rows = torch.randperm(10, generator=stream(0, "rows"))
+    other = TwoLayer(3 * model.weights[neurons], 3 * model.biases[neurons], 3 * model.outputs[neurons])
+    first, second = check(model, points, labels), check(other, points[rows], labels[rows])
+    torch.testing.assert_close(second.multipliers, first.multipliers[rows], rtol=1e-5, atol=1e-8)
+    for name in ("residual", "cosine", "slackness", "unit_norm", "imbalance"):
+        torch.testing.assert_close(getattr(second, name), getattr(first, name), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(second.margin, 9 * first.margin, rtol=1e-12, atol=0)
+
+
+def test_a_batch_gives_what_its_networks_give_alone():
+    arguments = trained(runs=3)
+    together = vars(check(*arguments))
+    for run in range(3):
+        alone = vars(check(*(argument[run] for argument in arguments)))
+        for name, value in alone.items():
+            if name != "subgradients":  # free where the multiplier or the output weight is 0
+                torch.testing.assert_close(together[name][run], value, rtol=1e-5, atol=1e-7)
+
+
+def test_training_longer_tightens_the_slackness_in_proportion_to_the_margin():
+    # q_i - m is of the order of log λ at any time, so slackness times margin is a constant.
+    short, long = (check(*single(trained(dimension=200, steps=steps))) for steps in (200, 1000))
+    assert long.margin > 3 * short.margin
+    assert long.slackness * long.margin == pytest.approx(float(short.slackness * short.margin), rel=0.3)
+
+
+def test_an_untrained_network_is_far_from_the_conditions():
+    model, points, _ = single(trained())
+    generator = stream(0, "untrained")
+    random = TwoLayer(*(gaussian(tuple(part.shape), generator=generator) for part in vars(model).values()))
+    # A random net of width 60 on 10 points: its 1300 parameters cannot be a combination of so few gradients.
+    assert check(random, points, random(points).sign()).residual > 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"labels": -POINT.labels}, "`model` must fit all labels"),
+        ({"labels": 2 * POINT.labels}, "`labels` must be -1 or 1"),
+        ({"labels": POINT.labels[1:]}, "`labels` must be one for each point"),
+        ({"points": POINT.points * math.nan}, "`points` must be finite"),
+        ({"kinks": -0.1}, "`kinks` must be a cosine"),
+        ({"kinks": 1.0}, "`kinks` must be a cosine"),
+    ],
+)
+def test_wrong_arguments_are_named(changes, complaint):
+    arguments = {"model": POINT.network(), "points": POINT.points, "labels": POINT.labels, **changes}
+    with pytest.raises(ValueError, match=complaint):
+        check(**arguments)
