@@ -28,7 +28,9 @@ test-site: $(READY) ## look at every page of the site that `make book` made, in 
 	$(BIN)/python -m pytest -q tests/site
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
-	$(BIN)/python benchmarks/min_norm.py --record
+	status=0; for chapter in min_norm kkt_margin; do \
+	  $(BIN)/python benchmarks/$$chapter.py --record || status=1; \
+	done; exit $$status
 
 lab: $(READY) ## open the chapters as notebooks in JupyterLab
 	$(JUPYTER) $(BIN)/jupytext-config set-default-viewer

@@ -5,8 +5,6 @@ given, equal laws (Kolmogorov–Smirnov) where they are drawn. Then it times the
 side is in `trained_models`. The exit status is 1 if a ratio that the project promises was not reached.
 """
 
-import argparse
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +15,13 @@ from scipy import stats
 from torch import Tensor
 
 from leakage.data.synthetic import gaussian, sphere
-from leakage.pipeline.storage import write_json
 from leakage.runtime import stream
 from leakage.theory import latent_space, least_squares_law, relu_features
 from leakage.theory import ridge as ridge_law
 from leakage.theory.latent_space import LatentSpace
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
-from timing import Case, Needed, Row, Side, equal, judged, lines, one_thread, record, same_law
+from timing import ROOT, Case, Needed, Side, command, equal, judged, same_law
 from trained_models import (
     Array,
     Solver,
@@ -36,7 +33,6 @@ from trained_models import (
     ridge_by_rows,
 )
 
-ROOT = Path(__file__).parents[1]
 RECORD = "book/records/performance.min_norm.json"
 TITLE = "Parameters or privacy"
 
@@ -322,28 +318,16 @@ def _needed(id: str, sizes: Sizes) -> Needed:
     return NEEDED.get(id, Needed()) if sizes is PAPER else Needed()
 
 
-def run(sizes: Sizes) -> tuple[list[Row], bool]:
-    """Measure and print everything; the rows, and whether every promise was kept."""
-    rows: list[Row] = []
-    with one_thread():
-        chosen = list(cases(sizes))
-        for line in lines(chosen, rows):
-            print(line, flush=True)
-    return rows, all(case.needed.met_by(row) for case, row in zip(chosen, rows, strict=True))
-
-
 def main(arguments: Sequence[str] | None = None, *, sizes: Sizes = PAPER, root: Path = ROOT) -> int:
     """Run the benchmark; the exit status says whether every promise was kept."""
-    parser = argparse.ArgumentParser(description="Time the exact laws of chapter min_norm against trained models.")
-    parser.add_argument("--record", action="store_true", help=f"write {RECORD}, which the book shows")
-    options = parser.parse_args(arguments)
-    start = time.monotonic()
-    rows, kept = run(sizes)
-    print(f"\n{time.monotonic() - start:.0f} s on the clock. Times are CPU seconds of one thread, medians.")
-    if options.record:
-        write_json(root / RECORD, record(TITLE, rows, root=root))
-        print(f"Recorded in {RECORD}.")
-    return 0 if kept else 1
+    return command(
+        arguments,
+        cases(sizes),
+        title=TITLE,
+        description="Time the exact laws of chapter min_norm against trained models.",
+        path=RECORD,
+        root=root,
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Times are CPU seconds of this process: with one thread, the seconds of an idle m
 hardly moves them, and as the rounds alternate between the two sides it moves both alike. Every number is a median.
 """
 
+import argparse
 import math
 import platform
 import time
@@ -23,8 +24,10 @@ from torch import Tensor
 from leakage.metrics import ks_test
 from leakage.pipeline.book import Book
 from leakage.pipeline.plan import execution_provenance
+from leakage.pipeline.storage import write_json
 
 P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choices of seed, and then always
+ROOT = Path(__file__).parents[1]
 ROUNDING = 1e-9  # relative; next to p = n the condition number of a Gram matrix is some 10⁶
 _REPORTED = ("python", "torch", "numpy", "scipy")
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -160,6 +163,28 @@ def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
         promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
         times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{row.ratio:>11,.0f}×"
         yield f"{row.what:44}{times}{promise}\n    {row.note}"
+
+
+def command(
+    arguments: Sequence[str] | None, chosen: Iterable[Case], *, title: str, description: str, path: str, root: Path
+) -> int:
+    """Run a benchmark from the command line, print it, and with `--record` write it to `path` under `root`.
+
+    The exit status is 1 if a promise was not kept.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--record", action="store_true", help=f"write {path}, which the book shows")
+    options = parser.parse_args(arguments)
+    start, rows = time.monotonic(), []
+    with one_thread():
+        cases = list(chosen)
+        for line in lines(cases, rows):
+            print(line, flush=True)
+    print(f"\n{time.monotonic() - start:.0f} s on the clock. Times are CPU seconds of one thread, medians.")
+    if options.record:
+        write_json(root / path, record(title, rows, root=root))
+        print(f"Recorded in {path}.")
+    return 0 if all(case.needed.met_by(row) for case, row in zip(cases, rows, strict=True)) else 1
 
 
 def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:
