@@ -264,3 +264,16 @@ def test_incomplete_frames_are_refused(shown, change, said):
     with pytest.raises(ValueError, match=said):
         frames(pictures, **given)
     assert not shown
+
+
+def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
+    _, ax = figures.figure()
+    figures.histogram(ax, torch.tensor([[0.1, 0.6], [0.7, 99.0]]), [0.0, 0.5, 1.0], "member")
+    assert ax.patches[0].get_data().values.tolist() == [0.25, 0.75]
+    assert ax.get_legend_handles_labels()[1] == ["member"]
+
+
+def test_a_histogram_of_nothing_is_refused():
+    _, ax = figures.figure()
+    with pytest.raises(ValueError, match="`values`"):
+        figures.histogram(ax, [], [0.0, 1.0], "member")

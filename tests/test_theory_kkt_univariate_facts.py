@@ -74,6 +74,30 @@ def test_no_run_at_an_exact_optimum_has_more_pieces_than_counting_allows(law):
     assert all(pieces <= 2 * inside + 1 for pieces, inside in runs)
 
 
+def test_points_on_flat_pieces_are_left_out():
+    function = zigzag([0.0, 2, 1, 1, 0])  # flat at 1 between 2 and 3
+    points = torch.tensor([0.5, 1.5, 2, 2.5, 3, 3.5], dtype=DTYPE)
+    assert facts.off_flats(function, 1.0, points).tolist() == [0.5, 1.5, 3.5]
+
+
+def test_the_vectors_of_live_neurons_at_exact_optima_have_length_one():
+    generator = stream(0, "units")
+    for law in ("random", "flipped"):
+        points, labels = draw_problem(law, count=12, generator=generator)
+        found = univariate(points, labels)
+        lengths = facts.unit_lengths(found.model, points, labels, found.multipliers)
+        # 1e-6: the solver's relative gap is about 1e-9, and lengths feel its square root at most tenfold
+        assert len(lengths)
+        assert bool(((lengths - 1).abs() < 1e-5).all())
+        wrong = facts.unit_lengths(found.model, points, labels, 1.1 * found.multipliers)
+        torch.testing.assert_close(wrong, 1.1 * lengths)
+
+
+def test_kinks_are_counted_between_neighbours():
+    points = torch.tensor([-0.5, 0.5, 2.0, 9.0], dtype=DTYPE)
+    assert facts.kinks_between(zigzag([0.0, 2, 0, 3]), points).tolist() == [1, 1, 1]
+
+
 def test_a_ramp_needs_a_point_at_one_of_its_ends():
     model, points, _ = figure_6()
     ramp = zigzag([1.0, 1, -1, -1])

@@ -32,6 +32,7 @@ __all__ = [
     "dots",
     "figure",
     "frames",
+    "histogram",
     "line",
     "look",
     "png",
@@ -92,6 +93,20 @@ def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str, *, label: str | N
     if bool((low > high).any()):
         raise ValueError("`low` must not exceed `high`, got a band turned over; are they swapped?")
     ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0, label=label)
+
+
+def histogram(ax: Axes, values: Any, edges: Any, quantity: str) -> None:
+    """Fill the share of the values in each bin in the quantity's colour; the outermost bins take all beyond them.
+
+    Raises:
+        ValueError: as `look`, or if there are no values.
+    """
+    values, edges = _array(values).ravel(), _array(edges)
+    if not len(values):
+        raise ValueError("`values` must be at least one.")
+    inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
+    heights = np.histogram(inside, bins=edges)[0] / len(values)
+    ax.stairs(heights, edges, fill=True, alpha=0.55, color=colour(quantity), label=quantity)
 
 
 def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, label: str | None = None) -> None:

@@ -36,6 +36,31 @@ def marginal(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]) -> F
     return points[multipliers > _NO_MULTIPLIER * multipliers.sum()].sort().values
 
 
+def off_flats(
+    function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
+) -> Float[Tensor, " r"]:
+    """The points that lie on no piece that is flat on the margin, where everything is a candidate."""
+    flat = Margins.of(function, margin, tolerance=tolerance).flat
+    beside = torch.stack([torch.searchsorted(function.nodes, points + shift) for shift in (-tolerance, tolerance)])
+    return points[~flat[beside].any(0)]
+
+
+def unit_lengths(
+    model: TwoLayer, points: Float[Tensor, " n"], labels: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]
+) -> Float[Tensor, " r"]:
+    r"""$\lVert u_j \rVert$, $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
+
+    It is 1 at a KKT point; where a kink meets such a point, $s_{ij}$ is not known from the network.
+    """
+    lifted = torch.stack([points, torch.ones_like(points)], dim=-1)
+    reach = model.preactivations(points[:, None])
+    size = torch.cat([model.weights, model.biases[:, None]], dim=-1).norm(dim=-1) * lifted.norm(dim=-1)[:, None]
+    weighted = multipliers > _NO_MULTIPLIER * multipliers.sum()
+    clear = ((reach.abs() > TOLERANCE * size) | ~weighted[:, None]).all(0)
+    directions = ((reach > 0).to(lifted) * (multipliers * labels)[:, None]).mT @ lifted
+    return directions[clear].norm(dim=-1)
+
+
 def neighbouring_pieces(
     function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
 ) -> Count:
@@ -80,6 +105,11 @@ def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: fl
         inside.append(_per_gap(kinks.nodes[kinks.slopes.diff() != 0], points, tolerance))
     counts = torch.cat(inside)
     return Count(int((counts > 0).sum()), int((counts > 1).sum()))
+
+
+def kinks_between(function: PiecewiseLinear, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Tensor:
+    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`."""
+    return _per_gap(function.nodes, points, tolerance)
 
 
 def crossings(function: PiecewiseLinear, margin: float, *, tolerance: float = TOLERANCE) -> int:
