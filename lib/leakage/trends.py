@@ -3,6 +3,8 @@
 Nothing here fits a model of the book; these are summaries that rules are stated in.
 """
 
+from typing import Any
+
 from jaxtyping import Real
 from scipy import stats
 from torch import Tensor
@@ -30,7 +32,8 @@ def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     x, y = _pairs(x, y)
     if bool((y == y[0]).all()):
         return 0.0
-    return float(stats.spearmanr(x.cpu().numpy(), y.cpu().numpy()).statistic)
+    found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
+    return float(found.statistic)
 
 
 def _pairs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

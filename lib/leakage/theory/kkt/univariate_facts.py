@@ -48,7 +48,7 @@ def off_flats(
 def unit_lengths(
     model: TwoLayer, points: Float[Tensor, " n"], labels: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]
 ) -> Float[Tensor, " r"]:
-    r"""$\lVert u_j \rVert$, $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
+    r"""Lengths of $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
 
     It is 1 at a KKT point; where a kink meets such a point, $s_{ij}$ is not known from the network.
     """

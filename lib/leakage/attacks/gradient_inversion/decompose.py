@@ -1,0 +1,300 @@
+r"""Symmetric tensors of full rank as sums of powers of unit vectors: $T = \sum_i \lambda_i\, u_i^{\otimes p}$.
+
+The vectors need not be orthogonal and the weights may have either sign, so that no whitening is possible. A tensor has
+as many terms as its side, which is what a projection to the span of a batch leaves. Leading dimensions are independent
+tensors. Terms come with the largest $|\lambda_i|$ first, of odd order with $\lambda_i \ge 0$; of even order the sign of
+a vector is nowhere in the tensor, and its largest coordinate is made positive. Nothing here sees a gradient or data.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from tensorly.decomposition import parafac
+from torch import Tensor
+
+_MOST_SWEEPS = 300
+_STILL = 1e-13  # a sweep that changes the diagonaliser by less has arrived
+_CHECK_EVERY = 5  # sweeps between two looks at whether all have arrived: each look waits for the device
+_LONGEST_SWEEP = 0.9  # the Frobenius norm below which I + E is invertible (Ziehe et al. 2004, Section 3)
+_POWER_STEPS = 100
+_ALS_SWEEPS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    r"""The terms of a tensor.
+
+    Attributes:
+        factors: the unit vectors $u_i$, as rows.
+        weights: $\lambda_i$.
+        residual: $\lVert T - \sum_i \lambda_i u_i^{\otimes p} \rVert / \lVert T \rVert$.
+    """
+
+    factors: Float[Tensor, "*b k k"]
+    weights: Float[Tensor, "*b k"]
+    residual: Float[Tensor, "*b"]
+
+    @property
+    def condition(self) -> Float[Tensor, "*b"]:
+        """The condition number of the factors: large where two of them nearly coincide."""
+        return torch.linalg.cond(self.factors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """Tensors of one order with the last `order - 2` slots flattened, and how to start."""
+
+    slices: Float[Tensor, "*b k k s"]
+    order: int
+    starts: int
+    contractions: int | None
+    generator: torch.Generator
+
+    @property
+    def side(self) -> int:
+        return self.slices.shape[-2]
+
+    def contracted(self, directions: Float[Tensor, "*s l k"]) -> Float[Tensor, "*b l k k"]:
+        r"""$T(I, I, w_l, \dots, w_l)$, for directions that are the same for all slots but the first two."""
+        return self.along(powers(directions, self.order - 2))
+
+    def along(self, directions: Float[Tensor, "*s l s"]) -> Float[Tensor, "*b l k k"]:
+        """The slices combined along each of the `directions`."""
+        return torch.einsum("...ijs,...ls->...lij", self.slices, directions)
+
+    def random_directions(self, shape: tuple[int, ...]) -> Float[Tensor, "*s l s"]:
+        """Products of independent uniform unit vectors, one for each slot but the first two."""
+        drawn = [self.unit_vectors(shape) for _ in range(self.order - 2)]
+        return drawn[0] if len(drawn) == 1 else _khatri_rao(*drawn)
+
+    def unit_vectors(self, shape: tuple[int, ...]) -> Float[Tensor, "*s k"]:
+        like = self.slices
+        size = (*shape, self.side)
+        drawn = torch.randn(size, generator=self.generator, dtype=like.dtype, device=like.device)
+        return torch.nn.functional.normalize(drawn, dim=-1)
+
+
+def decompose(
+    tensor: Float[Tensor, "*sides"],
+    *,
+    order: int = 3,
+    method: str = "joint",
+    starts: int = 3,
+    contractions: int | None = 100,
+    generator: torch.Generator,
+) -> Decomposition:
+    r"""Find the k terms of symmetric tensors with side k, by one of `METHODS`, each from several starts.
+
+    Of the starts the one with the least residual is kept. The weights are those of least squares given the vectors.
+
+    - `joint`: simultaneous diagonalisation of random contractions, then of the contractions with the inverse factors
+      it found, each of which leaves one term. Starts at the identity and, for the other `starts`, at `jennrich`.
+    - `jennrich`: the eigenvectors of $M_1 M_2^{-1}$ for two random contractions.
+    - `deflation`: power iterations $u \leftarrow T(I, u, \dots, u)$ and subtraction, term by term. It finds the terms
+      only if they are orthogonal.
+    - `als`: alternating least squares of TensorLy on the CPU, which knows nothing of the symmetry.
+
+    Source: Kuleshov et al. (2015), Algorithm 1, for tensors without orthogonal factors; the joint diagonaliser is
+    that of Ziehe et al. (2004), and the starts besides the identity are ours.
+
+    Args:
+        tensor: symmetric, with `order` equal sides.
+        order: $p \ge 3$.
+        method: one of `METHODS`.
+        starts: from how many starts; for `deflation`, for each term.
+        contractions: $L$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many, which
+            amounts to the slices of the tensor. Two at least, as one does not determine the factors.
+        generator: for starts and contractions.
+
+    Raises:
+        ValueError: if the order is below 3, sides differ, an entry is not finite, the tensor vanishes, the method is
+            unknown, or starts or contractions are too few.
+    """
+    _check(tensor, order=order, method=method, starts=starts, contractions=contractions)
+    batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
+    flat = tensor.reshape(*batch, side, side, -1)
+    problem = _Problem(flat, order, starts, contractions, generator)
+    candidates = METHODS[method](problem)  # starts first
+    weights, residuals = _fit(flat, candidates, order=order)
+    best = residuals.argmin(0)[None]
+    pick = best[..., None]
+    factors = candidates.gather(0, pick[..., None].expand(1, *candidates.shape[1:]))[0]
+    weights = weights.gather(0, pick.expand(1, *weights.shape[1:]))[0]
+    return _in_convention(factors, weights, residuals.gather(0, best)[0], order=order)
+
+
+def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b k n"]:
+    r"""The flattened powers $u^{\otimes p}$ of the rows, of length $d^p$."""
+    result = vectors
+    for _ in range(exponent - 1):
+        result = _khatri_rao(result, vectors)
+    return result
+
+
+def assemble(
+    factors: Float[Tensor, "*b k d"], weights: Float[Tensor, "*b k"], *, order: int
+) -> Float[Tensor, "*sides"]:
+    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides."""
+    flat = (weights.unsqueeze(-2) @ powers(factors, order)).squeeze(-2)
+    return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
+
+
+def joint_diagonaliser(matrices: Float[Tensor, "*b l k k"], start: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
+    r"""A matrix A with unit rows that makes all $A M_l A^\top$ as diagonal as possible.
+
+    Each sweep linearises around the present diagonals $D_l$: with $z_{ij} = \sum_l D_{l,i} D_{l,j}$ and
+    $y_{ij} = \sum_l D_{l,j} M_{l,ij}$,
+
+    $$ A \leftarrow (I + E) A, \qquad E_{ij} = \frac{z_{ij} y_{ji} - z_{ii} y_{ij}}{z_{ii} z_{jj} - z_{ij}^2},
+       \qquad \lVert E \rVert_F \le 0.9 . $$
+
+    For $M_l = U^\top \operatorname{diag}(c_l)\, U$ with independent rows of U, A is their inverse transposed, up to
+    scale and order.
+
+    Source: Ziehe et al. (2004), Section 3, where rows keep their scale.
+    """
+    current = torch.nn.functional.normalize(start, dim=-1)
+    for sweep in range(_MOST_SWEEPS):
+        outer = current.unsqueeze(-3)
+        move = _sweep(outer @ matrices @ outer.mT)
+        current = torch.nn.functional.normalize(current + move @ current, dim=-1)
+        if sweep % _CHECK_EVERY == 0 and bool(move.abs().amax() < _STILL):
+            break
+    return current
+
+
+def _sweep(matrices: Float[Tensor, "*b l k k"]) -> Float[Tensor, "*b k k"]:
+    """E of `joint_diagonaliser`; 0 for pairs whose diagonals are proportional, which it cannot tell apart."""
+    diagonals = matrices.diagonal(dim1=-2, dim2=-1)
+    products = diagonals.mT @ diagonals
+    mixed = torch.einsum("...lj,...lij->...ij", diagonals, matrices)
+    own = products.diagonal(dim1=-2, dim2=-1)
+    spread = own.unsqueeze(-1) * own.unsqueeze(-2)
+    denominator = spread - products.square()
+    told_apart = denominator > torch.finfo(spread.dtype).eps * spread
+    move = (products * mixed.mT - own.unsqueeze(-1) * mixed) / torch.where(told_apart, denominator, 1)
+    move = torch.where(told_apart, move, 0)
+    length = torch.linalg.matrix_norm(move, keepdim=True)
+    return move * (_LONGEST_SWEEP / length.clamp_min(_LONGEST_SWEEP))
+
+
+def _joint(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
+    flat, slots = problem.slices, problem.slices.shape[-1]
+    identity = torch.eye(problem.side, dtype=flat.dtype, device=flat.device)
+    begin = identity.expand(1, *flat.shape[:-1])
+    if problem.starts > 1:
+        begin = torch.cat([begin, _inverse_factors(_jennrich(problem, problem.starts - 1))])
+    if problem.contractions is None:
+        directions = torch.eye(slots, dtype=flat.dtype, device=flat.device)
+    else:
+        drawn = problem.random_directions((*flat.shape[:-3], problem.contractions))
+        # Sweeps only see sums over l, so that L contractions may be rotated into as few as there are slots.
+        directions = torch.linalg.qr(drawn, mode="r").R
+    first = joint_diagonaliser(problem.along(directions), begin)
+    second = joint_diagonaliser(problem.contracted(first), first)
+    return _inverse_factors(second)
+
+
+def _jennrich(problem: _Problem, starts: int | None = None) -> Float[Tensor, "starts *b k k"]:
+    starts = problem.starts if starts is None else starts
+    directions = problem.random_directions((starts, *problem.slices.shape[:-3], 2))
+    one, other = problem.along(directions).unbind(-3)
+    values, vectors = torch.linalg.eig(one @ torch.linalg.pinv(other))
+    # Noise may turn two close eigenvalues into a conjugate pair; its plane has the basis of real and imaginary part.
+    rows = torch.where(values.imag.unsqueeze(-1) < 0, vectors.imag.mT, vectors.real.mT)
+    return torch.nn.functional.normalize(rows, dim=-1)
+
+
+def _deflation(problem: _Problem) -> Float[Tensor, "1 *b k k"]:
+    left, found = problem.slices, []
+    for _ in range(problem.side):
+        vector = problem.unit_vectors((problem.starts, *left.shape[:-3]))
+        for _ in range(_POWER_STEPS):
+            vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
+        sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
+        best = sizes.abs().argmax(0)[None]
+        vector = vector.gather(0, best.unsqueeze(-1).expand(1, *vector.shape[1:]))[0]
+        size = sizes.gather(0, best)[0]
+        term = assemble(vector.unsqueeze(-2), size.unsqueeze(-1), order=problem.order)
+        left = left - term.reshape(left.shape)
+        found.append(vector)
+    return torch.stack(found, -2).unsqueeze(0)
+
+
+def _als(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
+    flat, side, order = problem.slices, problem.side, problem.order
+    seeds = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
+    tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
+
+    def fit(tensor: np.ndarray, seed: int) -> Tensor:
+        found = parafac(
+            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=seed
+        )
+        return torch.as_tensor(found.factors[0].T)
+
+    found = [fit(tensor, seed) for seed in seeds for tensor in tensors]
+    vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
+    return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
+
+
+METHODS: Mapping[str, Callable[[_Problem], Tensor]] = {
+    "joint": _joint,
+    "jennrich": _jennrich,
+    "deflation": _deflation,
+    "als": _als,
+}
+
+
+def _khatri_rao(one: Float[Tensor, "*b k c"], other: Float[Tensor, "*b k d"]) -> Float[Tensor, "*b k n"]:
+    return (one.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
+
+
+def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
+    r"""$T(I, u, \dots, u)$."""
+    return torch.einsum("...ijs,...j,...s->...i", slices, vector, powers(vector.unsqueeze(-2), order - 2).squeeze(-2))
+
+
+def _inverse_factors(matrix: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
+    """From factors to the rows of their joint diagonaliser, and back, even where two factors are alike."""
+    return torch.nn.functional.normalize(torch.linalg.pinv(matrix).mT, dim=-1)
+
+
+def _fit(
+    flat: Float[Tensor, "*b k k s"], factors: Float[Tensor, "starts *b k k"], *, order: int
+) -> tuple[Tensor, Tensor]:
+    """Least-squares weights for each start, and the relative residuals they leave."""
+    basis, triangle = torch.linalg.qr(powers(factors, order).mT)
+    target = flat.flatten(-3).unsqueeze(-1)
+    inside = basis.mT @ target
+    weights = torch.linalg.pinv(triangle) @ inside
+    left = target - basis @ (triangle @ weights)
+    return weights.squeeze(-1), left.squeeze(-1).norm(dim=-1) / target.squeeze(-1).norm(dim=-1)
+
+
+def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order: int) -> Decomposition:
+    """The terms in the order and with the signs that the module promises."""
+    rank = weights.abs().argsort(dim=-1, descending=True)
+    weights = weights.gather(-1, rank)
+    factors = factors.gather(-2, rank.unsqueeze(-1).expand_as(factors))
+    largest = factors.gather(-1, factors.abs().argmax(-1, keepdim=True)).squeeze(-1)
+    negative = (weights if order % 2 else largest) < 0
+    sign = torch.where(negative, -1.0, 1.0).to(weights)
+    return Decomposition(factors * sign.unsqueeze(-1), weights.abs() if order % 2 else weights, residual)
+
+
+def _check(tensor: Tensor, *, order: int, method: str, starts: int, contractions: int | None) -> None:
+    if order < 3 or tensor.ndim < order or len({*tensor.shape[tensor.ndim - order :]}) != 1 or not tensor.numel():
+        raise ValueError(f"`tensor` must end in `order` ≥ 3 equal sides, got {tuple(tensor.shape)} and order {order}.")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError("`tensor` must be finite, got NaN or infinity.")
+    if not bool((tensor.flatten(tensor.ndim - order) != 0).any(-1).all()):
+        raise ValueError("`tensor` must not vanish: a zero tensor has no terms.")
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
+    if starts < 1:
+        raise ValueError(f"`starts` must be at least 1, got {starts}.")
+    if contractions is not None and contractions < 2:
+        raise ValueError(f"`contractions` must be None or at least 2, got {contractions}.")

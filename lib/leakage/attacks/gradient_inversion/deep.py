@@ -1,0 +1,113 @@
+r"""Through a stack of layers that keep their input: what the top of a deep network says about the bottom.
+
+The server sends a `models.clients.DeepStack`. Its two upper layers are a two-layer client whose inputs are *features*
+of the true ones, so that any attack on two layers finds the features, and `inputs_from` takes them back. All inverses
+are by bisection to the last digit, entry by entry, and are NaN where no input has such a feature.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.models.activations import Activation
+from leakage.models.clients import DeepStack, check_kind, stack_features, stack_gain
+
+PUBLISHED_LEAKY_FACTOR = 1.01
+"""What Algorithm 2 of Wang et al. divides by for leaky ReLUs at every depth; `stack_gain` equals it at depth 2 only."""
+_DOUBLINGS = 10  # of the bracket: an entry beyond 1000 is no input
+_HALVINGS = 64  # of the bracket: to 1e-19 for entries below 1
+
+
+def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, batch: int, loss: str) -> Observation:
+    r"""What a two-layer client would have returned for the features of the batch.
+
+    The top layer of a paired stack has the weights $(z_j, -z_j)/\text{gain}$, so its gradient $(G_+, G_-)$ gives
+
+    $$ G_j = \frac{G_{+,j} - G_{-,j}}{\text{gain}} = \frac1m \sum_i r_i\, \sigma'(z_j^\top u_i)\, u_i, \qquad
+       u_i = \varphi(x_i) / \text{gain}, $$
+
+    for the weights $z_j$; a plain stack needs no change.
+
+    Source: Wang et al., Section 4 (deep networks); they treat (leaky) ReLU pairs, without the gain.
+
+    Args:
+        module: the stack that was sent.
+        gradient: what came back, by parameter names; the layers below the top are not used.
+        batch: the number of inputs, which the loss `mean` divides by.
+        loss: a name in `trainers.federated.LOSSES`.
+
+    Raises:
+        ValueError: as `Observation.from_module` does for two layers.
+    """
+    top = {name.removeprefix("top."): value for name, value in gradient.items() if name.startswith("top.")}
+    seen = Observation.from_module(
+        module.top, top, batch=batch, loss=loss, hidden="hidden", outputs="outputs", activation=module.activation.name
+    )
+    if module.kind == "plain":
+        return seen
+    gain, half = stack_gain(module.activation, depth=module.depth), seen.weights.shape[1] // 2
+    hidden = None if seen.hidden is None else (seen.hidden[:, :half] - seen.hidden[:, half:]) / gain
+    return Observation(
+        gain * seen.weights[:, :half], seen.activation, seen.bias, seen.outputs, hidden, seen.logistic, seen.readout
+    )
+
+
+def inputs_from(
+    features: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str
+) -> Float[Tensor, "B d"]:
+    r"""The inputs whose `models.clients.stack_features` these are.
+
+    Returns:
+        $x$ with $\sigma^k(x) = u$ for a plain stack and $\varphi(x) = \text{gain} \cdot u$ for a paired one; NaN where
+        u is outside the range.
+
+    Raises:
+        ValueError: if the depth or the kind is not one, or the activation does not keep its input in such a stack.
+    """
+    if check_kind(kind) == "plain" and not activation.monotone:
+        raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
+    return _solve(lambda x: stack_features(x, activation, depth=depth, kind=kind), features)
+
+
+def inputs_along(
+    directions: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str, norm: float = 1.0
+) -> Float[Tensor, "B d"]:
+    r"""The inputs of known norm whose features have these directions: a search for $\alpha_i > 0$ such that
+    `inputs_from` of $\alpha_i$ times the direction has the norm.
+
+    Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
+    of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
+
+    Raises:
+        ValueError: if the norm is not positive, the features of 0 are not 0, or as `inputs_from` does.
+    """
+    if not norm > 0:
+        raise ValueError(f"`norm` must be positive, got {norm!r}.")
+    if kind == "plain" and bool(activation(torch.zeros(1)).any()):
+        raise ValueError(
+            f"`activation` must be 0 at 0 in a plain stack, got {activation.name!r}: no single scale fits."
+        )
+    wanted = torch.full_like(directions[:, :1], norm)
+
+    def norms(scales: Tensor) -> Tensor:
+        inputs = inputs_from(scales * directions, activation, depth=depth, kind=kind)
+        return inputs.norm(dim=-1, keepdim=True).nan_to_num(torch.inf) * scales.sign()
+
+    return inputs_from(_solve(norms, wanted) * directions, activation, depth=depth, kind=kind)
+
+
+def _solve(function: Callable[[Tensor], Tensor], wanted: Tensor) -> Tensor:
+    """Where an increasing function takes the values wanted, entry by entry; NaN where it never does."""
+    high = torch.ones_like(wanted)
+    for _ in range(_DOUBLINGS):
+        high = torch.where((function(high) < wanted) | (function(-high) > wanted), 2 * high, high)
+    low = -high
+    inside = (function(low) <= wanted) & (wanted <= function(high))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        below = function(middle) < wanted
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return torch.where(inside, (low + high) / 2, torch.nan)

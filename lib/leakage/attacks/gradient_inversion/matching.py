@@ -1,0 +1,144 @@
+r"""Gradient matching, the usual attack: move a dummy batch until its gradient is the one observed.
+
+$$ \min_{x, y} D\bigl(\nabla L(x, y), \nabla L\bigr), \qquad
+   D = \frac{\lVert u - v \rVert^2}{\lVert v \rVert^2} \text{ or } 1 - \cos(u, v), $$
+
+by L-BFGS from Gaussian dummies. The server need not choose the weights for it. It is the baseline here, and what it
+can do depends on two choices that are parameters: the size of the dummies, and whether the two layers of the gradient
+count alike or by their sizes, which differ by the factor m. Randomness comes from the generator alone.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+
+
+def simulated(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> Tensor:
+    r"""The gradient $(g, G)$ of this batch as one vector, of the layers that were observed; differentiable."""
+    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
+    parts = []
+    if observation.outputs is not None:
+        parts.append((residuals.unsqueeze(-1) * values).sum(0))
+    if observation.hidden is not None:
+        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
+    return torch.cat(parts)
+
+
+def observed(observation: Observation) -> Tensor:
+    """The gradient observed as one vector, as `simulated` orders it."""
+    return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
+
+
+def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
+    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$ over the layers that were observed."""
+    target = observed(observation)
+    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
+
+
+DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
+    "cosine": lambda ours, target: 1 - torch.dot(ours, target) / (ours.norm() * target.norm()),
+}
+"""`squared` is that of Zhu et al. (2019) divided by a constant, `cosine` that of Geiping et al. (2020)."""
+
+
+def match(
+    observation: Observation,
+    *,
+    batch: int,
+    scale: float,
+    generator: torch.Generator,
+    distance: str = "squared",
+    balanced: bool = True,
+    labels: Float[Tensor, " B"] | None = None,
+    restarts: int = 1,
+    iterations: int = 300,
+) -> Reconstruction:
+    r"""The best of several descents, judged by the distance that they minimise.
+
+    Args:
+        observation: what the server has.
+        batch: B, which has to be known.
+        scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
+        generator: draws the dummies.
+        distance: a name in `DISTANCES`.
+        balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
+        labels: the labels if they are known; otherwise they move too, from standard normal draws.
+        restarts: descents.
+        iterations: of L-BFGS in each, with a strong Wolfe line search.
+
+    Raises:
+        ValueError: if a count or the scale is not positive, the distance is unknown or the labels do not fit.
+    """
+    if distance not in DISTANCES:
+        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}; got {distance!r}.")
+    if min(batch, restarts, iterations) < 1 or not scale > 0:
+        raise ValueError(
+            "`batch`, `restarts`, `iterations` and `scale` must be positive, "
+            f"got {batch!r}, {restarts!r}, {iterations!r}, {scale!r}."
+        )
+    if labels is not None and labels.shape != (batch,):
+        raise ValueError(f"`labels` must be one for each of {batch} inputs, got {tuple(labels.shape)}.")
+    target = observed(observation)
+    units = _layer_norms(observation) if balanced else target.norm()
+
+    def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
+        ours = simulated(observation, inputs, _residuals(observation, inputs, guesses))
+        return DISTANCES[distance](ours / units, target / units)
+
+    runs = [
+        _descend(objective, *_dummies(observation, batch, scale, generator, labels), iterations=iterations)
+        for _ in range(restarts)
+    ]
+    inputs, guesses, _ = min(runs, key=lambda run: run[2])
+    residuals = _residuals(observation, inputs, guesses)
+    return Reconstruction(inputs, residuals, guesses, misfit(observation, inputs, residuals))
+
+
+def _dummies(
+    observation: Observation, batch: int, scale: float, generator: torch.Generator, labels: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """A first batch, and its labels, which move if they require gradients."""
+    drawn = torch.randn(
+        (batch, observation.weights.shape[1] + 1),
+        generator=generator,
+        device=generator.device,
+        dtype=observation.weights.dtype,
+    )
+    guesses = drawn[:, -1].clone().requires_grad_() if labels is None else labels
+    return (scale * drawn[:, :-1]).requires_grad_(), guesses
+
+
+def _residuals(observation: Observation, inputs: Tensor, labels: Tensor) -> Tensor:
+    outputs = observation.predictions(inputs)
+    return (torch.sigmoid(outputs) if observation.logistic else outputs) - labels
+
+
+def _layer_norms(observation: Observation) -> Tensor:
+    """For each entry of the gradient the norm of its layer."""
+    layers = [part.flatten() for part in (observation.outputs, observation.hidden) if part is not None]
+    return torch.cat([layer.norm().expand(len(layer)) for layer in layers])
+
+
+def _descend(
+    objective: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, *, iterations: int
+) -> tuple[Tensor, Tensor, float]:
+    """Where one descent ends, and how far from the gradient that is."""
+    moving = [part for part in (inputs, labels) if part.requires_grad]
+    optimiser = torch.optim.LBFGS(
+        moving, max_iter=iterations, tolerance_grad=0, tolerance_change=0, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> float:
+        value = objective(inputs, labels)
+        for part, gradient in zip(moving, torch.autograd.grad(value, moving), strict=True):
+            part.grad = gradient
+        return float(value.detach())
+
+    optimiser.step(closure)
+    with torch.no_grad():
+        return inputs.detach(), labels.detach(), float(objective(inputs, labels).nan_to_num(torch.inf))

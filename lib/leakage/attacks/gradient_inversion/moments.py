@@ -1,0 +1,301 @@
+r"""Moments of a gradient over Gaussian weights, which are sums of powers of the inputs: Stein's lemma at work.
+
+With rows $w_j \sim N(0, I_d)$ each moment of order p estimates $s_p \sum_i r_i x_i^{\otimes p}$, where
+$s_p = \E\,\sigma^{(p)}(\lVert x \rVert z)$ is `leakage.theory.hermite.moment`. Orders 2 and 3 act on vectors of $\R^d$,
+orders 3 and 4 are given in a basis of few dimensions; no tensor over $\R^d$ is ever made. Nothing here is random, and
+nothing divides by $s_p$.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import permutations
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion.observation import Observation
+
+_ROWS = 8192  # neurons at a time where an array has several numbers for each pair of basis vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(ABC):
+    """Moments of one gradient; `of_outputs` and `of_hidden` make them.
+
+    Attributes:
+        weights: W, the neurons' weights.
+    """
+
+    weights: Float[Tensor, "m d"]
+    _filled: ClassVar[int]  # slots of a tensor that the gradient itself fills
+
+    @abstractmethod
+    def first(self) -> Float[Tensor, " d"]:
+        r"""The moment of order 1, which estimates $s_1 \sum_i r_i x_i$."""
+
+    @abstractmethod
+    def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
+        r"""The moment of order 2 times `vectors`; it estimates $s_2 \sum_i r_i x_i x_i^\top$."""
+
+    @abstractmethod
+    def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
+        r"""The moment of order 3, one slot filled with the direction a, times `vectors`.
+
+        It estimates $s_3 \sum_i r_i (a^\top x_i)\, x_i x_i^\top$.
+        """
+
+    @abstractmethod
+    def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m s"], Float[Tensor, "m b"]]:
+        """What the gradient contributes to each neuron's tensor, in coordinates of `basis`, and the weights in them."""
+
+    def tensor(self, basis: Float[Tensor, "d b"], *, order: int = 3) -> Float[Tensor, "b b b *b"]:
+        r"""The symmetric moment of order 3 or 4 with every slot projected onto an orthonormal basis V.
+
+        It estimates $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$ in $O(m d b + m b^p)$ operations, by
+
+        $$ \operatorname{sym} \sum_k (-1)^k \frac{q!}{k!\,(q - 2k)!\,2^k}\, M_{p - 2k} \otimes I^{\otimes k}, $$
+
+        where $M_l$ are the moments of monomials, and q is p from `of_outputs` and p - 1 from `of_hidden`, whose
+        gradient is one of the factors.
+
+        Raises:
+            ValueError: if `order` is neither 3 nor 4, or `basis` is not d by b.
+        """
+        self._check(basis, order)
+        degree, size = order - self._filled, basis.shape[1]
+        start, inner = self._factors(basis)
+        identity = torch.eye(size, dtype=basis.dtype, device=basis.device)
+        total = torch.zeros((size,) * order, dtype=basis.dtype, device=basis.device)
+        for pairs in range(degree // 2 + 1):
+            term = _hermite_coefficient(degree, pairs) * _monomial_moment(
+                start, inner, degree=degree - 2 * pairs, slots=order - 2 * pairs
+            )
+            for _ in range(pairs):
+                term = torch.tensordot(term, identity, dims=0)
+            total = total + term
+        return symmetrised(total)
+
+    def regressed(self, basis: Float[Tensor, "d b"], *, order: int = 3) -> Float[Tensor, "b b b *b"]:
+        r"""What `tensor` estimates, by least squares instead of averages.
+
+        Fits what the gradient contributes by a polynomial of degree q in $V^\top w$ and returns the symmetric part of
+        the q-th derivative. Its mean under Gaussian weights is that of the moment, and everything of lower degree is
+        removed and not averaged away: on the exact span, the fit is exact for polynomials of this degree.
+
+        Source: not in Wang et al.
+
+        Raises:
+            ValueError: as `tensor`; or if there are not more neurons than coefficients, `coefficients(b, order)`, or
+                they do not determine the fit, as neurons in pairs of either sign may not.
+        """
+        self._check(basis, order)
+        needed = self.coefficients(basis.shape[1], order=order)
+        if len(self.weights) <= needed:
+            raise ValueError(f"`regressed` needs more neurons than coefficients, got {len(self.weights)} for {needed}.")
+        start, inner = self._factors(basis)
+        derivatives = len(start) * _top_derivatives(inner, start, degree=order - self._filled)
+        return symmetrised(derivatives.reshape((basis.shape[1],) * order))
+
+    def coefficients(self, side: int, *, order: int = 3) -> int:
+        """How many coefficients `regressed` fits to each column of the gradient in a basis of `side` vectors."""
+        degree = order - self._filled
+        return math.comb(side + degree, degree)
+
+    def _check(self, basis: Tensor, order: int) -> None:
+        if order not in (3, 4):
+            raise ValueError(f"`order` must be 3 or 4, got {order!r}.")
+        if basis.ndim != 2 or len(basis) != self.weights.shape[1]:
+            raise ValueError(f"`basis` must have {self.weights.shape[1]} rows, got shape {tuple(basis.shape)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class OutputMoments(Moments):
+    r"""Moments $\frac1m \sum_j g_j H_p(w_j)$ of the gradient g of the output weights.
+
+    Attributes:
+        values: g, or what is left of it once its own mean and linear part are gone.
+        slope: the moment of order 1.
+    """
+
+    _filled = 0
+    values: Float[Tensor, " m"]
+    slope: Float[Tensor, " d"]
+
+    def first(self) -> Float[Tensor, " d"]:
+        return self.slope
+
+    def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
+        weighted = self.values.unsqueeze(-1) * (self.weights @ vectors)
+        return self.weights.mT @ weighted / len(self.weights) - self.values.mean() * vectors
+
+    def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
+        weighted = (self.values * (self.weights @ direction)).unsqueeze(-1) * (self.weights @ vectors)
+        linear = self.weights.mT @ self.values / len(self.weights)
+        traces = (
+            (linear @ direction) * vectors
+            + torch.outer(linear, vectors.mT @ direction)
+            + torch.outer(direction, vectors.mT @ linear)
+        )
+        return self.weights.mT @ weighted / len(self.weights) - traces
+
+    def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m 1"], Float[Tensor, "m b"]]:
+        return self.values.unsqueeze(-1) / len(self.values), self.weights @ basis
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenMoments(Moments):
+    r"""Moments $\operatorname{sym} \sum_j G_j \otimes H_{p-1}(w_j)$ of the gradient G of the hidden weights.
+
+    G holds the $1/m$ of the network already, so that these are plain sums.
+
+    Attributes:
+        rows: G, or G less the mean of its rows.
+        total: the sum of the rows of G, which is the moment of order 1.
+    """
+
+    _filled = 1
+    rows: Float[Tensor, "m d"]
+    total: Float[Tensor, " d"]
+
+    def first(self) -> Float[Tensor, " d"]:
+        return self.total
+
+    def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
+        return (self.rows.mT @ (self.weights @ vectors) + self.weights.mT @ (self.rows @ vectors)) / 2
+
+    def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
+        along, shift = (self.weights @ direction).unsqueeze(-1), self.rows.sum(0)
+        inner, outer = self.weights @ vectors, self.rows @ vectors
+        traces = (
+            (shift @ direction) * vectors
+            + torch.outer(shift, vectors.mT @ direction)
+            + torch.outer(direction, vectors.mT @ shift)
+        )
+        crossed = along * outer + (self.rows @ direction).unsqueeze(-1) * inner
+        return (self.rows.mT @ (along * inner) + self.weights.mT @ crossed - traces) / 3
+
+    def one_sided(self, basis: Float[Tensor, "d b"]) -> Float[Tensor, "b b b"]:
+        r"""$\sum_j G_j \otimes H_2(w_j)$ in coordinates of `basis`, before its first slot is made like the others.
+
+        Source: Wang et al., Appendix B, $T_1$; its symmetric part is `tensor`.
+        """
+        start, inner = self._factors(basis)
+        identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
+        return _monomial_moment(start, inner, degree=2, slots=3) - torch.tensordot(start.sum(0), identity, dims=0)
+
+    def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m b"], Float[Tensor, "m b"]]:
+        return self.rows @ basis, self.weights @ basis
+
+
+def of_outputs(observation: Observation, *, centre: bool = True) -> OutputMoments:
+    r"""The moments of g, the gradient of the output weights.
+
+    The Hermite polynomials of order 2 and more are uncorrelated with $(1, w)$, so whatever of g is linear in w only
+    adds noise. `centre` removes it by least squares, which leaves a relative bias of about $d/m$; without it the
+    estimators are unbiased and those of the paper.
+
+    Source: Wang et al., (4.2)-(4.3), (5.5), (5.7), Remarks 3 and 4; centring is not in the paper.
+
+    Raises:
+        ValueError: if the observation has no `outputs`, or there are too few neurons to centre ($m \le d + 1$, or
+            as few that differ in more than their signs).
+    """
+    values, weights = observation.outputs, observation.weights
+    if values is None:
+        raise ValueError("`observation` must have `outputs`, the gradient of the output weights; got None.")
+    if not centre:
+        return OutputMoments(weights, values, weights.mT @ values / len(values))
+    if len(values) <= weights.shape[1] + 1:
+        raise ValueError(
+            f"`centre` needs more neurons than unknowns, got {len(values)} for {weights.shape[1] + 1}; or set it False."
+        )
+    design = torch.cat([torch.ones_like(values).unsqueeze(-1), weights], dim=-1)
+    fit = _least_squares(design, values.unsqueeze(-1)).squeeze(-1)
+    return OutputMoments(weights, values - design @ fit, fit[1:])
+
+
+def of_hidden(observation: Observation, *, centre: bool = True) -> HiddenMoments:
+    r"""The moments of G, the gradient of the hidden weights.
+
+    The rows of G share the large mean $\frac1m \sum_i r_i \E[\sigma'] x_i$, which the moments of order 2 and more do
+    not use: `centre` subtracts it, at a relative bias of $1/m$. Without it the estimators are unbiased; that of order
+    3 is then the paper's, and the others follow its pattern.
+
+    Source: Wang et al., Appendix B; orders 2 and 4, contractions and centring are not in the paper.
+
+    Raises:
+        ValueError: if the observation has no `hidden`.
+    """
+    rows = observation.hidden
+    if rows is None:
+        raise ValueError("`observation` must have `hidden`, the gradient of the hidden weights; got None.")
+    return HiddenMoments(observation.weights, rows - rows.mean(0) if centre else rows, rows.sum(0))
+
+
+def symmetrised(tensor: Tensor) -> Tensor:
+    """The mean of a tensor over all orders of its axes."""
+    orders = list(permutations(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order) for order in orders]).mean(0)
+
+
+def _hermite_coefficient(degree: int, pairs: int) -> float:
+    """The coefficient of z^(degree - 2 pairs) in the Hermite polynomial He_degree(z)."""
+    count = math.factorial(degree) // (math.factorial(pairs) * math.factorial(degree - 2 * pairs) * 2**pairs)
+    return float((-1) ** pairs * count)
+
+
+def _monomial_moment(
+    start: Float[Tensor, "m s"], inner: Float[Tensor, "m b"], *, degree: int, slots: int
+) -> Float[Tensor, "*b"]:
+    r"""$\sum_j s_j \otimes u_j^{\otimes \text{degree}}$, as products of two matrices over a few neurons at a time."""
+    half = degree // 2
+    blocks = [
+        _monomials(left, right, half).mT @ _monomials(torch.ones_like(left[:, :1]), right, degree - half)
+        for left, right in zip(start.split(_ROWS), inner.split(_ROWS), strict=True)
+    ]
+    return sum(blocks[1:], blocks[0]).reshape((inner.shape[1],) * slots)
+
+
+def _monomials(start: Float[Tensor, "n s"], factors: Float[Tensor, "n b"], degree: int) -> Float[Tensor, "n _"]:
+    """Row by row, `start` times every product of `degree` factors."""
+    for _ in range(degree):
+        start = (start.unsqueeze(-1) * factors.unsqueeze(-2)).flatten(1)
+    return start
+
+
+def _top_derivatives(inner: Float[Tensor, "m b"], values: Float[Tensor, "m s"], *, degree: int) -> Tensor:
+    """The derivatives of order `degree` of the polynomial of this degree that fits `values` best, (s, b, …, b)."""
+    size, device = inner.shape[1], inner.device
+    features = [torch.ones_like(inner[:, :1])]
+    for power in range(1, degree + 1):
+        slots = _multisets(size, power, device)
+        features.append(torch.stack([inner[:, slot] for slot in slots.mT]).prod(0))
+    design = torch.cat(features, dim=1)
+    fit = _least_squares(design, values)
+    slots = _multisets(size, degree, device)
+    places = torch.cartesian_prod(*[torch.arange(size, device=device)] * degree).reshape(-1, degree).sort(-1).values
+    radix = size ** torch.arange(degree - 1, -1, -1, device=device)
+    which = torch.searchsorted((slots * radix).sum(-1), (places * radix).sum(-1))
+    orders = torch.bincount(which, minlength=len(slots))  # the coefficient of a monomial is shared by its orders
+    derivative = math.factorial(degree) * fit[-len(slots) :] / orders.unsqueeze(-1)
+    return derivative[which].mT.reshape(-1, *[size] * degree)
+
+
+def _least_squares(design: Float[Tensor, "m c"], values: Float[Tensor, "m s"]) -> Float[Tensor, "c s"]:
+    """The coefficients that fit the columns of `values` best."""
+    scale = torch.linalg.vector_norm(design, dim=0)
+    triangle = torch.linalg.qr(torch.cat([design / scale, values], dim=1), mode="r").R[: design.shape[1]]
+    left, right = triangle.split([design.shape[1], values.shape[1]], dim=1)
+    if not bool(left.diagonal().abs().min() > len(design) * torch.finfo(design.dtype).eps):
+        raise ValueError(
+            "`weights` do not determine the fit: too few neurons differ from each other and their mirrors."
+        )
+    return torch.linalg.solve_triangular(left, right, upper=True) / scale.unsqueeze(-1)
+
+
+def _multisets(size: int, count: int, device: torch.device) -> Tensor:
+    """All ways to pick `count` of `size` indices with repetition, as rows in lexicographic order."""
+    return torch.combinations(torch.arange(size, device=device), r=count, with_replacement=True)

@@ -1,0 +1,260 @@
+r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
+
+The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find; that of the
+output layer alone needs many more neurons. What is returned carries its misfit over all neurons in `residual`: below
+`polish.CERTIFIED` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
+an `Observation` and what its caller claims to know of lengths and labels.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement, permutations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from leakage.attacks.gradient_inversion import moments, patterns, span, tensor
+from leakage.attacks.gradient_inversion.decompose import decompose
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.attacks.gradient_inversion.polish import (
+    CERTIFIED,
+    EQUATIONS_PER_UNKNOWN,
+    HiddenEquations,
+    OutputEquations,
+    Polished,
+    misfit,
+    polish,
+)
+from leakage.theory import gradient_symmetries
+from leakage.theory.hermite import route
+
+_NEAR = 1e-6  # how far a label may be from a possible one: rounding leaves 1e-12, a wrong batch 1e-2 and more
+_LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
+_ROWS_PER_MONOMIAL = (2, 8)  # least and most neurons in a fit, for each of its unknowns
+_SETTLING_STEPS = 20  # for the polish over all neurons, which starts at the solution of some of them
+
+
+def recover(
+    observation: Observation,
+    *,
+    batch: int,
+    norm: float | None = 1.0,
+    labels: Sequence[float] | None = None,
+    tries: int = 6,
+    starts: int = 8,
+    generator: torch.Generator,
+) -> Reconstruction:
+    r"""Find the batch behind a gradient, with residuals, labels and the misfit that certifies it.
+
+    1. V spans the inputs: the rows of G (`span.of_rows`).
+    2. The first start has the directions of the tensor in the span (`directions`), the later ones are the same with
+       other signs, or random.
+    3. `polish.polish` on some neurons, with all starts of a try at once.
+    4. The best batch that explains all of the gradient, and has the labels it may have, ends the search.
+
+    Without G, step 1 and 2 are `tensor.reconstruct` from g, and there is one start. Piecewise linear activations go to
+    `patterns.decode`.
+
+    Source: not in Wang et al.; step 2 has their tensor, within the exact span.
+
+    Args:
+        observation: the network and its gradient.
+        batch: B.
+        norm: the length of all inputs; `None` if it is unknown or not the same for all.
+        labels: the values that labels may have, which a batch must then have to be accepted. `None` accepts any, and
+            decides between an input and its mirror image as `tensor.reconstruct` does.
+        tries: how often to start.
+        starts: how many starts at a time from the second try on.
+        generator: for sketches and starts.
+
+    Returns:
+        The batch found; if none is certified, the one of the least misfit.
+
+    Raises:
+        ValueError: if `batch` exceeds m, d or the rank of the gradient, the activation does not identify inputs,
+            `tries` or `starts` is below 1, or `norm` is not positive or missing where it cannot be found.
+    """
+    _check(observation, norm=norm, tries=tries, starts=starts)
+    if observation.activation.degree == 1 and not observation.activation.smooth:
+        return patterns.decode(observation, batch=batch, norm=norm, generator=generator)
+    if observation.hidden is None:
+        return _from_outputs(observation, batch, norm, labels, generator)
+    basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
+    everything = HiddenEquations.of(observation, basis)
+    some = HiddenEquations.of(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
+    best: Polished | None = None
+    for points in _starts(everything, norm=norm, tries=tries, starts=starts, generator=generator):
+        polished = polish(some, points, norm=norm)
+        for start in (polished.misfits < CERTIFIED).nonzero().squeeze(-1):
+            inputs = polished.points[start] @ basis.mT
+            result = _finished(observation, inputs, polished.residuals[start], labels)
+            if result.residual < CERTIFIED and _possible(result, labels):
+                return result
+        best = min((best or polished, polished), key=lambda other: float(other.misfits.amin()))
+    assert best is not None  # since `tries` is at least 1
+    start = best.misfits.argmin(0, keepdim=True)
+    last = polish(everything, best.points[start], best.residuals[start], norm=norm, steps=_SETTLING_STEPS)
+    return _finished(observation, last.points[0] @ basis.mT, last.residuals[0], labels)
+
+
+def directions(
+    equations: HiddenEquations, *, norm: float = 1.0, generator: torch.Generator
+) -> Float[Tensor, "b b"] | None:
+    r"""Unit vectors along the inputs, up to sign, from the tensor of the gradient in their span.
+
+    The rows $c_j$ are fitted by polynomials of degree p - 1 in $v_j$, whose leading coefficients are
+
+    $$ \frac{1}{(p - 1)!} T, \qquad T \approx s_p \sum_i r_i u_i^{\otimes p}, $$
+
+    with p = 3, or 4 where $s_3 = 0$. Moments average the same tensor, but keep the noise of all lower degrees. They
+    serve where a fit has fewer than twice as many neurons as monomials, freed of what is linear in $v_j$; and where
+    even this is too much, $m \le 2 (B + 1)$, there are no directions.
+
+    Source: Wang et al., Appendix B, for the moments; the fits are not in the paper.
+
+    Raises:
+        ValueError: if the activation does not identify inputs.
+    """
+    order = route(equations.activation, norm=norm).tensor
+    neurons, size = equations.rows.shape
+    monomials = math.comb(size + order - 1, size)
+    if neurons >= _ROWS_PER_MONOMIAL[0] * monomials:
+        estimate = _fitted_tensor(equations, order, most=_ROWS_PER_MONOMIAL[1] * monomials)
+    elif neurons > 2 * (size + 1):
+        estimate = _mean_tensor(equations, order)
+    else:
+        return None
+    return decompose(estimate, order=order, generator=generator).factors
+
+
+def _fitted_tensor(equations: HiddenEquations, order: int, *, most: int) -> Float[Tensor, "..."]:
+    """The tensor from a least-squares fit to no more than so many neurons."""
+    rows, target, size = equations.rows[:most], equations.target[:most], equations.rows.shape[1]
+    places = [
+        torch.tensor(list(combinations_with_replacement(range(size), degree)), device=rows.device)
+        for degree in range(1, order)
+    ]
+    design = torch.cat([torch.ones_like(rows[:, :1]), *(rows[:, place].prod(-1) for place in places)], dim=1)
+    last = places[-1]
+    factor = torch.linalg.cholesky(design.mT @ design)
+    leading = torch.cholesky_solve(design.mT @ target, factor)[-len(last) :]
+    repeats = torch.nn.functional.one_hot(last, size).sum(1)
+    leading = leading * (repeats + 1.0).to(rows).lgamma().exp().prod(-1, keepdim=True)
+    tensor = rows.new_zeros((size,) * order)
+    for slots in permutations(last.unbind(-1)):
+        tensor[slots] = leading
+    return moments.symmetrised(tensor)
+
+
+def _mean_tensor(equations: HiddenEquations, order: int) -> Float[Tensor, "..."]:
+    """The tensor from moments, less what is constant or linear in the weights, which for a softplus is nearly all."""
+    rows, target = equations.rows, equations.target
+    orthonormal = torch.linalg.qr(torch.cat([torch.ones_like(rows[:, :1]), rows], dim=1)).Q
+    left = (target - orthonormal @ (orthonormal.mT @ target)) / len(target)
+    identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    return moments.HiddenMoments(rows, left, target.mean(0)).tensor(identity, order=order)
+
+
+def _starts(
+    equations: HiddenEquations, *, norm: float | None, tries: int, starts: int, generator: torch.Generator
+) -> Iterator[Float[Tensor, "s b b"]]:
+    """The starts of every try; signs are fitted, unless the activation leaves no trace of them."""
+    length = 1.0 if norm is None else norm
+    first = directions(equations, norm=length, generator=generator)
+    mirrored = equations.activation.centre is not None
+    if first is not None:
+        first = length * first.unsqueeze(0)
+        yield first if mirrored else equations.signed(first)
+    for _ in range(tries - (first is not None)):
+        drawn = _random_starts(equations, starts, length=length, spread=norm is None, generator=generator)
+        if mirrored:
+            yield drawn
+        elif first is None:
+            yield equations.signed(drawn)
+        else:
+            half = starts // 2
+            yield torch.cat([equations.signed(drawn[half:]), first * drawn[:half, :, :1].sign()])
+
+
+def _random_starts(
+    equations: HiddenEquations, starts: int, *, length: float, spread: bool, generator: torch.Generator
+) -> Float[Tensor, "s b b"]:
+    """Uniform directions of one length, or of one for each start if it is to be `spread`."""
+    like, side = equations.rows, equations.rows.shape[1]
+    drawn = torch.randn((starts, side, side), generator=generator, dtype=like.dtype, device=like.device)
+    drawn = length * normalize(drawn, dim=-1)
+    if not spread:
+        return drawn
+    low, high = _LENGTHS
+    place = torch.rand((starts, 1, 1), generator=generator, dtype=like.dtype, device=like.device)
+    return drawn * low * (high / low) ** place
+
+
+def _from_outputs(
+    observation: Observation, batch: int, norm: float | None, labels: Sequence[float] | None, generator: torch.Generator
+) -> Reconstruction:
+    """The batch from g alone, by one start."""
+    length = 1.0 if norm is None else norm
+    start = tensor.reconstruct(
+        observation, batch=batch, source="outputs", norm=length, labels=labels, generator=generator
+    )
+    polished = polish(OutputEquations.of(observation), start.inputs.unsqueeze(0), norm=norm)
+    return _finished(observation, polished.points[0], polished.residuals[0], labels)
+
+
+def _finished(
+    observation: Observation, inputs: Tensor, residuals: Tensor, labels: Sequence[float] | None
+) -> Reconstruction:
+    """A batch with the signs that its labels ask for, its labels and its certificate."""
+    ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=observation.hidden is None)
+    if observation.activation.centre is not None:
+        signs, tied = upright(observation, inputs, residuals, labels)
+        inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
+        ambiguous = ambiguous if tied else ()
+    found = observation.labels(inputs, residuals)
+    return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals), ambiguous)
+
+
+def upright(
+    observation: Observation,
+    inputs: Float[Tensor, "B d"],
+    residuals: Float[Tensor, " B"],
+    labels: Sequence[float] | None = None,
+) -> tuple[Float[Tensor, " B"], bool]:
+    r"""The sign of each $(x_i, r_i)$ whose label $f(x_i) - r_i$ is nearer to a possible one, and whether any is tied.
+
+    Args:
+        observation: the network that was sent, with an activation that can be mirrored.
+        inputs: $x_i$ up to sign.
+        residuals: $r_i$, with that sign.
+        labels: the possible values; `None` for ±1, and for 0 and 1 if the loss is logistic.
+    """
+    possible = labels if labels is not None else (0.0, 1.0) if observation.logistic else (-1.0, 1.0)
+    allowed = inputs.new_tensor(possible)
+    one, other = (
+        (observation.labels(sign * inputs, sign * residuals).unsqueeze(-1) - allowed).abs().amin(-1)
+        for sign in (1.0, -1.0)
+    )
+    tied = (one - other).abs() <= _NEAR * (1 + one)
+    return torch.where(other < one, -1.0, 1.0).to(inputs), bool(tied.any())
+
+
+def _possible(result: Reconstruction, labels: Sequence[float] | None) -> bool:
+    """Whether every label is one of those it may be."""
+    if labels is None or result.labels is None:
+        return True
+    distances = (result.labels.unsqueeze(-1) - result.labels.new_tensor(labels)).abs().amin(-1)
+    return bool((distances < _NEAR * (1 + result.residuals.abs())).all())
+
+
+def _check(observation: Observation, *, norm: float | None, tries: int, starts: int) -> None:
+    if tries < 1 or starts < 1:
+        raise ValueError(f"`tries` and `starts` must be at least 1, got {tries!r} and {starts!r}.")
+    if norm is not None and not norm > 0:
+        raise ValueError(f"`norm` must be positive or None, got {norm!r}.")
+    if norm is None and observation.activation.degree is not None:
+        raise ValueError(
+            f"`norm` must be given for {observation.activation.name}: (s·x, r/s) has the gradient of (x, r)."
+        )

@@ -1,0 +1,188 @@
+r"""Scalar activations by name, with their derivatives of every order and the symmetries that hide data behind them.
+
+`activation("tanh")` gives an `Activation`, which is called like a function. Where an activation has a kink, its
+derivatives are those almost everywhere, and at the kink itself the first is PyTorch's. Nothing here has parameters.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+LEAKY_SLOPE = 0.01
+"""The slope of the leaky ReLU for negative arguments, PyTorch's default."""
+_SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
+
+
+@dataclass(frozen=True)
+class Activation:
+    r"""A scalar function $\sigma$ that a layer applies to each of its entries.
+
+    Attributes:
+        name: its key in `ACTIVATIONS`.
+        function: $\sigma$.
+        ladder: yields $\sigma(x), \sigma'(x), \sigma''(x), \dots$ without end.
+        smooth: whether all derivatives exist everywhere.
+        monotone: whether it strictly increases.
+        centre: the $c$ with $\sigma(-t) = 2c - \sigma(t)$ for all t; `None` where there is none.
+        degree: the $k$ with $\sigma(st) = s^k \sigma(t)$ for all $s > 0$; `None` where there is none.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    ladder: Callable[[Tensor], Iterator[Tensor]]
+    smooth: bool = True
+    monotone: bool = False
+    centre: float | None = None
+    degree: int | None = None
+
+    def __call__(self, x: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+        r"""$\sigma(x)$, entry by entry."""
+        return self.function(x)
+
+    def derivatives(self, x: Float[Tensor, "*s"], *, order: int) -> tuple[Float[Tensor, "*s"], ...]:
+        r"""$\sigma(x), \sigma'(x), \dots, \sigma^{(\text{order})}(x)$ in closed form.
+
+        Raises:
+            ValueError: if `order` is negative.
+        """
+        if order < 0:
+            raise ValueError(f"`order` must not be negative, got {order!r}.")
+        return tuple(islice(self.ladder(x), order + 1))
+
+
+def activation(name: str) -> Activation:
+    """The activation called `name`.
+
+    Raises:
+        ValueError: if there is none; the message lists the names.
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
+    return ACTIVATIONS[name]
+
+
+def _evaluate(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """A polynomial by Horner's rule, lowest coefficient first."""
+    value = torch.full_like(x, coefficients[-1] if coefficients else 0.0)
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + coefficient
+    return value
+
+
+def _differentiate(coefficients: Sequence[float]) -> list[float]:
+    return [power * coefficient for power, coefficient in enumerate(coefficients)][1:]
+
+
+def _polynomial(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
+    def ladder(x: Tensor) -> Iterator[Tensor]:
+        current: Sequence[float] = coefficients
+        while True:
+            yield _evaluate(current, x)
+            current = _differentiate(current)
+
+    return ladder
+
+
+def _riccati(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
+    r"""A function with $\sigma' = p(\sigma)$ for the polynomial p: each derivative is a polynomial in $\sigma$."""
+
+    def ladder(x: Tensor) -> Iterator[Tensor]:
+        value, current = function(x), [0.0, 1.0]
+        while True:
+            yield _evaluate(current, value)
+            inner = _differentiate(current)
+            current = [
+                sum(inner[i] * slope[k - i] for i in range(len(inner)) if 0 <= k - i < len(slope))
+                for k in range(len(inner) + len(slope) - 1)
+            ]
+
+    return ladder
+
+
+_sigmoid = _riccati(torch.sigmoid, 0.0, 1.0, -1.0)
+
+
+def _softplus(x: Tensor) -> Iterator[Tensor]:
+    yield _SOFTPLUS(x)
+    yield from _sigmoid(x)
+
+
+def _normal_cdf(x: Tensor) -> Iterator[Tensor]:
+    r"""$\Phi$ and its derivatives $(-1)^{k-1} \mathrm{He}_{k-1}(x)\, \varphi(x)$."""
+    yield torch.special.ndtr(x)
+    density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+    before, current, order = torch.zeros_like(x), torch.ones_like(x), 0
+    while True:
+        yield current * density
+        before, current, order = current, -x * current - order * before, order + 1
+
+
+def _gated(gate: Callable[[Tensor], Iterator[Tensor]]) -> Callable[[Tensor], Iterator[Tensor]]:
+    r"""$x\, \gamma(x)$, with the derivatives $x\, \gamma^{(k)} + k\, \gamma^{(k-1)}$."""
+
+    def ladder(x: Tensor) -> Iterator[Tensor]:
+        before = torch.zeros_like(x)
+        for order, value in enumerate(gate(x)):
+            yield x * value + order * before
+            before = value
+
+    return ladder
+
+
+def _sine(x: Tensor) -> Iterator[Tensor]:
+    sine, cosine = x.sin(), x.cos()
+    while True:
+        yield from (sine, cosine, -sine, -cosine)
+
+
+def _elu(x: Tensor) -> Iterator[Tensor]:
+    yield functional.elu(x)
+    below = x.clamp_max(0).exp()
+    yield torch.where(x > 0, torch.ones_like(x), below)
+    while True:
+        yield torch.where(x > 0, torch.zeros_like(x), below)
+
+
+def _rectifier(slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
+    def ladder(x: Tensor) -> Iterator[Tensor]:
+        step = torch.where(x > 0, torch.ones_like(x), slope)
+        yield x * step
+        yield step
+        while True:
+            yield torch.zeros_like(x)
+
+    return ladder
+
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    entry.name: entry
+    for entry in (
+        Activation("tanh", torch.tanh, _riccati(torch.tanh, 1.0, 0.0, -1.0), monotone=True, centre=0.0),
+        Activation("sigmoid", torch.sigmoid, _sigmoid, monotone=True, centre=0.5),
+        Activation("relu", torch.relu, _rectifier(0.0), smooth=False, degree=1),
+        Activation(
+            "leaky_relu",
+            lambda x: functional.leaky_relu(x, LEAKY_SLOPE),
+            _rectifier(LEAKY_SLOPE),
+            smooth=False,
+            monotone=True,
+            degree=1,
+        ),
+        Activation("gelu", functional.gelu, _gated(_normal_cdf)),
+        Activation("silu", functional.silu, _gated(_sigmoid)),
+        Activation("softplus", _SOFTPLUS, _softplus, monotone=True),
+        Activation("elu", functional.elu, _elu, smooth=False, monotone=True),
+        Activation("sin", torch.sin, _sine, centre=0.0),
+        Activation("polynomial", lambda x: x.square() * (1 + x), _polynomial(0.0, 0.0, 1.0, 1.0)),
+        Activation("linear", lambda x: x, _polynomial(0.0, 1.0), monotone=True, centre=0.0, degree=1),
+        Activation("quadratic", torch.square, _polynomial(0.0, 0.0, 1.0), degree=2),
+    )
+}
+"""All activations by name; `polynomial` is $t^2 + t^3$."""

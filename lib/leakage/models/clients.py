@@ -1,0 +1,139 @@
+r"""The networks that a server sends to its clients, as modules: two layers, or a deep stack that hands its input on.
+
+A two-layer client computes
+
+$$ f(x) = \sum_{j \le m} a_j\, \sigma(w_j^\top x) + b , \qquad a_j = \frac1m , $$
+
+with trainable $w_j$ (`hidden`) and $a_j$ (`outputs`) and an output bias b that the server fixes. The weights are given:
+nothing here draws, and nothing trains.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from leakage.models import activations
+from leakage.models.activations import Activation
+from leakage.runtime import DTYPE
+
+STACKS = ("plain", "paired")
+
+
+class TwoLayer(nn.Module):
+    r"""$f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ with the given hidden weights and $a_j = 1/m$.
+
+    Args:
+        weights: $w_j$ as rows; copied.
+        activation: a name in `activations.ACTIVATIONS`.
+        bias: b, which is not trained and has no gradient.
+
+    Raises:
+        ValueError: if the weights are no matrix or the activation is unknown.
+    """
+
+    bias: Tensor
+
+    def __init__(self, weights: Float[Tensor, "m d"], *, activation: str, bias: float = 0.0) -> None:
+        super().__init__()
+        if weights.ndim != 2 or not weights.numel():
+            raise ValueError(f"`weights` must be (m, d) with m and d at least 1, got {tuple(weights.shape)}.")
+        self.activation = activations.activation(activation)
+        self.hidden = nn.Parameter(weights.detach().clone())
+        self.outputs = nn.Parameter(weights.new_full(weights.shape[:1], 1 / weights.shape[0]))
+        self.register_buffer("bias", weights.new_tensor(bias))
+
+    def forward(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
+        """One output for each input."""
+        return self.activation(inputs @ self.hidden.mT) @ self.outputs + self.bias
+
+
+class DeepStack(nn.Module):
+    r"""A two-layer client on top of `depth - 1` layers that keep what is in the input.
+
+    The `plain` stack repeats $h \leftarrow \sigma(h)$ from $h = x$. The `paired` stack starts from $h = (x, -x)$, and
+    its last layer reads $(h_+ - h_-)/\text{gain}$, with the gain of `stack_gain`: in both cases the client is the
+    two-layer one with these weights, at `stack_features(x)` instead of x.
+
+    Args:
+        weights: $w_j$ as rows, of length d also in the paired stack.
+        activation: a name in `activations.ACTIVATIONS`.
+        depth: the number of hidden layers, at least 2.
+        kind: `plain` or `paired`.
+        bias: b, which is not trained and has no gradient.
+
+    Raises:
+        ValueError: if a name is unknown, the depth is below 2, or a paired stack of this activation loses its input.
+    """
+
+    def __init__(
+        self, weights: Float[Tensor, "m d"], *, activation: str, depth: int, kind: str = "paired", bias: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.kind, self.depth = check_kind(kind), check_depth(depth)
+        self.activation = activations.activation(activation)
+        identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+        first, last = identity, weights
+        if kind == "paired":
+            gain = stack_gain(self.activation, depth=depth)
+            first, last = torch.cat([identity, -identity]), torch.cat([weights, -weights], dim=1) / gain
+        square = torch.eye(first.shape[0], dtype=weights.dtype, device=weights.device)
+        self.identities = nn.ParameterList([first, *(square.clone() for _ in range(depth - 2))])
+        self.top = TwoLayer(last, activation=activation, bias=bias)
+
+    def forward(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
+        """One output for each input."""
+        for layer in self.identities:
+            inputs = self.activation(inputs @ layer.mT)
+        return self.top(inputs)
+
+
+def check_kind(kind: str) -> str:
+    """Return `kind` if it is one of `STACKS`; raise `ValueError` otherwise."""
+    if kind not in STACKS:
+        raise ValueError(f"`kind` must be one of {', '.join(STACKS)}; got {kind!r}.")
+    return kind
+
+
+def check_depth(depth: int) -> int:
+    """Return `depth` if it is at least 2; raise `ValueError` otherwise."""
+    if depth < 2:
+        raise ValueError(f"`depth` must be at least 2, one layer that keeps the input and one above it; got {depth!r}.")
+    return depth
+
+
+def repeated(function: Activation, t: Tensor, *, times: int) -> Tensor:
+    r"""$\sigma(\sigma(\dots\sigma(t)))$, entry by entry."""
+    for _ in range(times):
+        t = function(t)
+    return t
+
+
+def stack_gain(function: Activation, *, depth: int) -> float:
+    r"""The slope at 0 of $\varphi(t) = \sigma^k(t) - \sigma^k(-t)$, where $\sigma^k$ repeats $\sigma$ depth − 1 times.
+
+    $$ \text{gain} = 2 \prod_{i < k} \sigma'(\sigma^i(0)) , \qquad
+       \text{or } \sigma^k(1) - \sigma^k(-1) \text{ for } \sigma \text{ of degree 1.} $$
+
+    Raises:
+        ValueError: if the depth is below 2 or $\varphi$ need not be invertible.
+    """
+    times = check_depth(depth) - 1
+    if function.degree == 1:
+        one = torch.ones(1, dtype=DTYPE)
+        return float(repeated(function, one, times=times) - repeated(function, -one, times=times))
+    if not function.monotone:
+        raise ValueError(f"`activation` must increase for a paired stack, got {function.name!r}: its pairs can meet.")
+    at, gain = torch.zeros(1, dtype=DTYPE), 2.0
+    for _ in range(times):
+        at, slope = function.derivatives(at, order=1)
+        gain *= float(slope)
+    return gain
+
+
+def stack_features(inputs: Float[Tensor, "B d"], function: Activation, *, depth: int, kind: str) -> Tensor:
+    r"""What the two-layer client on top of a stack sees: $\sigma^k(x)$, or $\varphi(x)/\text{gain}$ where paired."""
+    times = check_depth(depth) - 1
+    if check_kind(kind) == "plain":
+        return repeated(function, inputs, times=times)
+    paired = repeated(function, inputs, times=times) - repeated(function, -inputs, times=times)
+    return paired / stack_gain(function, depth=depth)

@@ -1,0 +1,182 @@
+r"""Hermite tensors, an activation's Hermite moments, and which of them can tell a batch of inputs apart.
+
+For $w \sim N(0, I_d)$ Stein's lemma gives $\E[\sigma(w^\top x) H_p(w)] = s_p(\lVert x \rVert)\, x^{\otimes p}$ with
+$s_p(t) = \E\,\sigma^{(p)}(tz)$ and no $1/p!$. An activation may have a kink at 0 and nowhere else; `moment` needs
+none of its derivatives. Nothing here is random.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.runtime import DTYPE
+
+ORDERS = range(5)
+"""The orders of the moments and tensors that there are."""
+SILENT = 1e-10
+"""A moment counts as absent below this share of the largest, each times $t^p$: rounding leaves 1e-14."""
+_REACH = 14.0  # |z| beyond which the normal density is below 1e-42, however fast an activation in use grows
+_NODES = 24  # Gauss-Legendre nodes in a panel
+_SCALES = 12  # panels halve this often towards 0, so that σ(tz) is smooth on each for t up to a few thousand
+
+
+def hermite_tensor(w: Float[Tensor, "*b d"], *, order: int) -> Float[Tensor, "..."]:
+    r"""$H_p(w)$, the tensor of the derivatives $(-1)^p \varphi^{(p)}/\varphi$ of the standard normal density.
+
+    $$ H_0 = 1, \quad H_1 = w, \quad H_{p+1} = w \otimes H_p - \nabla H_p, \qquad
+       \nabla H_p = \text{the sum over its slots of } I \text{ with } H_{p-1} . $$
+
+    It has $d^p$ entries: for checks in few dimensions.
+
+    Source: Wang et al., Section 4.1, with the sums over distinct placements of the indices written out.
+
+    Raises:
+        ValueError: if `order` is not between 0 and 4.
+    """
+    _check_order(order)
+    identity = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
+    before, current = torch.zeros_like(w[..., 0]), torch.ones_like(w[..., 0])
+    for degree in range(order):
+        slots = list(range(degree + 1))
+        raised = torch.einsum(w, [..., 0], current, [..., *slots[1:]], [..., *slots])
+        for slot in slots[1:]:
+            others = [other for other in slots[1:] if other != slot]
+            raised = raised - torch.einsum(identity, [0, slot], before, [..., *others], [..., *slots])
+        before, current = current, raised
+    return current
+
+
+def gaussian_mean(function: Callable[[Tensor], Tensor], *, device: torch.device | str = "cpu") -> Tensor:
+    r"""$\E f(z)$, $z \sim N(0, 1)$, over the last axis of what `function` gives for a vector of z.
+
+    Gauss-Legendre panels on both sides of 0 that shrink towards it, so that a kink at 0 costs no accuracy.
+    """
+    nodes, weights = _quadrature()
+    z, weight = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in (nodes, weights))
+    return function(z) @ weight
+
+
+def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *, order: int) -> Float[Tensor, "*b"]:
+    r"""The moment $s_p(t) = \E\,\sigma^{(p)}(t z)$ at the length $t > 0$ of an input, without any derivative.
+
+    $$ s_p(t) = t^{-p}\, \E[\sigma(t z)\, \mathrm{He}_p(z)] . $$
+
+    Source: Wang et al., Lemma 4.1, with an input of any length.
+
+    Raises:
+        ValueError: if `order` is not between 0 and 4, or a `norm` is not positive.
+    """
+    _check_order(order)
+    if not bool((norm > 0).all()):
+        raise ValueError(f"`norm` must be positive, got {norm.min().item()!r}.")
+    t = norm.to(DTYPE)
+    mean = gaussian_mean(lambda z: activation(t.unsqueeze(-1) * z) * _hermite(z, order), device=norm.device)
+    return mean / t**order
+
+
+@dataclass(frozen=True)
+class Route:
+    """The moments that recover a batch.
+
+    Attributes:
+        span: the least order, 2 or 3, whose moment shows the span of the inputs; `None` if only order 4 does.
+        tensor: the least order, 3 or 4, whose moment has the inputs as its only components.
+        moments: $s_0, …, s_4$.
+    """
+
+    span: int | None
+    tensor: int
+    moments: tuple[float, ...]
+
+    @property
+    def remark(self) -> int | None:
+        """The remark of Wang et al. that the route is in; `None` for that of their Algorithm 1 itself."""
+        return 4 if self.tensor == 4 else 3 if self.span == 3 else None
+
+    @property
+    def span_weight(self) -> float:
+        r"""$\nu = \max(|s_2|, |s_3|)$ of Wang et al., Theorem 5.1."""
+        return max(abs(self.moments[2]), abs(self.moments[3]))
+
+    @property
+    def tensor_weight(self) -> float:
+        r"""$\lambda = \max(|s_3|, |s_4|)$ of Wang et al., Theorem 5.1."""
+        return max(abs(self.moments[3]), abs(self.moments[4]))
+
+
+def route(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> Route:
+    r"""The moments by which an activation gives away inputs of this length.
+
+    Source: Wang et al., Section 4.1 and Remarks 3 and 4. They fix the route by the kind of activation, this by its
+    moments.
+
+    Raises:
+        ValueError: if `norm` is not positive, or $s_3 = s_4 = 0$, as for linear and quadratic activations: inputs are
+            then not identifiable, since at most a matrix of order 2 is seen, which rotations leave as it is.
+    """
+    t = torch.tensor(norm, dtype=DTYPE)
+    moments = tuple(float(moment(activation, t, order=order)) for order in ORDERS)
+    sizes = [abs(moments[order]) * norm**order for order in ORDERS]
+    heard = [order for order in ORDERS if sizes[order] > SILENT * max(sizes)]
+    tensor = next((order for order in heard if order >= 3), None)
+    if tensor is None:
+        raise ValueError(
+            f"`activation` is not identifiable: at norm {norm!r} its moments of order 3 and 4 vanish, "
+            f"s3 = {moments[3]:.1e} and s4 = {moments[4]:.1e}."
+        )
+    return Route(next((order for order in heard if order in (2, 3)), None), tensor, moments)
+
+
+def weight_ratio(
+    activation: Callable[[Tensor], Tensor],
+    *,
+    bias: float = 0.0,
+    labels: Sequence[float] = (-1.0, 1.0),
+    norm: float = 1.0,
+) -> float:
+    r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights.
+
+    Inputs of one length have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ.
+    It is 1 where $s_0 + b = 0$ and infinite where a label meets $s_0 + b$ and its input cannot be seen.
+
+    Source: Wang et al., Claim 5.4 and Remark 1. The claim has κ = 1 for "odd activations like sigmoid or tanh", but the
+    sigmoid is odd only about its mean 1/2.
+
+    Raises:
+        ValueError: if there are no labels, or `norm` is not positive.
+    """
+    if not labels:
+        raise ValueError("`labels` must not be empty.")
+    mean = float(moment(activation, torch.tensor(norm, dtype=DTYPE), order=0))
+    residuals = [abs(mean + bias - label) for label in labels]
+    rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
+    return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf
+
+
+def _check_order(order: int) -> None:
+    if order not in ORDERS:
+        raise ValueError(f"`order` must be between {ORDERS[0]} and {ORDERS[-1]}, got {order!r}.")
+
+
+def _hermite(z: Tensor, order: int) -> Tensor:
+    r"""$\mathrm{He}_{p+1} = z\, \mathrm{He}_p - p\, \mathrm{He}_{p-1}$."""
+    before, current = torch.zeros_like(z), torch.ones_like(z)
+    for degree in range(order):
+        before, current = current, z * current - degree * before
+    return current
+
+
+def _quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes, and weights that hold the normal density, of panels from 0 to ±`_REACH`."""
+    fine = 2.0 ** -np.arange(_SCALES, 0, -1)
+    edges = np.concatenate([[0.0], fine, np.arange(1.0, _REACH + 1)])
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    half = np.diff(edges)[:, None] / 2
+    z = ((edges[:-1, None] + half) + half * nodes).ravel()
+    density = (half * weights).ravel() * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    return np.concatenate([z, -z]), np.concatenate([density, density])

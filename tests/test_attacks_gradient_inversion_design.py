@@ -1,0 +1,89 @@
+"""Designed weights look standard normal row by row, and have the symmetry that their name promises."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.gradient_inversion import design
+from leakage.runtime import DTYPE, stream
+
+M, D = 4096, 8
+EACH = pytest.mark.parametrize("kind", design.KINDS)
+
+
+def drawn(kind, *, m=M, d=D, name="draw"):
+    return design.draw(kind, m=m, d=d, generator=stream(0, name))
+
+
+@EACH
+def test_every_kind_has_the_moments_of_a_standard_normal(kind):
+    w = drawn(kind)
+    assert (w.shape, w.dtype) == ((M, D), DTYPE)
+    # Standard errors of 4096 rows, at most twice that where half of them are mirrored.
+    error = 5 * math.sqrt(2 / M)
+    assert float(w.mean(0).abs().max()) < error
+    assert float((w.mT @ w / M - torch.eye(D, dtype=DTYPE)).abs().max()) < error * math.sqrt(2)
+    fourth = w.pow(4).mean() / 3  # over all entries, of which those of a row depend on each other only through its norm
+    assert float(fourth) == pytest.approx(1, abs=5 * math.sqrt(2 * 96 / 9 / M))
+    product = (w[:, 0].square() * w[:, 1].square()).mean()  # 1 for a Gaussian, d/(d + 2) on a sphere
+    assert float(product) == pytest.approx(1, abs=5 * math.sqrt(2 * 8 / M))
+
+
+@EACH
+def test_the_same_stream_gives_the_same_weights_and_another_gives_others(kind):
+    assert torch.equal(drawn(kind), drawn(kind))
+    assert not torch.equal(drawn(kind), drawn(kind, name="another"))
+
+
+@pytest.mark.parametrize("kind", ["antithetic", "orthogonal_antithetic", "white_antithetic"])
+def test_antithetic_rows_come_with_their_negatives(kind):
+    w = drawn(kind)
+    assert torch.equal(w[: M // 2], -w[M // 2 :])
+
+
+@pytest.mark.parametrize("kind", ["white", "white_antithetic"])
+def test_white_weights_have_exact_second_moments(kind):
+    w = drawn(kind)
+    torch.testing.assert_close(w.mT @ w / M, torch.eye(D, dtype=DTYPE), rtol=0, atol=1e-13)
+
+
+def test_orthogonal_rows_are_orthogonal_in_blocks_and_keep_gaussian_lengths():
+    w = drawn("orthogonal", m=3 * D + 3)
+    gram = w[D : 2 * D] @ w[D : 2 * D].mT
+    torch.testing.assert_close(gram, gram.diagonal().diag(), rtol=0, atol=1e-13)
+    assert w.shape == (3 * D + 3, D)
+    squares = drawn("orthogonal").square().sum(1)
+    assert float(squares.mean()) == pytest.approx(D, abs=5 * math.sqrt(2 * D / M))
+    assert float(squares.var()) == pytest.approx(2 * D, rel=0.25)  # a fixed length would have none
+
+
+def test_even_weights_cover_directions_better_than_independent_ones():
+    """The error of the second moments, which P is made of; Sobol points gain most in few dimensions."""
+
+    def error(kind):
+        w = drawn(kind)
+        return float((w.mT @ w / M - torch.eye(D, dtype=DTYPE)).norm())
+
+    independent = error("iid")
+    assert error("orthogonal") < 0.7 * independent
+    assert error("sobol") < 0.2 * independent
+    assert error("white") < 1e-10 * independent
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "d", "complaint"),
+    [
+        ("normal", 8, 2, "`kind` must be one of iid, antithetic, .*; got 'normal'"),
+        ("iid", 0, 2, "`m` and `d` must be at least 1, got 0 and 2"),
+        ("sobol", 8, 0, "`m` and `d` must be at least 1"),
+        ("antithetic", 7, 2, "`m` must be even for antithetic weights, got 7"),
+        ("orthogonal_antithetic", 7, 2, "must be even"),
+        ("white", 4, 5, "`m` must be at least d = 5"),
+        ("white_antithetic", 8, 5, "twice that if antithetic; got 4"),
+        ("sobol", 8, 30_000, "at most 21201 for Sobol points"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(kind, m, d, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        drawn(kind, m=m, d=d)

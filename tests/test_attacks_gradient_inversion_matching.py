@@ -1,0 +1,127 @@
+"""Gradient matching finds a batch where it is known to, follows the gradient alone, and fails where it is known to."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.gradient_inversion import matching
+from leakage.attacks.gradient_inversion.evaluation import match_error
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.data.synthetic import gaussian, sphere
+from leakage.models.activations import ACTIVATIONS
+from leakage.models.clients import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.trainers.federated import batch_gradient
+
+D = 12
+
+
+def problem(name="tanh", *, batch=2, m=120, bias=2.0, loss="sum", seed=0, labels=(0.0, 1.0), d=D):
+    """A secret batch, and what the server sees of it."""
+    inputs = sphere(batch, d, generator=stream(seed, "inputs"))
+    labels = torch.tensor(labels, dtype=DTYPE).repeat(batch // 2)
+    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    gradient = batch_gradient(module, inputs, labels, loss=loss)
+    return inputs, labels, Observation.from_module(module, gradient, batch=batch, loss=loss, activation=name)
+
+
+def matched(observation, **options):
+    options = {"batch": 2, "scale": D**-0.5, "restarts": 2, "generator": stream(0, "dummies"), **options}
+    return matching.match(observation, **options)
+
+
+@pytest.mark.parametrize("loss", ["half_sum", "mean", "logistic"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_gradient_of_the_true_batch_is_the_one_observed(name, loss):
+    inputs, labels, observation = problem(name, bias=0.5, loss=loss)
+    outputs = observation.predictions(inputs)
+    r = (torch.sigmoid(outputs) if observation.logistic else outputs) - labels
+    assert matching.misfit(observation, inputs, r) < 1e-13
+    assert matching.misfit(observation, inputs, 1.1 * r) == pytest.approx(0.1, rel=1e-9)
+
+
+@pytest.mark.parametrize("layer", ["outputs", "hidden"])
+def test_only_what_was_observed_is_compared(layer):
+    _, _, full = problem()
+    part = Observation(full.weights, full.activation, full.bias, **{layer: getattr(full, layer)})
+    assert torch.equal(matching.observed(part), getattr(full, layer).flatten())
+
+
+@pytest.mark.parametrize(("distance", "most"), [("squared", 1e-8), ("cosine", 1e-5)])
+def test_a_batch_is_found_from_dummies_of_its_own_size(distance, most):
+    inputs, labels, observation = problem()
+    found = matched(observation, distance=distance)
+    assert match_error(found.inputs, inputs) < most
+    if (
+        distance == "squared"
+    ):  # the cosine is 1 up to rounding from 1e-7 on, and does not see the size of the residuals, hence no labels
+        assert found.residual < 1e-9
+        assert sorted(found.labels.tolist()) == pytest.approx(sorted(labels.tolist()), abs=1e-6)
+        torch.testing.assert_close(observation.labels(found.inputs, found.residuals), found.labels)
+
+
+def test_known_labels_tell_an_input_from_its_mirror():
+    """Without a bias: the labels of the mirror are -1, and two different labels would only change places."""
+    inputs, labels, observation = problem(bias=0.0, labels=(1.0, 1.0))
+    found = matched(observation, labels=labels, restarts=4)
+    assert found.labels.tolist() == labels.tolist()
+    assert match_error(found.inputs, inputs) < 1e-6
+
+
+def test_the_attack_follows_the_gradient_and_nothing_else():
+    """Blind control: from the gradient of another batch, it finds the other batch."""
+    inputs, _, _ = problem()
+    others, _, observation = problem(seed=1)
+    found = matched(observation).inputs
+    assert match_error(found, others) < 1e-8
+    assert match_error(found, inputs) > 0.5
+    assert set(inspect.signature(matching.match).parameters) == {
+        *("observation", "batch", "scale", "generator", "distance", "balanced", "labels", "restarts", "iterations")
+    }
+
+
+def test_dummies_of_another_size_lead_astray():
+    inputs, _, observation = problem("sin")
+    assert match_error(matched(observation).inputs, inputs) < 1e-8
+    assert match_error(matched(observation, scale=1.0).inputs, inputs) > 0.5
+
+
+def test_layers_that_count_by_their_size_hide_what_the_hidden_layer_says():
+    """The gradient of the outputs is m times that of the hidden weights; with eight inputs it does not suffice."""
+    inputs, labels, observation = problem(batch=8, m=500, d=50, bias=0.0, labels=(1.0, -1.0))
+
+    def error(*, balanced):
+        found = matched(observation, batch=8, scale=50**-0.5, labels=labels, restarts=1, balanced=balanced)
+        return match_error(found.inputs, inputs, signs=False)
+
+    assert error(balanced=True) < 1e-6
+    assert error(balanced=False) > 0.5
+
+
+def test_more_restarts_are_never_worse():
+    _, _, observation = problem("gelu", batch=4, m=60, bias=0.0)
+    few, more = (matched(observation, batch=4, restarts=restarts, iterations=40).residual for restarts in (1, 4))
+    assert more <= few
+
+
+def test_the_same_dummies_give_the_same_batch():
+    _, _, observation = problem()
+    assert torch.equal(*(matched(observation, iterations=5).inputs for _ in range(2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"distance": "euclid"}, "`distance` must be one of squared, cosine; got 'euclid'"),
+        ({"batch": 0}, "must be positive, got 0"),
+        ({"restarts": 0}, "must be positive"),
+        ({"iterations": 0}, "must be positive"),
+        ({"scale": math.nan}, "must be positive"),
+        ({"labels": torch.zeros(3)}, r"one for each of 2 inputs, got \(3,\)"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        matched(problem()[2], **options)

@@ -1,0 +1,214 @@
+"""Moments equal their definition, estimate what Stein's lemma says, and never need a tensor over the whole space."""
+
+import pytest
+import torch
+
+from gradient_batches import draw, observe
+from leakage.attacks.gradient_inversion import moments
+from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs, symmetrised
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.data.synthetic import gaussian
+from leakage.models.activations import activation
+from leakage.runtime import stream
+from leakage.theory.hermite import hermite_tensor, moment
+
+D, M = 4, 300
+SOURCES = {"outputs": of_outputs, "hidden": of_hidden}
+SLOTS = "abcd"
+
+
+def any_gradient(d=D, m=M, seed=0):
+    """An observation of noise: the definitions do not care where a gradient comes from."""
+    weights, hidden = (gaussian((m, d), generator=stream(seed, name)) for name in ("weights", "hidden"))
+    outputs = gaussian((m,), generator=stream(seed, "outputs"))
+    return Observation(weights, activation("tanh"), outputs=outputs, hidden=hidden)
+
+
+def dense(observation, source, order):
+    """The moment as a tensor over the whole space, from its definition."""
+    if source == "outputs":
+        terms = observation.outputs.reshape(-1, *[1] * order) * hermite_tensor(observation.weights, order=order)
+        return terms.mean(0)
+    slots = SLOTS[: order - 1]
+    raised = hermite_tensor(observation.weights, order=order - 1)
+    return symmetrised(torch.einsum(f"nz,n{slots}->z{slots}", observation.hidden, raised))
+
+
+def projected(tensor, basis):
+    for _ in range(tensor.ndim):
+        tensor = torch.tensordot(tensor, basis, dims=([0], [0]))
+    return tensor
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_moments_are_those_of_the_definition(source):
+    seen, generator = any_gradient(), stream(0, "vectors")
+    found = SOURCES[source](seen, centre=False)
+    vectors, direction = gaussian((D, 3), generator=generator), gaussian((D,), generator=generator)
+    size = dense(seen, source, 4).abs().max()
+    close = {"rtol": 0, "atol": float(1e-13 * size)}  # rounding of sums of 300 terms
+    torch.testing.assert_close(found.first(), dense(seen, source, 1), **close)
+    torch.testing.assert_close(found.second(vectors), dense(seen, source, 2) @ vectors, **close)
+    torch.testing.assert_close(found.third(vectors, direction), dense(seen, source, 3) @ direction @ vectors, **close)
+    for side in (1, 3):
+        basis = torch.linalg.qr(vectors).Q[:, :side]
+        for order in (3, 4):
+            expected = projected(dense(seen, source, order), basis)
+            torch.testing.assert_close(found.tensor(basis, order=order), expected, **close)
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "elu", "polynomial"])
+def test_moments_estimate_sums_of_powers_of_the_inputs(name):
+    runs, m = 24, 4000
+    inputs = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.6, 0.5, -0.3, 0.2]], dtype=torch.float64)
+    errors = {}
+    for run in range(runs):
+        batch = observe(name, inputs, gaussian((m, D), generator=stream(run, "weights")), bias=1.0)
+        for source, of in SOURCES.items():
+            found, basis = of(batch.observation, centre=False), torch.eye(D, dtype=torch.float64)
+            kinds = {1: found.first(), 2: found.second(basis), 3: found.tensor(basis), 4: found.tensor(basis, order=4)}
+            for order, value in kinds.items():
+                weights = moment(activation(name), inputs.norm(dim=1), order=order) * batch.residuals
+                powers = torch.stack([projected(torch.ones((1,) * order).double(), x.unsqueeze(0)) for x in inputs])
+                error = value - torch.tensordot(weights, powers, dims=1)
+                errors.setdefault((source, order), []).append(error.flatten())
+    for key, values in errors.items():
+        sample = torch.stack(values)
+        scores = sample.mean(0) / (sample.std(0) / runs**0.5)
+        # Student's t with 23 degrees of freedom exceeds 6 in size with a chance of 4e-6; at most 35 entries differ.
+        assert scores.abs().max() < 6, key
+
+
+def test_the_one_sided_tensor_becomes_the_moment_when_its_slots_are_made_alike():
+    found, basis = of_hidden(draw("tanh", 2, 6, 500).observation, centre=False), torch.eye(6, dtype=torch.float64)
+    one_sided, moment_3 = found.one_sided(basis), found.tensor(basis)
+    torch.testing.assert_close(symmetrised(one_sided), moment_3, rtol=0, atol=float(1e-13 * moment_3.norm()))
+    assert (one_sided - one_sided.permute(1, 0, 2)).norm() > 0.1 * moment_3.norm()
+    assert (moment_3 - moment_3.permute(1, 0, 2)).norm() < 1e-13 * moment_3.norm()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("centre", [True, False])
+def test_a_gradient_that_ignores_the_weights_has_no_moments(source, centre):
+    d, m = 3, 20_000
+    found = SOURCES[source](any_gradient(d, m), centre=centre)
+    scale = m ** (-0.5 if source == "outputs" else 0.5)
+    tensor = found.tensor(torch.eye(d, dtype=torch.float64), order=4) / scale
+    assert tensor.abs().max() < 6 * 24**0.5  # standard deviations: those of H4 are at most √4!
+
+
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_turn_of_the_space_turns_the_moments(source, centre):
+    seen, of = draw("elu", 2, 5, 200).observation, SOURCES[source]
+    turn = torch.linalg.qr(gaussian((5, 5), generator=stream(0, "turn"))).Q
+    turned = Observation(seen.weights @ turn, seen.activation, outputs=seen.outputs, hidden=seen.hidden @ turn)
+    basis = torch.eye(5, 3, dtype=torch.float64)
+    one, other = of(seen, centre=centre), of(turned, centre=centre)
+    torch.testing.assert_close(other.second(turn.mT @ basis), turn.mT @ one.second(basis))
+    torch.testing.assert_close(other.third(turn.mT @ basis, turn[0]), turn.mT @ one.third(basis, basis[:, 0]))
+    torch.testing.assert_close(other.tensor(turn.mT @ basis, order=4), one.tensor(basis, order=4))
+    torch.testing.assert_close(other.regressed(turn.mT @ basis), one.regressed(basis))
+
+
+def test_centring_removes_what_is_linear_in_the_weights():
+    seen, basis = any_gradient(), torch.eye(D, dtype=torch.float64)
+    shifted = Observation(
+        seen.weights,
+        seen.activation,
+        outputs=seen.outputs + 3 + seen.weights @ torch.arange(D, dtype=torch.float64),
+        hidden=seen.hidden + torch.arange(D),
+    )
+    for of in SOURCES.values():
+        one, other = of(seen), of(shifted)
+        torch.testing.assert_close(other.second(basis), one.second(basis))
+        torch.testing.assert_close(other.tensor(basis, order=4), one.tensor(basis, order=4))
+    change = of_outputs(shifted).first() - of_outputs(seen).first()
+    torch.testing.assert_close(change, torch.arange(D, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("source", "order"), [("outputs", 3), ("hidden", 3), ("hidden", 4)])
+def test_centring_and_regression_bring_the_moment_nearer(source, order):
+    ratios = []
+    for seed in range(6):
+        batch = draw("softplus" if order == 4 else "sigmoid", 2, 20, 2000, seed=seed)
+        basis = torch.linalg.qr(batch.inputs.mT).Q
+        weight = moment(batch.observation.activation, torch.ones(()), order=order) * batch.residuals
+        powers = torch.stack([projected(torch.ones((1,) * order).double(), (x @ basis)[None]) for x in batch.inputs])
+        truth = torch.tensordot(weight, powers, dims=1)
+        plain, centred = (SOURCES[source](batch.observation, centre=centre) for centre in (False, True))
+        estimates = [plain.tensor(basis, order=order), centred.tensor(basis, order=order)]
+        errors = [(value - truth).norm() for value in (*estimates, centred.regressed(basis, order=order))]
+        ratios.append(torch.stack([errors[1] / errors[0], errors[2] / errors[1]]))
+    assert bool((torch.stack(ratios).median(0).values < 0.8).all())  # measured: 0.1 to 0.6
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_regression_on_the_exact_span_is_exact_for_a_polynomial(source):
+    batch = draw("polynomial", 3, 30, 200)
+    basis = torch.linalg.qr(batch.inputs.mT).Q
+    found = SOURCES[source](batch.observation, centre=False).regressed(basis)
+    coordinates = batch.inputs @ basis
+    truth = torch.einsum("i,ia,ib,ic->abc", 6 * batch.residuals, *[coordinates] * 3)
+    torch.testing.assert_close(found, truth, rtol=0, atol=float(1e-11 * truth.norm()))  # condition of the fit: 100
+
+
+def test_neurons_are_summed_in_any_portions(monkeypatch):
+    seen, basis = any_gradient(), torch.eye(D, 2, dtype=torch.float64)
+    whole = [of(seen).tensor(basis, order=4) for of in SOURCES.values()]
+    monkeypatch.setattr(moments, "_ROWS", 7)
+    parts = [of(seen).tensor(basis, order=4) for of in SOURCES.values()]
+    torch.testing.assert_close(parts, whole)
+
+
+def test_no_tensor_over_the_whole_space_is_made():
+    d = 3000  # d³ numbers would take 200 GB
+    batch = draw("tanh", 2, d, 50)
+    basis = torch.linalg.qr(batch.inputs.mT).Q
+    for of in SOURCES.values():
+        assert of(batch.observation, centre=False).tensor(basis, order=4).shape == (2, 2, 2, 2)
+
+
+def test_single_precision_stays_single():
+    seen = any_gradient()
+    single = Observation(seen.weights.float(), seen.activation, 0.0, seen.outputs.float(), seen.hidden.float())
+    for of in SOURCES.values():
+        found, basis = of(single), torch.eye(D, 2)
+        assert {found.second(basis).dtype, found.tensor(basis).dtype, found.regressed(basis).dtype} == {torch.float32}
+
+
+def test_what_was_not_observed_is_named():
+    seen = any_gradient()
+    with pytest.raises(ValueError, match="`outputs`"):
+        of_outputs(Observation(seen.weights, seen.activation, hidden=seen.hidden))
+    with pytest.raises(ValueError, match="`hidden`"):
+        of_hidden(Observation(seen.weights, seen.activation, outputs=seen.outputs))
+
+
+def test_centring_and_regression_need_more_neurons_than_unknowns():
+    with pytest.raises(ValueError, match="`centre` needs more neurons than unknowns, got 5 for 5"):
+        of_outputs(any_gradient(m=5))
+    found = of_hidden(any_gradient(m=6))
+    with pytest.raises(ValueError, match="`regressed` needs more neurons than coefficients, got 6 for 6"):
+        found.regressed(torch.eye(D, 2, dtype=torch.float64))
+
+
+def test_mirrored_neurons_may_not_determine_a_fit():
+    half = any_gradient(m=4)
+    weights = torch.cat([half.weights, -half.weights])
+    seen = Observation(weights, half.activation, outputs=half.outputs.repeat(2), hidden=half.hidden.repeat(2, 1))
+    of_outputs(seen)  # five unknowns, and four neurons fix the four of the linear part
+    with pytest.raises(ValueError, match="`weights` do not determine the fit"):
+        of_outputs(Observation(weights[:, :1].expand(8, 4), half.activation, outputs=seen.outputs))
+    repeated = Observation(weights[:4].repeat(2, 1), half.activation, hidden=seen.hidden)
+    with pytest.raises(ValueError, match="`weights` do not determine the fit"):
+        of_hidden(repeated).regressed(torch.eye(4, 2, dtype=torch.float64))  # six coefficients, four neurons
+
+
+@pytest.mark.parametrize("method", ["tensor", "regressed"])
+def test_order_and_basis_must_fit(method):
+    function = getattr(of_hidden(any_gradient()), method)
+    with pytest.raises(ValueError, match="`order` must be 3 or 4, got 2"):
+        function(torch.eye(D, 2, dtype=torch.float64), order=2)
+    with pytest.raises(ValueError, match="`basis` must have 4 rows"):
+        function(torch.eye(3, 2, dtype=torch.float64))

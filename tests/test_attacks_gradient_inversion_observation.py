@@ -1,0 +1,150 @@
+"""What the server sees: the normalised gradient of any two-layer module, and nothing of the batch."""
+
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import nn
+
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.data.synthetic import gaussian, sphere
+from leakage.models.activations import ACTIVATIONS, activation
+from leakage.models.clients import DeepStack, TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.trainers.federated import LOSSES, batch_gradient
+
+X = sphere(3, 6, generator=stream(0, "inputs"))
+Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)
+W = gaussian((9, 6), generator=stream(0, "weights"))
+
+
+def seen(module, *, loss="mean", **options):
+    return Observation.from_module(module, batch_gradient(module, X, Y, loss=loss), batch=3, loss=loss, **options)
+
+
+def sequential(activate=nn.Tanh, **options):
+    """A user's module, at PyTorch's own initialisation."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 9, **{"bias": False, **options}), activate(), nn.Linear(9, 1), nn.Flatten(0)
+    ).double()
+
+
+def residuals(module, observation):
+    outputs = module(X).detach()
+    return (torch.sigmoid(outputs) if observation.logistic else outputs) - Y
+
+
+def check(module, observation):
+    """The definitions of g, G, f and y, with what only the client knows."""
+    r = residuals(module, observation)
+    values, slopes = observation.activation.derivatives(X @ observation.weights.mT, order=1)
+    hidden = (slopes * r.unsqueeze(1)).mT @ X / len(observation.weights)
+    torch.testing.assert_close(observation.outputs, r @ values, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(observation.hidden, hidden, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(observation.predictions(X), module(X).detach(), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(observation.labels(X, r), Y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_loss_and_activation_comes_out_normalised(name, loss):
+    module = TwoLayer(W, activation=name, bias=3.0)
+    observation = seen(module, loss=loss)
+    assert observation.activation is activation(name)
+    assert observation.bias == pytest.approx(3.0, abs=1e-12)
+    check(module, observation)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_module_of_ones_own_is_understood(loss):
+    module = sequential()
+    observation = seen(module, loss=loss)
+    assert observation.activation.name == "tanh"
+    assert observation.bias == pytest.approx(float(module[2].bias.detach()), abs=1e-15)
+    check(module, observation)
+
+
+def test_layers_and_activation_may_be_named():
+    module = sequential(nn.GELU)
+    named = seen(module, hidden="0.weight", outputs="2.weight", activation="gelu")
+    assert torch.equal(named.hidden, seen(module).hidden)
+
+
+def test_biases_of_zero_are_no_biases():
+    module = sequential(bias=True)
+    nn.init.zeros_(module[0].bias)
+    check(module, seen(module))
+
+
+def test_one_layer_of_the_gradient_is_enough():
+    module = TwoLayer(W, activation="tanh")
+    full = batch_gradient(module, X, Y, loss="sum")
+    for kept, lost in (("hidden", "outputs"), ("outputs", "hidden")):
+        observation = Observation.from_module(module, {kept: full[kept]}, batch=3, loss="sum")
+        assert getattr(observation, kept) is not None
+        assert getattr(observation, lost) is None
+
+
+def test_an_observation_has_no_room_for_the_batch():
+    assert [field.name for field in fields(Observation)] == [
+        "weights",
+        "activation",
+        "bias",
+        "outputs",
+        "hidden",
+        "logistic",
+        "readout",
+    ]
+    observation = seen(TwoLayer(W, activation="tanh"))
+    shapes = {tuple(value.shape) for value in vars(observation).values() if isinstance(value, torch.Tensor)}
+    assert shapes == {(9, 6), (9,)}  # of the network, never (3, …) of the batch
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: seen(sequential(bias=True)), "A hidden bias"),
+        (lambda: seen(sequential(nn.Hardtanh)), "with a known activation"),
+        (lambda: seen(sequential(), activation="relu"), "with relu"),
+        (lambda: seen(sequential(), activation="swish"), "`activation` must be one of"),
+        (lambda: seen(sequential(), hidden="1.weight"), r"no parameter '1\.weight'; it has 0\.weight"),
+        (lambda: seen(nn.Linear(6, 1).double()), "must name two layers that fit"),
+        (lambda: seen(DeepStack(W, activation="tanh", depth=3)), "inputs of dimension 12"),
+        (lambda: seen(DeepStack(W, activation="tanh", depth=2, kind="plain"), hidden="top.hidden"), "third layer"),
+        (lambda: Observation.from_module(sequential(), {}, batch=3, loss="sum"), "`outputs` or `hidden` must be given"),
+        (lambda: Observation.from_module(sequential(), {}, batch=0, loss="sum"), "`batch` must be at least 1"),
+        (lambda: Observation.from_module(sequential(), {}, batch=3, loss="max"), "`loss` must be one of"),
+    ],
+)
+def test_a_module_that_is_something_else_is_refused(make, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make()
+
+
+def test_a_neuron_that_is_cut_off_is_refused():
+    module = sequential()
+    with torch.no_grad():
+        module[2].weight[0, 4] = 0
+    with pytest.raises(ValueError, match=r"no zero in '2\.weight'"):
+        seen(module)
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({}, "without a gradient"),
+        ({"weights": W[0], "outputs": W[:, 0]}, r"`weights` must be \(m, d\)"),
+        ({"outputs": W[:5, 0]}, r"`outputs` must be \(9,\) as `weights` says, got \(5,\)"),
+        ({"hidden": W.mT}, r"`hidden` must be \(9, 6\)"),
+        ({"hidden": W, "readout": W[0]}, r"`readout` must be \(9,\)"),
+        ({"hidden": W * math.nan}, "`hidden` must be finite"),
+        ({"weights": W / 0, "hidden": W}, "`weights` must be finite"),
+        ({"hidden": 0 * W}, "`hidden` must not be zero throughout"),
+        ({"outputs": 0 * W[:, 0]}, "`outputs` must not be zero throughout"),
+    ],
+)
+def test_a_gradient_that_does_not_fit_is_refused(parts, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Observation(**{"weights": W, "activation": activation("tanh"), **parts})

@@ -1,0 +1,143 @@
+"""Other batches have exactly the same gradient: autograd sees no difference, the data differ a lot."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.data.synthetic import gaussian, sphere
+from leakage.models.activations import ACTIVATIONS, activation
+from leakage.models.clients import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.theory import gradient_symmetries as symmetries
+from leakage.trainers.federated import batch_gradient
+
+D, B = 8, 3
+X = sphere(B, D, generator=stream(0, "inputs"))
+Y = torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE)
+W = gaussian((40, D), generator=stream(0, "weights"))
+FLIPS = torch.tensor([True, False, True])
+CENTRED = [name for name, sigma in ACTIVATIONS.items() if sigma.centre is not None]
+HOMOGENEOUS = [name for name, sigma in ACTIVATIONS.items() if sigma.degree is not None]
+
+
+def client(name, *, bias=0.0):
+    module = TwoLayer(W, activation=name, bias=bias)
+    return module, module(X).detach() - Y
+
+
+def gradients(module, inputs, residuals):
+    """Both layers' gradients of the batch that has these residuals."""
+    return batch_gradient(module, inputs, module(inputs).detach() - residuals, loss="half_sum")
+
+
+def assert_same(module, ours, theirs, *, layers=("outputs", "hidden")):
+    one, other = gradients(module, *ours), gradients(module, *theirs)
+    for layer in layers:
+        torch.testing.assert_close(one[layer], other[layer], rtol=0, atol=1e-13 * float(other[layer].abs().max()))
+
+
+@pytest.mark.parametrize("bias", [0.0, 30.0])
+@pytest.mark.parametrize("name", CENTRED)
+def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
+    module, r = client(name, bias=bias)
+    sigma = activation(name)
+    mirror = symmetries.mirrored(X, r, sigma, flips=FLIPS)
+    assert_same(module, mirror, (X, r), layers=("hidden",))
+    shift = gradients(module, *mirror)["outputs"] - gradients(module, X, r)["outputs"]
+    expected = torch.full_like(shift, -2 * sigma.centre * float(r[FLIPS].sum()))
+    # Rounding of sums of residuals near the bias.
+    torch.testing.assert_close(shift, expected, rtol=0, atol=1e-13 * (1 + bias))
+
+
+@pytest.mark.parametrize("bias", [0.0, 30.0])
+@pytest.mark.parametrize("name", CENTRED)
+def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
+    module, r = client(name, bias=bias)
+    inputs, residuals = symmetries.mirrored(X, r, activation(name), flips=torch.ones(B, dtype=torch.bool))
+    expected = symmetries.mirrored_labels(Y, activation(name), bias=bias)
+    torch.testing.assert_close(module(inputs).detach() - residuals, expected, rtol=0, atol=1e-12)
+
+
+def test_without_a_bias_tanh_labels_change_sign_and_nothing_else_does():
+    """Norms, labels of ±1 and the sizes of residuals all stay: no attack can tell which batch it was."""
+    module = TwoLayer(W, activation="tanh")
+    one = batch_gradient(module, X, Y, loss="mean")
+    other = batch_gradient(module, -X, -Y, loss="mean")
+    assert all(torch.equal(one[layer], other[layer]) for layer in one)
+    assert float((2 * X).norm(dim=1).min()) == pytest.approx(2.0)
+
+
+def test_for_logistic_labels_the_mirror_swaps_the_classes():
+    module, labels = TwoLayer(W, activation="tanh"), (Y + 1) / 2
+    one, other = (batch_gradient(module, s * X, y, loss="logistic") for s, y in ((1, labels), (-1, 1 - labels)))
+    for layer in one:
+        torch.testing.assert_close(one[layer], other[layer], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", HOMOGENEOUS)
+def test_a_rescaled_batch_has_the_same_gradient(name):
+    module, r = client(name, bias=3.0)
+    factors = torch.tensor([0.5, 2.0, 7.0], dtype=DTYPE)
+    other = symmetries.rescaled(X, r, activation(name), factors=factors)
+    assert_same(module, other, (X, r))
+    torch.testing.assert_close(other[0].norm(dim=1), factors)
+
+
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, 1), (1, -1, -1)])
+def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
+    module = TwoLayer(W, activation="quadratic")
+    r = torch.tensor([2.0, 0.7, 1.1], dtype=DTYPE) * torch.tensor(signs)
+    other = symmetries.rotated(X, r, activation("quadratic"), angle=0.6)
+    assert_same(module, other, (X, r))
+    assert float((other[0] - X).norm()) > 0.5
+    assert torch.equal(other[0][2:], X[2:])
+
+
+def test_a_displaced_batch_of_a_linear_network_has_the_same_gradient():
+    module, r = client("linear")
+    other = symmetries.displaced(X, r, activation("linear"), shift=torch.ones(D, dtype=DTYPE))
+    assert_same(module, other, (X, r))
+    assert float((other[0] - X).norm()) > 0.5
+
+
+@pytest.mark.parametrize("name", sorted({*ACTIVATIONS} - {*CENTRED, *HOMOGENEOUS}))
+def test_where_no_symmetry_is_claimed_the_obvious_ones_change_the_gradient(name):
+    """Planted: the same moves, on activations that they do not belong to."""
+    module, r = client(name, bias=0.3)
+    before = gradients(module, X, r)["hidden"]
+    for inputs, residuals in ((-X, -r), (2 * X, r / 2), (-X, r)):
+        change = gradients(module, inputs, residuals)["hidden"] - before
+        assert float(change.norm() / before.norm()) > 1e-3
+    assert symmetries.in_words(activation(name), outputs_seen=True) == ()
+
+
+def test_the_words_depend_on_which_layers_are_seen():
+    words = {
+        (name, seen): symmetries.in_words(activation(name), outputs_seen=seen)
+        for name in ACTIVATIONS
+        for seen in (True, False)
+    }
+    assert words["tanh", True] == words["tanh", False] == words["sigmoid", False] == ("each (x, r) may be (-x, -r)",)
+    assert words["sigmoid", True] == ()
+    assert words["relu", True] == ("each (x, r) may be (s·x, r/s) with s > 0",)
+    assert "sum of r·x " in words["linear", True][0]
+    assert "sum of r·x·xᵀ" in words["quadratic", True][0]
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda r: symmetries.mirrored(X, r, activation("relu"), flips=FLIPS), "odd up to a constant"),
+        (lambda r: symmetries.mirrored_labels(Y, activation("gelu"), bias=0.0), "odd up to a constant"),
+        (lambda r: symmetries.rescaled(X, r, activation("tanh"), factors=Y.abs()), "must be homogeneous"),
+        (lambda r: symmetries.rescaled(X, r, activation("relu"), factors=Y), "`factors` must be positive"),
+        (lambda r: symmetries.rotated(X, r, activation("tanh"), angle=1.0), "must be quadratic"),
+        (lambda r: symmetries.rotated(X[:1], r[:1], activation("quadratic"), angle=1.0), "at least two"),
+        (lambda r: symmetries.displaced(X, r, activation("sin"), shift=X[0]), "must be linear"),
+        (lambda r: symmetries.displaced(X, 0 * r, activation("linear"), shift=X[0]), "the first two not 0"),
+    ],
+)
+def test_symmetries_of_other_activations_are_refused(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call(torch.full((B,), math.pi, dtype=DTYPE))

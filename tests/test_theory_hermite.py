@@ -1,0 +1,165 @@
+"""Hermite moments are those in closed form, agree with derivatives where there are any, and choose the route."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.data.synthetic import gaussian
+from leakage.models.activations import ACTIVATIONS, activation
+from leakage.runtime import DTYPE, stream
+from leakage.theory.hermite import ORDERS, gaussian_mean, hermite_tensor, moment, route, weight_ratio
+
+ROOT_2PI = math.sqrt(2 * math.pi)
+NORMS = torch.tensor([0.01, 0.5, 1.0, 2.0, 30.0], dtype=DTYPE)
+PAPER_ROUTES = {
+    "polynomial": (2, 3, None),
+    "elu": (2, 3, None),
+    "tanh": (3, 3, 3),
+    "sigmoid": (3, 3, 3),
+    "sin": (3, 3, 3),
+    "relu": (2, 4, 4),
+    "leaky_relu": (2, 4, 4),
+    "gelu": (2, 4, 4),
+    "silu": (2, 4, 4),
+    "softplus": (2, 4, 4),
+}
+
+
+def moments(name, norm=1.0):
+    return [float(moment(activation(name), torch.tensor(norm), order=order)) for order in ORDERS]
+
+
+def test_hermite_tensors_are_those_written_out():
+    w = torch.tensor([2.0, -1.0], dtype=DTYPE)
+    assert hermite_tensor(w, order=0) == 1
+    assert hermite_tensor(w, order=1).tolist() == [2, -1]
+    assert hermite_tensor(w, order=2).tolist() == [[3, -2], [-2, 0]]
+    third, fourth = hermite_tensor(w, order=3), hermite_tensor(w, order=4)
+    assert [third[0, 0, 0], third[0, 0, 1], third[0, 1, 1], third[1, 1, 1]] == [2, -3, 0, 2]  # z³-3z, (z²-1)z', …
+    assert [fourth[0, 0, 0, 0], fourth[0, 0, 0, 1], fourth[0, 0, 1, 1], fourth[1, 1, 1, 1]] == [-5, -2, 0, -2]
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_hermite_tensors_are_symmetric_and_keep_leading_dimensions(order):
+    w = gaussian((2, 5, 3), generator=stream(0, "w"))
+    tensors = hermite_tensor(w, order=order)
+    assert tensors.shape == (2, 5, *[3] * order)
+    torch.testing.assert_close(tensors, tensors.transpose(-1, -2))
+    torch.testing.assert_close(tensors, tensors.transpose(2, -1))
+    torch.testing.assert_close(tensors[1, 4], hermite_tensor(w[1, 4], order=order))
+
+
+def test_hermite_tensors_turn_with_their_argument():
+    turn = torch.linalg.qr(gaussian((3, 3), generator=stream(0, "turn"))).Q
+    w = gaussian((3,), generator=stream(0, "w"))
+    turned = torch.einsum("ia,jb,kc,ld,abcd->ijkl", turn, turn, turn, turn, hermite_tensor(w, order=4))
+    torch.testing.assert_close(hermite_tensor(turn @ w, order=4), turned)
+
+
+def test_gaussian_means_of_powers_and_kinks_are_exact():
+    powers = gaussian_mean(lambda z: torch.stack([z**p for p in (0, 1, 2, 4, 8)]))
+    torch.testing.assert_close(powers, torch.tensor([1.0, 0, 1, 3, 105], dtype=DTYPE), rtol=1e-13, atol=1e-13)
+    kinks = gaussian_mean(lambda z: torch.stack([z.abs(), (z > 0).to(DTYPE)]))
+    torch.testing.assert_close(kinks, torch.tensor([2 / ROOT_2PI, 0.5], dtype=DTYPE), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "law"),
+    [
+        ("relu", 0, lambda t: t / ROOT_2PI),
+        ("relu", 2, lambda t: 1 / (t * ROOT_2PI)),
+        ("relu", 4, lambda t: -1 / (t**3 * ROOT_2PI)),
+        ("leaky_relu", 4, lambda t: -0.99 / (t**3 * ROOT_2PI)),
+        ("gelu", 2, lambda t: (2 + t**2) / (ROOT_2PI * (1 + t**2) ** 1.5)),
+        ("sin", 1, lambda t: torch.exp(-(t**2) / 2)),
+        ("sin", 3, lambda t: -torch.exp(-(t**2) / 2)),
+        ("polynomial", 0, lambda t: t**2),
+        ("polynomial", 1, lambda t: 3 * t**2),
+        ("polynomial", 2, lambda t: 2 + 0 * t),
+        ("polynomial", 3, lambda t: 6 + 0 * t),
+    ],
+)
+def test_moments_are_those_in_closed_form_at_every_length(name, order, law):
+    t = NORMS[:4] if name == "sin" else NORMS  # at 30 a sine of z has more periods than a panel has nodes
+    floor = 1e-14 / t**order  # rounding of a mean of terms up to 1, divided by t to the order
+    found = moment(activation(name), t, order=order)
+    assert bool(((found - law(t)).abs() <= 1e-12 * law(t).abs() + floor).all())
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ACTIVATIONS.items() if entry.smooth])
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_moments_are_means_of_the_derivatives(name, order):
+    t, function = NORMS[1:4], activation(name)
+    means = gaussian_mean(lambda z: function.derivatives(t.unsqueeze(-1) * z, order=order)[order])
+    torch.testing.assert_close(moment(function, t, order=order), means, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tanh", [0, 0.605706, 0, -0.363595, 0]),
+        ("sigmoid", [0.5, 0.206621, 0, -0.0623965, 0]),
+        ("silu", [0.206621, 0.5, 0.350845, 0, -0.185206]),
+        ("softplus", [0.806059, 0.5, 0.206621, 0, -0.0623965]),
+        ("elu", [0.160521, 0.761578, 0.261578, -0.137364, -0.137364]),
+    ],
+)
+def test_moments_at_unit_length_are_those_known_without_a_closed_form(name, expected):
+    assert moments(name) == pytest.approx(expected, abs=1e-6)  # as many digits as were written down
+
+
+@pytest.mark.parametrize("norm", [0.01, 1.0, 5.0])
+@pytest.mark.parametrize("name", PAPER_ROUTES)
+def test_a_route_takes_the_lowest_orders_that_do_not_vanish(name, norm):
+    found = route(activation(name), norm=norm)
+    assert (found.span, found.tensor, found.remark) == PAPER_ROUTES[name]
+
+
+def test_the_weights_of_a_route_are_those_of_the_theorem():
+    found = route(activation("elu"))
+    assert found.span_weight == pytest.approx(0.261578, abs=1e-6)
+    assert found.tensor_weight == pytest.approx(0.137364, abs=1e-6)
+    assert route(activation("relu")).tensor_weight == pytest.approx(1 / ROOT_2PI)
+
+
+def test_a_route_may_lack_a_matrix():
+    found = route(lambda x: x**4 - 6 * x**2)  # He4 and a constant at unit length
+    assert (found.span, found.tensor) == (None, 4)
+
+
+@pytest.mark.parametrize("norm", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("name", ["linear", "quadratic"])
+def test_a_polynomial_of_degree_two_is_not_identifiable(name, norm):
+    with pytest.raises(ValueError, match="`activation` is not identifiable"):
+        route(activation(name), norm=norm)
+
+
+def test_weights_of_two_labels_are_equal_only_without_a_mean():
+    assert weight_ratio(activation("tanh")) == pytest.approx(1, rel=1e-12)
+    assert weight_ratio(activation("sigmoid")) == pytest.approx(3, rel=1e-12)  # r* = 1/2 - y
+    assert weight_ratio(activation("relu")) == pytest.approx((1 + 1 / ROOT_2PI) / (1 - 1 / ROOT_2PI))
+    assert weight_ratio(activation("polynomial")) == math.inf  # s0 = 1 meets y = 1
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_bias_of_twice_the_largest_residual_keeps_the_weights_within_three(name):
+    largest = abs(moments(name)[0]) + 1
+    assert weight_ratio(activation(name), bias=2 * largest) <= 3
+
+
+def test_a_ratio_counts_every_label():
+    assert weight_ratio(activation("tanh"), labels=[0.5, -1.0, 4.0]) == pytest.approx(8)
+
+
+def test_wrong_arguments_are_named():
+    for function in (lambda p: hermite_tensor(NORMS, order=p), lambda p: moment(torch.tanh, NORMS, order=p)):
+        for order in (-1, 5):
+            with pytest.raises(ValueError, match=f"`order` must be between 0 and 4, got {order}"):
+                function(order)
+    with pytest.raises(ValueError, match=r"`norm` must be positive, got 0\.0"):
+        moment(torch.tanh, torch.tensor([1.0, 0.0]), order=2)
+    with pytest.raises(ValueError, match=r"`norm` must be positive, got -1\.0"):
+        route(torch.tanh, norm=-1.0)
+    with pytest.raises(ValueError, match="`labels` must not be empty"):
+        weight_ratio(torch.tanh, labels=[])
