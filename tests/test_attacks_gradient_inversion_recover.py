@@ -6,7 +6,8 @@ import torch
 from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.polish import CERTIFIED, HiddenEquations
-from leakage.attacks.gradient_inversion.recover import directions, recover, upright
+from leakage.attacks.gradient_inversion.recover import directions, recover
+from leakage.attacks.gradient_inversion.tensor import upright
 from leakage.data.synthetic import gaussian, sphere
 from leakage.models.clients import TwoLayer
 from leakage.runtime import DTYPE, stream

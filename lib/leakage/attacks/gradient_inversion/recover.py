@@ -210,35 +210,11 @@ def _finished(
     """A batch with the signs that its labels ask for, its labels and its certificate."""
     ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=observation.hidden is None)
     if observation.activation.centre is not None:
-        signs, tied = upright(observation, inputs, residuals, labels)
+        signs, tied = tensor.upright(observation, inputs, residuals, labels)
         inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
         ambiguous = ambiguous if tied else ()
     found = observation.labels(inputs, residuals)
     return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals), ambiguous)
-
-
-def upright(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    labels: Sequence[float] | None = None,
-) -> tuple[Float[Tensor, " B"], bool]:
-    r"""The sign of each $(x_i, r_i)$ whose label $f(x_i) - r_i$ is nearer to a possible one, and whether any is tied.
-
-    Args:
-        observation: the network that was sent, with an activation that can be mirrored.
-        inputs: $x_i$ up to sign.
-        residuals: $r_i$, with that sign.
-        labels: the possible values; `None` for ±1, and for 0 and 1 if the loss is logistic.
-    """
-    possible = labels if labels is not None else (0.0, 1.0) if observation.logistic else (-1.0, 1.0)
-    allowed = inputs.new_tensor(possible)
-    one, other = (
-        (observation.labels(sign * inputs, sign * residuals).unsqueeze(-1) - allowed).abs().amin(-1)
-        for sign in (1.0, -1.0)
-    )
-    tied = (one - other).abs() <= _NEAR * (1 + one)
-    return torch.where(other < one, -1.0, 1.0).to(inputs), bool(tied.any())
 
 
 def _possible(result: Reconstruction, labels: Sequence[float] | None) -> bool:

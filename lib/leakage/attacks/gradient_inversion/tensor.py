@@ -110,7 +110,8 @@ def reconstruct(
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
     ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=source == "outputs")
     if observation.activation.centre is not None:
-        inputs, tied = _by_labels(observation, inputs, rough, labels)
+        turns, tied = upright(observation, inputs, rough, labels)
+        inputs = turns.unsqueeze(-1) * inputs
         ambiguous = ambiguous if tied else ()
     residuals, misfit = refit(observation, inputs, outputs=source == "outputs")
     return TensorReconstruction(
@@ -124,6 +125,30 @@ def reconstruct(
         route=way,
         doubts=_doubts(observation, batch, found, terms, way, misfit),
     )
+
+
+def upright(
+    observation: Observation,
+    inputs: Float[Tensor, "B d"],
+    residuals: Float[Tensor, " B"],
+    labels: Sequence[float] | None = None,
+) -> tuple[Float[Tensor, " B"], bool]:
+    r"""The sign of each $(x_i, r_i)$ whose label $f(x_i) - r_i$ is nearer to a possible one, and whether any is tied.
+
+    Args:
+        observation: the network that was sent, with an activation that can be mirrored.
+        inputs: $x_i$ up to sign.
+        residuals: $r_i$, with that sign.
+        labels: the possible values; `None` for ±1, and for 0 and 1 if the loss is logistic.
+    """
+    possible = labels if labels is not None else (0.0, 1.0) if observation.logistic else (-1.0, 1.0)
+    allowed = inputs.new_tensor(possible)
+    one, other = (
+        (observation.labels(sign * inputs, sign * residuals).unsqueeze(-1) - allowed).abs().amin(-1)
+        for sign in (1.0, -1.0)
+    )
+    tied = (one - other).abs() <= _TIE * (1 + one)
+    return torch.where(other < one, -1.0, 1.0).to(inputs), bool(tied.any())
 
 
 def refit(
@@ -220,26 +245,6 @@ def _with_signs(
 
 def _sign(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1"]:
     return torch.where(values < 0, -1.0, 1.0).to(values).unsqueeze(-1)
-
-
-def _by_labels(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    labels: Sequence[float] | None,
-) -> tuple[Float[Tensor, "B d"], bool]:
-    """Of each input and its mirror image the one with the more likely label, and whether a label is as likely as its
-    mirror image's."""
-    possible = labels if labels is not None else (0.0, 1.0) if observation.logistic else (-1.0, 1.0)
-    allowed = torch.tensor(possible, dtype=inputs.dtype, device=inputs.device)
-
-    def distance(sign: float) -> Tensor:
-        found = observation.labels(sign * inputs, sign * residuals)
-        return (found.unsqueeze(-1) - allowed).abs().amin(-1)
-
-    upright, mirrored = distance(1.0), distance(-1.0)
-    tied = (upright - mirrored).abs() <= _TIE * (1 + upright)
-    return torch.where((mirrored < upright).unsqueeze(-1), -inputs, inputs), bool(tied.any())
 
 
 def _random(mean: Tensor, generator: torch.Generator) -> Tensor:
