@@ -1,0 +1,109 @@
+r"""Fully connected ReLU networks as plain tensors, many of one shape at once.
+
+$$ a^0 = x, \qquad z^l = W_l a^{l-1} + b_l, \qquad a^l = [z^l]_+ \quad (l \le H), \qquad o = W_{H+1} a^H + b_{H+1} $$
+
+Leading dimensions are independent networks; they see points of their own or share them. Training lives in
+`trainers.ensembles`, the geometry of the pieces in `geometry`.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Mlp:
+    """The weights $W_l$ and biases $b_l$ of one network, or of as many as the leading dimensions hold.
+
+    Raises:
+        ValueError: if there is no layer, the shapes do not chain, or a number is not finite.
+    """
+
+    weights: tuple[Float[Tensor, "*b out in"], ...]
+    biases: tuple[Float[Tensor, "*b out"], ...]
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(tensor.shape) for tensor in self.weights]
+        fit = bool(shapes) and [shape[:-1] for shape in shapes] == [tuple(tensor.shape) for tensor in self.biases]
+        chain = all(len(second) >= 2 and first[-2] == second[-1] for first, second in itertools.pairwise(shapes))
+        if not fit or not chain or len({shape[:-2] for shape in shapes}) > 1:
+            given = f"weights {shapes} and biases {[tuple(tensor.shape) for tensor in self.biases]}"
+            raise ValueError(
+                f"`weights` must be (…, n_l, n_(l-1)) and `biases` (…, n_l), layer after layer; got {given}."
+            )
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in (*self.weights, *self.biases)):
+            raise ValueError("`weights` and `biases` must be finite; the training of this network has diverged.")
+
+    def __getitem__(self, index: int | slice | Tensor) -> "Mlp":
+        """The networks at `index` of the first leading dimension."""
+        return Mlp(tuple(tensor[index] for tensor in self.weights), tuple(tensor[index] for tensor in self.biases))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Inputs, hidden neurons of each layer, outputs."""
+        return (self.weights[0].shape[-1], *(tensor.shape[-2] for tensor in self.weights))
+
+    def to(self, kind: torch.device | torch.dtype | str) -> "Mlp":
+        """The same networks on another device or in another precision."""
+        return Mlp(tuple(tensor.to(kind) for tensor in self.weights), tuple(tensor.to(kind) for tensor in self.biases))
+
+    def preactivations(self, points: Float[Tensor, "*b t d"]) -> tuple[Float[Tensor, "*b t n"], ...]:
+        r"""$z^1, \dots, z^H, o$ of every point: one tensor a layer, the outputs last."""
+        found, below = [], points
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            found.append(below @ weight.mT + bias.unsqueeze(-2))
+            below = found[-1].clamp_min(0)
+        return tuple(found)
+
+    def __call__(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t classes"]:
+        """The outputs $o$ (logits) at points whose leading dimensions broadcast with those of the networks."""
+        return self.preactivations(points)[-1]
+
+
+def initial(
+    models: tuple[int, ...], widths: Sequence[int], *, generator: torch.Generator, dtype: torch.dtype = torch.float64
+) -> Mlp:
+    r"""Networks at PyTorch's default initialisation: all parameters $U(\pm 1/\sqrt{n_{l-1}})$.
+
+    Raises:
+        ValueError: if there are fewer than two widths, or one is not positive.
+    """
+    if len(widths) < 2 or min(widths) < 1:
+        raise ValueError(f"`widths` must name inputs, hidden layers and outputs, each at least 1; got {tuple(widths)}.")
+    weights, biases = [], []
+    for inputs, outputs in itertools.pairwise(widths):
+        drawn = torch.rand((*models, outputs, inputs + 1), generator=generator, device=generator.device, dtype=dtype)
+        scaled = (2 * drawn - 1) / inputs**0.5
+        weights.append(scaled[..., :-1].contiguous())
+        biases.append(scaled[..., -1].contiguous())
+    return Mlp(tuple(weights), tuple(biases))
+
+
+def stack(networks: Sequence[Mlp]) -> Mlp:
+    """Several networks of one shape as one, along a new first dimension."""
+    return Mlp(
+        tuple(torch.stack(layer) for layer in zip(*(network.weights for network in networks), strict=True)),
+        tuple(torch.stack(layer) for layer in zip(*(network.biases for network in networks), strict=True)),
+    )
+
+
+def from_module(module: nn.Sequential) -> Mlp:
+    """A PyTorch network made of `Linear` layers with `ReLU` between them, as plain tensors (copies).
+
+    Raises:
+        ValueError: if any other layer is in it, or a `Linear` without bias.
+    """
+    layers = list(module)
+    linear = [layer for layer in layers[::2] if isinstance(layer, nn.Linear) and layer.bias is not None]
+    if len(layers) % 2 == 0 or len(linear) != len(layers[::2]) or not all(isinstance(r, nn.ReLU) for r in layers[1::2]):
+        kinds = [type(layer).__name__ for layer in layers]
+        raise ValueError(
+            f"`module` must be Linear (with bias), ReLU, Linear, ...; a Linear first and last; got {kinds}."
+        )
+    return Mlp(
+        tuple(layer.weight.detach().clone() for layer in linear), tuple(layer.bias.detach().clone() for layer in linear)
+    )
