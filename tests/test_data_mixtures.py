@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from leakage.data import mixtures
-from leakage.data.mixtures import LAWS, clusters, draw
+from leakage.data.mixtures import LAWS, Law, clusters, draw
 from leakage.data.synthetic import gaussian
 from leakage.metrics import ks_test
 from leakage.runtime import DTYPE, stream
@@ -153,6 +153,7 @@ def test_what_cannot_be_drawn_is_refused(change, complaint):
         ([[1.0], [2.0]], [1.0, 0.0], "`labels` must be ±1"),
     ],
 )
-def test_clusters_that_make_no_law_are_refused(means, labels, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        clusters(means, labels)
+def test_means_and_labels_that_make_no_law_are_refused(means, labels, complaint):
+    for make in (clusters, Law):
+        with pytest.raises(ValueError, match=complaint):
+            make(tuple(map(tuple, means)), tuple(labels))

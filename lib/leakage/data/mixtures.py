@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.synthetic import chi_square, factor_diagonal, gaussian
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,20 @@ class Law:
         means: the components' means, in their first coordinates; all components are equally likely.
         labels: the label ±1 of each component; none for labels that are coin flips.
         sphere: scale every point to norm $\sqrt d$.
+
+    Raises:
+        ValueError: if there is no mean, their lengths differ, or labels are not ±1, one for each mean.
     """
 
     means: tuple[tuple[float, ...], ...]
     labels: tuple[float, ...] = ()
     sphere: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.means or len({len(mean) for mean in self.means}) > 1:
+            raise ValueError(f"`means` must be at least one, all of one length; got {self.means!r}.")
+        if self.labels and (len(self.labels) != len(self.means) or not set(self.labels) <= {1.0, -1.0}):
+            raise ValueError(f"`labels` must be ±1, one for each of the {len(self.means)} means; got {self.labels!r}.")
 
 
 LAWS: Mapping[str, Law] = {
@@ -102,12 +111,8 @@ def clusters(means: Sequence[Sequence[float]], labels: Sequence[float] = ()) -> 
     """A mixture of unit Gaussians with these means, and these labels of the components (coin flips without).
 
     Raises:
-        ValueError: if there is no mean, their lengths differ, or labels are not ±1, one for each mean.
+        ValueError: as `Law`.
     """
-    if not means or len({len(mean) for mean in means}) > 1:
-        raise ValueError(f"`means` must be at least one, all of one length; got {means!r}.")
-    if labels and (len(labels) != len(means) or not set(labels) <= {1.0, -1.0}):
-        raise ValueError(f"`labels` must be ±1, one for each of the {len(means)} means; got {labels!r}.")
     return Law(tuple(tuple(float(value) for value in mean) for mean in means), tuple(float(label) for label in labels))
 
 
@@ -122,9 +127,9 @@ def _components(law: Law, size: tuple[int, int], generator: torch.Generator) -> 
 
 def _span(runs: int, rows: int, fresh: int, rest: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Bartlett's factor over the fresh points' coordinates, and the lengths of the latter's rests."""
-    degrees = rest - torch.arange(rows, device=generator.device, dtype=torch.float64)
-    diagonal = chi_square(degrees, (runs, rows), generator=generator).sqrt()
-    factor = gaussian((runs, rows, rows), generator=generator).tril(-1) + diagonal.diag_embed()
+    # `gaussian_factor`, but the diagonal drawn first: another order would move every number of chapter kkt_margin.
+    factor = factor_diagonal(rows, rest, (runs,), generator=generator)
+    factor = factor + gaussian((runs, rows, rows), generator=generator).tril(-1)
     seen = gaussian((runs, fresh, rows), generator=generator)
     radius = chi_square(float(rest - rows), (runs, fresh), generator=generator).sqrt()
     return torch.cat([factor, seen], dim=-2), radius

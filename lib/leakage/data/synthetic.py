@@ -4,6 +4,7 @@ Nothing here reads a file or keeps a state of its own: the generator passed in i
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from leakage.runtime import DTYPE
@@ -33,6 +34,41 @@ def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.G
     # The one gamma sampler of torch that takes a generator.
     draws = 2 * torch._standard_gamma(shapes, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
     return torch.where(degrees == 0, torch.zeros_like(draws), draws)
+
+
+def gaussian_factor(
+    rows: int, columns: int, batch: tuple[int, ...], *, generator: torch.Generator
+) -> Float[Tensor, "*batch rows rank"]:
+    r"""Draw $F$ with $FF^\top$ distributed as $GG^\top$, $G$ Gaussian `rows` × `columns`, in the fewest columns.
+
+    If `columns` > `rows`, $F$ is square and lower triangular with $F_{ii}^2 \sim \chi^2_{\text{columns} - i}$ (counting
+    from 0) and $N(0, 1)$ below the diagonal, all independent: $G = FO$ with $O$ orthonormal and independent of $F$
+    (Bartlett's decomposition). Otherwise $G$ itself has no more columns than rows and is returned. What depends on
+    $GG^\top$ alone then costs the same for any number of columns.
+
+    Args:
+        rows: order of the Gram matrix, at least 1.
+        columns: degrees of freedom, at least 0.
+        batch: leading dimensions of the result.
+        generator: draws what is below the diagonal, then the diagonal.
+
+    Raises:
+        ValueError: if `rows` is below 1 or `columns` is negative.
+    """
+    if rows < 1 or columns < 0:
+        raise ValueError(f"`rows` must be at least 1 and `columns` at least 0, got {rows} and {columns}.")
+    if columns <= rows:
+        return gaussian((*batch, rows, columns), generator=generator)
+    below = gaussian((*batch, rows, rows), generator=generator).tril(-1)
+    return below + factor_diagonal(rows, columns, batch, generator=generator)
+
+
+def factor_diagonal(
+    rows: int, columns: int, batch: tuple[int, ...], *, generator: torch.Generator
+) -> Float[Tensor, "*batch rows rows"]:
+    """The diagonal part of a `gaussian_factor` with more columns than rows; the caller draws what is below it."""
+    degrees = columns - torch.arange(rows, device=generator.device)
+    return torch.diag_embed(chi_square(degrees, (*batch, rows), generator=generator).sqrt())
 
 
 def sphere(count: int, dimension: int, *, generator: torch.Generator) -> Tensor:

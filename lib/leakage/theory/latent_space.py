@@ -7,7 +7,7 @@ variance, one for each random design, and never draw $\theta$ or $\varepsilon$. 
 
 **Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design
 becomes $[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with
-$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`wishart.gaussian_factor`).
+$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`synthetic.gaussian_factor`).
 What is left:
 
 - $p < n$. Projecting out $U_2$ leaves the regression on $A$ alone with $m = n - p + d$ rows,
@@ -28,9 +28,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
-from leakage.theory.wishart import gaussian_factor
 
 LABELS = ("own", "fresh")
 

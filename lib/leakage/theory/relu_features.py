@@ -25,10 +25,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design
-from leakage.theory.wishart import gaussian_factor
 from leakage.trainers.min_norm import check_widths, nested_weights
 
 QUERIES = {"relu": torch.relu, "linear": torch.clone}
