@@ -1,13 +1,13 @@
 """What the server sees: the normalised gradient of any two-layer module, and nothing of the batch."""
 
+import dataclasses
 import math
-from dataclasses import fields
 
 import pytest
 import torch
 from torch import nn
 
-from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.observation import LAYERS, Observation, misfit, observed
 from leakage.data.synthetic import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import DeepStack, TwoLayer
@@ -88,7 +88,7 @@ def test_one_layer_of_the_gradient_is_enough():
 
 
 def test_an_observation_has_no_room_for_the_batch():
-    assert [field.name for field in fields(Observation)] == [
+    assert [field.name for field in dataclasses.fields(Observation)] == [
         "weights",
         "activation",
         "bias",
@@ -148,3 +148,29 @@ def test_a_neuron_that_is_cut_off_is_refused():
 def test_a_gradient_that_does_not_fit_is_refused(parts, complaint):
     with pytest.raises(ValueError, match=complaint):
         Observation(**{"weights": W, "activation": activation("tanh"), **parts})
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("loss", ["half_sum", "mean", "logistic"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_misfit_of_the_true_batch_is_rounding(name, loss, layer):
+    module = TwoLayer(W, activation=name, bias=0.5)
+    observation = seen(module, loss=loss)
+    r = residuals(module, observation)
+    for layers in (LAYERS, (layer,)):
+        assert misfit(observation, X, r, layers=layers) < 1e-13
+        assert misfit(observation, X, 1.1 * r, layers=layers) == pytest.approx(0.1, rel=1e-9)
+
+
+@pytest.mark.parametrize(("layer", "other"), [LAYERS, LAYERS[::-1]])
+def test_only_what_was_observed_is_compared(layer, other):
+    full = seen(TwoLayer(W, activation="tanh"))
+    part = Observation(W, full.activation, full.bias, **{layer: getattr(full, layer)})
+    assert torch.equal(observed(part), getattr(full, layer).flatten())
+    # Noise in the other layer is not the misfit of this one.
+    noisy = dataclasses.replace(full, **{other: 2 * getattr(full, other)})
+    r = residuals(TwoLayer(W, activation="tanh"), full)
+    assert misfit(noisy, X, r, layers=(layer,)) < 1e-13
+    assert misfit(noisy, X, r, layers=(other,)) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match=f"`layers` must have one whose gradient was observed, got \\('{other}',\\)"):
+        misfit(part, X, r, layers=(other,))

@@ -14,30 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-
-
-def simulated(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> Tensor:
-    r"""The gradient $(g, G)$ of this batch as one vector, of the layers that were observed; differentiable."""
-    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
-    parts = []
-    if observation.outputs is not None:
-        parts.append((residuals.unsqueeze(-1) * values).sum(0))
-    if observation.hidden is not None:
-        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
-    return torch.cat(parts)
-
-
-def observed(observation: Observation) -> Tensor:
-    """The gradient observed as one vector, as `simulated` orders it."""
-    return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
-
-
-def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
-    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$ over the layers that were observed."""
-    target = observed(observation)
-    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
-
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),

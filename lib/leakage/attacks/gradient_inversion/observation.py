@@ -9,7 +9,7 @@ $$ g_j = \frac{\partial L}{\partial a_j} = \sum_i r_i\, \sigma(w_j^\top x_i), \q
 where the usual $a_j = 1/m$ makes $G_j$ the gradient itself. An `Observation` never holds an input or a label.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
+LAYERS = ("outputs", "hidden")
+"""The two layers, as an `Observation` names their gradients."""
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
 _REACH = 3.0  # the pre-activation of such a neuron at its probe: far enough for every activation to bend
 
@@ -142,6 +144,53 @@ class Reconstruction:
     labels: Float[Tensor, " B"] | None = None
     residual: float = float("nan")
     ambiguous: tuple[str, ...] = ()
+
+
+def observed(observation: Observation, *, layers: Sequence[str] = LAYERS) -> Float[Tensor, " n"]:
+    """The gradient as one vector: that of `layers`, as far as they were observed.
+
+    Raises:
+        ValueError: if none of `layers` was observed.
+    """
+    parts = [part.flatten() for part in (getattr(observation, name) for name in layers) if part is not None]
+    if not parts:
+        raise ValueError(f"`layers` must have one whose gradient was observed, got {tuple(layers)!r}.")
+    return torch.cat(parts)
+
+
+def simulated(
+    observation: Observation,
+    inputs: Float[Tensor, "B d"],
+    residuals: Float[Tensor, " B"],
+    *,
+    layers: Sequence[str] = LAYERS,
+) -> Float[Tensor, " n"]:
+    r"""The gradient $(g, G)$ of this batch as `observed` orders it; differentiable."""
+    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
+    gradients = {
+        "outputs": lambda: (residuals.unsqueeze(-1) * values).sum(0),
+        "hidden": lambda: ((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights),
+    }
+    return torch.cat([gradients[name]() for name in layers if getattr(observation, name) is not None])
+
+
+def misfit(
+    observation: Observation,
+    inputs: Float[Tensor, "B d"],
+    residuals: Float[Tensor, " B"],
+    *,
+    layers: Sequence[str] = LAYERS,
+) -> float:
+    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the one observed.
+
+    Over all neurons, and over `layers` as far as they were observed: rounding alone certifies that the batch explains
+    them.
+
+    Raises:
+        ValueError: if none of `layers` was observed.
+    """
+    target = observed(observation, layers=layers)
+    return float((simulated(observation, inputs, residuals, layers=layers) - target).norm() / target.norm())
 
 
 def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.polish import misfit
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
 
 MOST_INPUTS = 16
 """The largest batch that is looked for: the number of draws grows as $2^B$."""
@@ -63,7 +62,7 @@ def decode(
     signs = torch.where(agreement < 0.5, -1.0, 1.0).to(rows)
     sizes = inputs.norm(dim=-1)
     inputs, residuals = (signs * norm / sizes).unsqueeze(-1) * inputs, signs * sizes / norm
-    certificate = misfit(observation, inputs, residuals)
+    certificate = misfit(observation, inputs, residuals, layers=("hidden",))
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate)
 
 

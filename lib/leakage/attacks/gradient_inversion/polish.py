@@ -237,20 +237,6 @@ def polish(
     return Polished(points, residuals, misfits, torch.stack(history))
 
 
-def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
-    r"""The relative distance between the gradient of a batch and the one observed, over all neurons.
-
-    That of the hidden layer, or of the output layer where the other was not observed.
-    """
-    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
-    if observation.hidden is not None:
-        seen, made = observation.hidden, (residuals.unsqueeze(-1) * slopes).mT @ inputs / len(observation.weights)
-    else:
-        seen, made = observation.outputs, residuals @ values
-    assert seen is not None  # an observation has one gradient at least
-    return float((made - seen).norm() / seen.norm())
-
-
 def _settled(history: list[Tensor]) -> bool:
     """Whether the best misfit is certified and no longer halves."""
     best, before = float(history[-1].amin()), float(history[-_LOOK].amin())

@@ -17,14 +17,13 @@ from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion import moments, patterns, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
 from leakage.attacks.gradient_inversion.polish import (
     CERTIFIED,
     EQUATIONS_PER_UNKNOWN,
     HiddenEquations,
     OutputEquations,
     Polished,
-    misfit,
     polish,
 )
 from leakage.theory import gradient_symmetries
@@ -214,7 +213,9 @@ def _finished(
         inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
         ambiguous = ambiguous if tied else ()
     found = observation.labels(inputs, residuals)
-    return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals), ambiguous)
+    # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
+    layer = "outputs" if observation.hidden is None else "hidden"
+    return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals, layers=(layer,)), ambiguous)
 
 
 def _possible(result: Reconstruction, labels: Sequence[float] | None) -> bool:
