@@ -333,6 +333,26 @@ def test_data_that_no_network_can_fit_are_refused():
     margin_flow.check(points, labels)
 
 
+def test_equal_points_contradict_each_other_only_within_a_run():
+    zero, labels = torch.zeros((2, 3, 1), dtype=torch.float32), torch.ones((2, 3))
+    labels[1] = -1
+    margin_flow.check(zero, labels)
+    labels[1, 2] = 1
+    for points in (zero, torch.tensor([[0.0], [1.0], [-0.0]]).expand(2, 3, 1)):  # 0 and -0 are one point
+        with pytest.raises(ValueError, match="the same point twice"):
+            margin_flow.check(points, labels)
+    margin_flow.check(zero[..., :0], labels)  # points without coordinates have no place to be the same
+
+
+def test_thousands_of_points_are_checked_without_comparing_all_pairs():
+    points = gaussian((4000, 200), generator=stream(0, "many"))  # 3 GB for all pairs
+    points[7], labels = points[3001], torch.ones(4000, dtype=DTYPE)
+    margin_flow.check(points, labels)
+    labels[7] = -1
+    with pytest.raises(ValueError, match="the same point twice"):
+        margin_flow.check(points, labels)
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

@@ -157,10 +157,7 @@ class Margins:
         Raises:
             ValueError: if the margin or the tolerance is not positive.
         """
-        if not 0 < margin < math.inf:
-            raise ValueError(
-                f"`margin` must be positive and finite (does the network fit its points?), got {margin!r}."
-            )
+        check_margin(margin)
         if not tolerance > 0:
             raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
         levels, near = (margin, -margin), tolerance * margin

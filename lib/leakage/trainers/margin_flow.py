@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from leakage.models.two_layer import TwoLayer
+from leakage.runtime import DTYPE
 
 _EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
 _CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
@@ -139,9 +140,16 @@ def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> Non
         raise ValueError("`points` must be finite, got NaN or infinity.")
     if not bool((labels.abs() == 1).all()):
         raise ValueError(f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r} among them.")
-    same = (points.unsqueeze(-2) == points.unsqueeze(-3)).all(-1) if points.shape[-1] else None
-    if same is not None and bool((same & (labels.unsqueeze(-1) != labels.unsqueeze(-2))).any()):
+    if points.shape[-1] and _contradictory(points, labels):
         raise ValueError("`points` has the same point twice with different labels: no network fits both.")
+
+
+def _contradictory(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> bool:
+    """Whether a run has one point with both labels: it then counts more labelled points than points."""
+    # All runs are sorted at once, with the run as a coordinate: in float64, which holds every index.
+    run = torch.arange(labels.numel(), device=labels.device) // labels.shape[-1]
+    rows = torch.cat([run.to(DTYPE)[:, None], points.flatten(0, -2), labels.flatten()[:, None]], dim=-1)
+    return len(rows.unique(dim=0)) > len(rows[:, :-1].unique(dim=0))
 
 
 def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
