@@ -4,9 +4,8 @@
 that both sides find the same thing, then times them in turns (`timing`). The exit status is 1 if a promise was broken.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,10 +19,8 @@ from leakage.data.synthetic import gaussian, sphere
 from leakage.models.clients import TwoLayer
 from leakage.runtime import stream
 from leakage.trainers.federated import batch_gradient
-from timing import ROOT, Case, Disagreement, Needed, Side, command, equal
+from timing import Benchmark, Case, Disagreement, Needed, Side, equal
 
-RECORD = "book/records/performance.gradient_inversion.json"
-TITLE = "Batches from gradients"
 FOUND = 1e-6  # the error of a reconstruction that counts as a success, for both sides, where inputs have norm 1
 DESCENTS = 20  # after which gradient matching has failed
 
@@ -72,8 +69,8 @@ def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     yield tensor(sizes)
     yield row_space(sizes)
-    yield attack("matching", sizes.matching, sizes.batches, sizes.rounds, sizes)
-    yield attack("images", sizes.images, 1, min(3, sizes.rounds), sizes)
+    yield attack("matching", sizes.matching, sizes.batches, sizes.rounds)
+    yield attack("images", sizes.images, 1, min(3, sizes.rounds))
 
 
 def tensor(sizes: Sizes) -> Case:
@@ -96,7 +93,6 @@ def tensor(sizes: Sizes) -> Case:
         theirs=Side("made of d³ numbers, then projected", theirs),
         check=lambda: equal(ours().numpy(), theirs().numpy()),
         rounds=sizes.rounds,
-        needed=_needed("tensor", sizes),
     )
 
 
@@ -133,11 +129,10 @@ def row_space(sizes: Sizes) -> Case:
         theirs=Side("singular value decomposition", theirs),
         check=lambda: equal(*((basis @ basis.mT).numpy() for basis in (ours(), theirs()))),
         rounds=sizes.rounds,
-        needed=_needed("span", sizes),
     )
 
 
-def attack(id: str, size: tuple[int, int, int], batches: int, rounds: int, sizes: Sizes) -> Case:
+def attack(id: str, size: tuple[int, int, int], batches: int, rounds: int) -> Case:
     batch, dimension, width = size
     problems = [problem(f"{id} {number}", *size, activation="tanh", bias=0.0) for number in range(batches)]
 
@@ -166,7 +161,6 @@ def attack(id: str, size: tuple[int, int, int], batches: int, rounds: int, sizes
         theirs=Side("gradient matching by L-BFGS until it succeeds", theirs, batches),
         check=check,
         rounds=rounds,
-        needed=_needed(id, sizes),
     )
 
 
@@ -205,22 +199,14 @@ def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
     return all_of_it
 
 
-def _needed(id: str, sizes: Sizes) -> Needed:
-    """The promise for a case; there is none for sizes other than the paper's."""
-    return NEEDED[id] if sizes is PAPER else Needed()
-
-
-def main(arguments: Sequence[str] | None = None, *, sizes: Sizes = PAPER, root: Path = ROOT) -> int:
-    """Run the benchmark; the exit status says whether every promise was kept."""
-    return command(
-        arguments,
-        cases(sizes),
-        title=TITLE,
-        description="Time the attack on batch gradients and its parts against the straightforward ways.",
-        path=RECORD,
-        root=root,
-    )
-
+BENCHMARK = Benchmark(
+    chapter="gradient_inversion",
+    title="Batches from gradients",
+    description="Time the attack on batch gradients and its parts against the straightforward ways.",
+    cases=cases,
+    paper=PAPER,
+    needed=NEEDED,
+)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(BENCHMARK.run())

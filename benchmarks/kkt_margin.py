@@ -5,9 +5,8 @@ sides compute the same thing, then times them in turns (`timing`). The straightf
 gradient descent on the weights, where nothing else is said. The exit status is 1 if a promise was not kept.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -22,10 +21,8 @@ from leakage.theory.kkt.optimum import draw_problem
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Recipe
 from leakage.trainers.margin_targets import fresh_outputs, gaussian_targets
-from timing import ROOT, Case, Disagreement, Needed, Side, command, equal, same_law
+from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law
 
-RECORD = "book/records/performance.kkt_margin.json"
-TITLE = "On the margin"
 PATHS = 0.02  # 1 − cos at one margin: two plain rates, 0.01 and 0.05, reach 0.016, plain and normalised steps 0.006
 ABOVE = 0.05  # by which share the median trained network may exceed the least norm
 
@@ -128,7 +125,6 @@ def step(sizes: Sizes) -> Case:
         ),
         check=check,
         rounds=sizes.rounds,
-        needed=_needed("step", sizes),
     )
 
 
@@ -158,7 +154,6 @@ def path(sizes: Sizes) -> Case:
         theirs=Side(f"plain steps, η = {sizes.rate:g}, in the span too", theirs),
         check=check,
         rounds=sizes.rounds,
-        needed=_needed("path", sizes),
     )
 
 
@@ -190,7 +185,6 @@ def far(sizes: Sizes) -> Case:
         ),
         check=lambda: same_answers(sizes),
         rounds=sizes.rounds,
-        needed=_needed("far", sizes),
     )
 
 
@@ -235,7 +229,6 @@ def optima(sizes: Sizes) -> Case:
         theirs=Side(f"{width} neurons, {steps:,} loss-normalised steps", theirs, sizes.problems),
         check=check,
         rounds=sizes.rounds,
-        needed=_needed("optimum", sizes),
     )
 
 
@@ -268,22 +261,14 @@ def flat(model: TwoLayer) -> Tensor:
     return torch.cat([part.flatten() for part in parts(model)])
 
 
-def _needed(id: str, sizes: Sizes) -> Needed:
-    """The promise for a case; there is none for sizes other than the paper's."""
-    return NEEDED[id] if sizes is PAPER else Needed()
-
-
-def main(arguments: Sequence[str] | None = None, *, sizes: Sizes = PAPER, root: Path = ROOT) -> int:
-    """Run the benchmark; the exit status says whether every promise was kept."""
-    return command(
-        arguments,
-        cases(sizes),
-        title=TITLE,
-        description="Time training in the span of the points, and exact optima, against the loops they replace.",
-        path=RECORD,
-        root=root,
-    )
-
+BENCHMARK = Benchmark(
+    chapter="kkt_margin",
+    title="On the margin",
+    description="Time training in the span of the points, and exact optima, against the loops they replace.",
+    cases=cases,
+    paper=PAPER,
+    needed=NEEDED,
+)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(BENCHMARK.run())

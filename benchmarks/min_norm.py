@@ -5,9 +5,8 @@ given, equal laws (Kolmogorov–Smirnov) where they are drawn. Then it times the
 side is in `trained_models`. The exit status is 1 if a ratio that the project promises was not reached.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from leakage.theory import ridge as ridge_law
 from leakage.theory.latent_space import LatentSpace
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
-from timing import ROOT, Case, Needed, Side, command, equal, judged, same_law
+from timing import Benchmark, Case, Needed, Side, equal, judged, same_law
 from trained_models import (
     Array,
     Solver,
@@ -32,9 +31,6 @@ from trained_models import (
     ridge,
     ridge_by_rows,
 )
-
-RECORD = "book/records/performance.min_norm.json"
-TITLE = "Parameters or privacy"
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,6 @@ def least_squares_prediction(sizes: Sizes, p: int) -> Case:
         theirs=_repeated("draw n × D, lstsq", theirs, sizes.calls),
         check=lambda: same_law(_collected(theirs, sizes.checked), ours()),
         rounds=sizes.rounds,
-        needed=_needed(id, sizes),
     )
 
 
@@ -166,7 +161,6 @@ def ridge_prediction(sizes: Sizes, p: int) -> Case:
         theirs=_repeated("draw n × D, p × p inverse", lambda: theirs(ridge(sizes.mu)), 1 if costly else sizes.calls),
         check=check,
         rounds=sizes.few if costly else sizes.rounds,
-        needed=_needed(id, sizes),
     )
 
 
@@ -203,7 +197,6 @@ def figure_2b(sizes: Sizes) -> Case:
         ),
         check=check,
         rounds=sizes.few,
-        needed=_needed(id, sizes),
     )
 
 
@@ -231,7 +224,6 @@ def sweep(sizes: Sizes) -> Case:
         theirs=Side(f"{len(widths)} × lstsq", theirs),
         check=lambda: equal(ours().squeeze(-1).numpy(), np.array(theirs())),
         rounds=sizes.rounds,
-        needed=_needed(id, sizes),
     )
 
 
@@ -313,22 +305,14 @@ def _collected(work: Callable[[], float], count: int) -> Tensor:
     return torch.tensor([work() for _ in range(count)], dtype=torch.float64)
 
 
-def _needed(id: str, sizes: Sizes) -> Needed:
-    """The promise for a case; there is none for sizes other than the paper's."""
-    return NEEDED.get(id, Needed()) if sizes is PAPER else Needed()
-
-
-def main(arguments: Sequence[str] | None = None, *, sizes: Sizes = PAPER, root: Path = ROOT) -> int:
-    """Run the benchmark; the exit status says whether every promise was kept."""
-    return command(
-        arguments,
-        cases(sizes),
-        title=TITLE,
-        description="Time the exact laws of chapter min_norm against trained models.",
-        path=RECORD,
-        root=root,
-    )
-
+BENCHMARK = Benchmark(
+    chapter="min_norm",
+    title="Parameters or privacy",
+    description="Time the exact laws of chapter min_norm against trained models.",
+    cases=cases,
+    paper=PAPER,
+    needed=NEEDED,
+)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(BENCHMARK.run())

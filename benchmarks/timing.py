@@ -10,10 +10,10 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import threadpoolctl
@@ -30,6 +30,7 @@ P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choi
 ROOT = Path(__file__).parents[1]
 ROUNDING = 1e-9  # relative; next to p = n the condition number of a Gram matrix is some 10⁶
 _REPORTED = ("python", "torch", "numpy", "scipy")
+_Sizes = TypeVar("_Sizes")
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -63,7 +64,10 @@ class Needed:
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. `check` says in words how far the sides agree, and raises `Disagreement` if they do not."""
+    """One comparison. `check` says in words how far the sides agree, and raises `Disagreement` if they do not.
+
+    `needed` is filled in by a `Benchmark`.
+    """
 
     id: str
     what: str
@@ -165,26 +169,55 @@ def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
         yield f"{row.what:44}{times}{promise}\n    {row.note}"
 
 
-def command(
-    arguments: Sequence[str] | None, chosen: Iterable[Case], *, title: str, description: str, path: str, root: Path
-) -> int:
-    """Run a benchmark from the command line, print it, and with `--record` write it to `path` under `root`.
+@dataclass(frozen=True)
+class Benchmark(Generic[_Sizes]):
+    """The comparisons of a chapter, and what the project promises of them.
 
-    The exit status is 1 if a promise was not kept.
+    Attributes:
+        chapter: its name, which is also that of the record.
+        title: the record's heading in the book.
+        description: what is timed against what, for the command line.
+        cases: makes the comparisons for given sizes, one at a time.
+        paper: the sizes of the record; those of a test are small.
+        needed: the promises by the id of the case, for the sizes `paper` alone.
     """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--record", action="store_true", help=f"write {path}, which the book shows")
-    options = parser.parse_args(arguments)
-    start, rows = time.monotonic(), []
-    with one_thread():
-        cases = list(chosen)
-        for line in lines(cases, rows):
-            print(line, flush=True)
-    print(f"\n{time.monotonic() - start:.0f} s on the clock. Times are CPU seconds of one thread, medians.")
-    if options.record:
-        write_json(root / path, record(title, rows, root=root))
-        print(f"Recorded in {path}.")
-    return 0 if all(case.needed.met_by(row) for case, row in zip(cases, rows, strict=True)) else 1
+
+    chapter: str
+    title: str
+    description: str
+    cases: Callable[[_Sizes], Iterable[Case]]
+    paper: _Sizes
+    needed: Mapping[str, Needed]
+
+    @property
+    def path(self) -> str:
+        """The record's file, from the root of the repository."""
+        return f"book/records/performance.{self.chapter}.json"
+
+    def promised(self, sizes: _Sizes | None = None) -> Iterator[Case]:
+        """The comparisons at the paper's sizes, each with what is promised of it, or at others, without."""
+        needed = self.needed if sizes is None else {}
+        for case in self.cases(self.paper if sizes is None else sizes):
+            yield replace(case, needed=needed.get(case.id, Needed()))
+
+    def run(self, arguments: Sequence[str] | None = None, *, sizes: _Sizes | None = None, root: Path = ROOT) -> int:
+        """Run from the command line, print the table, and with `--record` write it to `path` under `root`.
+
+        The exit status is 1 if a promise was not kept.
+        """
+        parser = argparse.ArgumentParser(description=self.description)
+        parser.add_argument("--record", action="store_true", help=f"write {self.path}, which the book shows")
+        options = parser.parse_args(arguments)
+        start, rows = time.monotonic(), []
+        with one_thread():
+            cases = list(self.promised(sizes))
+            for line in lines(cases, rows):
+                print(line, flush=True)
+        print(f"\n{time.monotonic() - start:.0f} s on the clock. Times are CPU seconds of one thread, medians.")
+        if options.record:
+            write_json(root / self.path, record(self.title, rows, root=root))
+            print(f"Recorded in {self.path}.")
+        return 0 if all(case.needed.met_by(row) for case, row in zip(cases, rows, strict=True)) else 1
 
 
 def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:

@@ -1,29 +1,16 @@
 """The benchmark of chapter kkt_margin compares like with like and refuses to time what differs.
 
-Times are never asserted: they belong to a machine. What it shares with min_norm is tested in test_benchmarks.
+Times are never asserted: they belong to a machine. What all benchmarks share is tested in test_benchmarks.
 """
-
-import json
-from pathlib import Path
 
 import pytest
 import torch
 
+import benchmark_runs
 from leakage.models.two_layer import TwoLayer
-from leakage.pipeline import tables
 from leakage.runtime import DTYPE
 
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """The benchmark as `python benchmarks/kkt_margin.py` loads it: with its own folder on the path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        import kkt_margin
-
-        yield kkt_margin
+benchmark = benchmark_runs.module("kkt_margin")
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +32,10 @@ def tiny(benchmark):
 
 
 def test_every_comparison_is_checked_measured_and_recorded(benchmark, tiny, tmp_path):
-    assert benchmark.main(["--record"], sizes=tiny, root=tmp_path) == 0
-    record = json.loads((tmp_path / benchmark.RECORD).read_text("utf-8"))
+    record, page = benchmark_runs.recorded(benchmark, tiny, tmp_path)
     assert [row["id"] for row in record["rows"]] == ["step", "path", "far", "optimum"]
     for row, evidence in zip(record["rows"], ("same values", "same path", "same law", "same optimum"), strict=True):
-        assert min(row["ours_seconds"], row["theirs_seconds"], row["ratio"]) > 0
         assert evidence in row["note"]
-    page = tables.performance({"performance.kkt_margin": record})
-    assert "## On the margin" in page
     assert "autograd on the weights" in page
 
 
@@ -106,8 +89,6 @@ def test_an_optimum_that_training_beats_is_none(benchmark, tiny, monkeypatch):
         benchmark.optima(tiny).check()
 
 
-def test_the_paper_sizes_carry_the_promises(benchmark, tiny):
-    assert benchmark._needed("step", benchmark.PAPER).ratio == 40
-    assert benchmark._needed("far", benchmark.PAPER).seconds == 10
-    assert not any(str(case.needed) for case in benchmark.cases(tiny))
-    assert set(benchmark.NEEDED) == {case.id for case in benchmark.cases(tiny)}
+def test_the_promises_are_those_of_the_project(benchmark, tiny):
+    benchmark_runs.assert_promises_are_of_cases(benchmark, tiny)
+    assert (benchmark.NEEDED["step"].ratio, benchmark.NEEDED["far"].seconds) == (40, 10)

@@ -1,0 +1,43 @@
+"""Benchmarks as `python benchmarks/<chapter>.py` loads them, and what a run of any of them leaves behind."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from leakage.pipeline import tables
+
+ROOT = Path(__file__).parents[1]
+
+
+def module(name):
+    """A fixture: benchmarks/`name`.py, loaded with its own folder on the path."""
+
+    @pytest.fixture(scope="module")
+    def load():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(ROOT / "benchmarks")
+            yield importlib.import_module(name)
+
+    return load
+
+
+def recorded(benchmark, sizes, root):
+    """The record that `--record` writes under `root` in a run of these sizes, and the book's page on performance."""
+    assert benchmark.BENCHMARK.run(["--record"], sizes=sizes, root=root) == 0
+    record = json.loads((root / benchmark.BENCHMARK.path).read_text("utf-8"))
+    page = tables.performance({f"performance.{benchmark.BENCHMARK.chapter}": record})
+    assert f"## {benchmark.BENCHMARK.title}" in page
+    for row in record["rows"]:
+        assert min(row["ours_seconds"], row["theirs_seconds"], row["ratio"]) > 0
+    return record, page
+
+
+def assert_promises_are_of_cases(benchmark, sizes):
+    """Every promise belongs to a comparison, and small sizes promise nothing."""
+    cases = list(benchmark.BENCHMARK.promised(sizes))
+    assert {str(case.needed) for case in cases} == {""}
+    assert all(str(needed) for needed in benchmark.NEEDED.values())
+    # The paper's sizes may have more widths, and cost too much to prepare here.
+    assert {id.partition(".")[0] for id in benchmark.NEEDED} <= {case.id.partition(".")[0] for case in cases}
