@@ -6,7 +6,7 @@ of the matrix, so that they hold while $\delta$ is below about 0.6. Nothing here
 """
 
 from collections.abc import Callable
-from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Real
@@ -57,20 +57,14 @@ def outputs_tilt(
     Raises:
         ValueError: if `batch` is below 1 or above a dimension, `noise` is negative, or $s_2 = 0$.
     """
-    free, second = _free(dimension, batch), _weight(activation, 2, dimension.device)
     if not noise >= 0:
         raise ValueError(f"`noise` must not be negative, got {noise!r}.")
-    mean, others = partial(gaussian_mean, device=dimension.device), batch - 1
-    first, linear = (moment(activation, torch.ones_like(second), order=order) * centre for order in (0, 1))
-
-    def rest(u: Tensor) -> Tensor:
-        return activation(u) - first - linear * u
-
-    height = mean(rest)
-    tilted = mean(lambda u: (rest(u) * u).square()) + 2 * others * mean(lambda u: rest(u) * u.square()) * height
-    sampling = tilted + others * mean(lambda u: rest(u).square()) + others * (batch - 2) * height.square()
-    power = batch * mean(lambda u: activation(u).square()) + batch * others * mean(activation).square()
-    return (free * (sampling / width + noise**2 * power)).sqrt() / second
+    others, device = batch - 1, dimension.device
+    rest, whole = (_averages(activation, order=0, centre=less, device=device) for less in (centre, False))
+    cross = rest.square + 2 * rest.bent * rest.mean + (batch - 2) * rest.mean.square()
+    power = batch * (whole.square + others * whole.mean.square())
+    variance = (rest.tilted + others * cross) / width + noise**2 * power
+    return _tilt(activation, dimension, variance, batch=batch, order=2)
 
 
 def hidden_tilt(
@@ -91,10 +85,8 @@ def hidden_tilt(
     Raises:
         ValueError: as `outputs_tilt`.
     """
-    free, second = _free(dimension, batch), _weight(activation, 2, dimension.device)
-    slope = _slope(activation, centre, dimension.device)
-    square = gaussian_mean(lambda u: slope(u).square(), device=dimension.device)
-    return (free * square / (4 * width)).sqrt() / second
+    slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
+    return _tilt(activation, dimension, slopes.square / (4 * width), batch=batch, order=2)
 
 
 def contracted_tilt(
@@ -118,35 +110,48 @@ def contracted_tilt(
     """
     if activation.centre is None:
         raise ValueError(f"`activation` must be odd about a constant, got {activation.name!r}.")
-    free, third = _free(dimension, batch), _weight(activation, 3, dimension.device)
-    mean, others = partial(gaussian_mean, device=dimension.device), batch - 1
-    slope = _slope(activation, centre, dimension.device)
-    height, square = mean(slope), mean(lambda u: slope(u).square())
-    own = 4 * mean(lambda u: (slope(u) * u).square())
-    shared = 2 * square + 4 * mean(lambda u: slope(u) * u.square()) * height + (batch - 2) * height.square()
-    return (free * (own + others * shared) / (9 * width)).sqrt() / third
+    slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
+    cross = 2 * slopes.square + 4 * slopes.bent * slopes.mean + (batch - 2) * slopes.mean.square()
+    variance = (4 * slopes.tilted + (batch - 1) * cross) / (9 * width)
+    return _tilt(activation, dimension, variance, batch=batch, order=3)
 
 
-def _free(dimension: Tensor, batch: int) -> Tensor:
-    """d - B, the directions into which an input can turn."""
+def _tilt(
+    activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int, order: int
+) -> Float[Tensor, "*b"]:
+    r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
     if batch < 1 or not bool((dimension >= batch).all()):
         raise ValueError(f"`batch` must be between 1 and every dimension, got {batch!r} for {dimension.tolist()!r}.")
-    return (dimension - batch).to(DTYPE)
-
-
-def _weight(activation: Activation, order: int, device: torch.device) -> Tensor:
-    """$|s_p|$ at unit length, which must not vanish."""
-    size = moment(activation, torch.ones((), dtype=DTYPE, device=device), order=order).abs()
+    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
     if not bool(size > SILENT):
         raise ValueError(f"`activation` must have a moment of order {order}, and that of {activation.name!r} is 0.")
-    return size
+    return ((dimension - batch).to(DTYPE) * variance).sqrt() / size
 
 
-def _slope(activation: Activation, centre: bool, device: torch.device) -> Callable[[Tensor], Tensor]:
-    r"""$\sigma'$, with `centre` less its mean."""
+class _Averages(NamedTuple):
+    r"""Averages of a function over $u \sim N(0, 1)$: $\E f$, $\E f^2$, $\E f u^2$ and $\E f^2 u^2$."""
 
-    def slope(u: Tensor) -> Tensor:
-        return activation.derivatives(u, order=1)[1]
+    mean: Tensor
+    square: Tensor
+    bent: Tensor
+    tilted: Tensor
 
-    mean = gaussian_mean(slope, device=device) * centre
-    return lambda u: slope(u) - mean
+
+def _averages(activation: Activation, *, order: int, centre: bool, device: torch.device) -> _Averages:
+    r"""Of σ (order 0) or σ' (order 1), with `centre` of what is left of σ without its line $s_0 + s_1 u$."""
+    one = torch.ones((), dtype=DTYPE, device=device)
+    first, linear = (moment(activation, one, order=degree) * centre for degree in (0, 1))
+
+    def mean(weighted: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        def integrand(u: Tensor) -> Tensor:
+            value, slope = activation.derivatives(u, order=1)
+            return weighted(slope - linear if order else value - first - linear * u, u)
+
+        return gaussian_mean(integrand, device=device)
+
+    return _Averages(
+        mean(lambda f, u: f),
+        mean(lambda f, u: f.square()),
+        mean(lambda f, u: f * u.square()),
+        mean(lambda f, u: (f * u).square()),
+    )
