@@ -1,0 +1,111 @@
+"""Which models are trained on which points of a pool, so that a membership attack can be judged fairly.
+
+In complementary pairs every point is a member of exactly half of the models, and an attack on one model learns from the
+others *except its partner*: without the target alone, a point's count of members would give the answer away. Numbers
+are positions in the pool. Nothing here reads a data set or trains.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Models in complementary pairs: model 2i + 1 is trained on what 2i is not.
+
+    Attributes:
+        rows: the training points of each model.
+        member: whether a point is one of them.
+        partner: the other model of each model's pair.
+    """
+
+    rows: Int[Tensor, "models m"]
+    member: Bool[Tensor, "models points"]
+    partner: Int[Tensor, " models"]
+
+
+@dataclass(frozen=True, eq=False)
+class Quarters:
+    """Four disjoint sets of equal size: a target and a shadow model, each with its members and outsiders."""
+
+    target_member: Int[Tensor, "splits m"]
+    target_outsider: Int[Tensor, "splits m"]
+    shadow_member: Int[Tensor, "splits m"]
+    shadow_outsider: Int[Tensor, "splits m"]
+
+
+def complementary_pairs(points: int, models: int, *, generator: torch.Generator) -> Pairs:
+    """Random halves of a pool and their complements, on the device of the generator.
+
+    Raises:
+        ValueError: if `points` or `models` is not an even number from 2 on.
+    """
+    for name, value in (("points", points), ("models", models)):
+        if value < 2 or value % 2:
+            raise ValueError(f"`{name}` must be even and at least 2, got {value!r}: halves and pairs have no rest.")
+    device = generator.device
+    order = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
+    rows = order.unflatten(-1, (2, points // 2)).flatten(0, 1)
+    member = torch.zeros(models, points, dtype=torch.bool, device=device).scatter(-1, rows, True)
+    # 1, 0, 3, 2, …
+    partner = torch.arange(models, device=device).unflatten(0, (-1, 2)).flip(-1).flatten()
+    return Pairs(rows, member, partner)
+
+
+def disjoint_quarters(points: int, *, splits: int = 1, size: int | None = None, generator: torch.Generator) -> Quarters:
+    """Independent random splits of a pool into four disjoint sets, on the device of the generator.
+
+    Args:
+        points: size of the pool.
+        splits: how many splits.
+        size: points in each set; a quarter of the pool, rounded down, by default.
+        generator: source of randomness.
+
+    Raises:
+        ValueError: if there is no split, or the pool does not hold four sets of `size` points, at least 1.
+    """
+    size = points // 4 if size is None else size
+    if splits < 1 or size < 1 or 4 * size > points:
+        raise ValueError(
+            f"`points` must hold four sets of `size` ≥ 1 points in each of `splits` ≥ 1 splits; got {points} points, "
+            f"size {size}, {splits} splits."
+        )
+    order = torch.rand(splits, points, generator=generator, device=generator.device).argsort(-1)
+    return Quarters(*order[:, : 4 * size].unflatten(-1, (4, size)).unbind(1))
+
+
+def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"], *, least: int = 1) -> None:
+    """Refuse a design from which an attack that leaves target and partner out could not learn, or would learn too much.
+
+    Args:
+        member: who was trained on what.
+        partner: each model's partner.
+        least: how many members and outsiders of each point every attack needs besides target and partner.
+
+    Raises:
+        ValueError: if shapes do not fit, partners are not mutual or not complementary, or a count is too small.
+    """
+    if member.ndim != 2 or member.dtype != torch.bool or partner.shape != member.shape[:1]:
+        raise ValueError(
+            f"`member` must be a bool tensor (models, points) and `partner` (models,); got {member.dtype} "
+            f"{tuple(member.shape)} and {tuple(partner.shape)}."
+        )
+    models = torch.arange(len(partner), device=partner.device)
+    valid = bool(((partner >= 0) & (partner < len(partner)) & (partner != models)).all())
+    if not valid or not torch.equal(partner[partner], models):
+        raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")
+    if not bool((member ^ member[partner]).all()):
+        raise ValueError(
+            "`member` must be complementary within pairs: with any other rest, the count of members among the models "
+            "left tells who was one; draw it with `complementary_pairs`."
+        )
+    inside = member.sum(0) - 1  # of each pair one is in and one is out
+    fewest = int(torch.minimum(inside, len(partner) - 2 - inside).min())
+    if fewest < least:
+        raise ValueError(
+            f"`member` must leave each point {least} members and {least} outsiders besides target and partner, "
+            f"got {fewest}; train at least {2 * least + 2} models."
+        )

@@ -1,0 +1,74 @@
+"""Splits of a pool into members and outsiders keep their promises, and other designs are refused."""
+
+import pytest
+import torch
+
+from leakage.data import membership_splits as splits
+from leakage.runtime import stream
+
+
+def test_pairs_are_complementary_halves():
+    drawn = splits.complementary_pairs(40, 8, generator=stream(0, "splits"))
+    assert drawn.rows.shape == (8, 20)
+    assert drawn.partner.tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
+    assert torch.equal(drawn.member.sum(0), torch.full((40,), 4)), "every point is in exactly half of the models"
+    assert torch.equal(drawn.member, ~drawn.member[drawn.partner])
+    assert torch.equal(drawn.member.gather(-1, drawn.rows), torch.ones(8, 20, dtype=torch.bool))
+    splits.check_pairs(drawn.member, drawn.partner, least=3)
+
+
+def test_leaving_the_pair_out_leaves_counts_that_tell_nothing():
+    drawn = splits.complementary_pairs(40, 8, generator=stream(0, "splits"))
+    for target in range(8):
+        others = torch.ones(8, dtype=torch.bool)
+        others[target] = False
+        # Without the target alone, the count is 3 for its members and 4 for its outsiders: a perfect attack.
+        assert torch.equal(drawn.member[others].sum(0) == 3, drawn.member[target])
+        others[drawn.partner[target]] = False
+        assert torch.equal(drawn.member[others].sum(0), torch.full((40,), 3))
+
+
+def test_pairs_are_drawn_anew_and_repeatably():
+    first, again, other = (splits.complementary_pairs(40, 4, generator=stream(seed, "splits")) for seed in (0, 0, 1))
+    assert torch.equal(first.member, again.member)
+    assert not torch.equal(first.member, other.member)
+    assert not torch.equal(first.member[0], first.member[2])
+
+
+def test_quarters_are_disjoint():
+    drawn = splits.disjoint_quarters(43, splits=3, generator=stream(0, "splits"))
+    parts = (drawn.target_member, drawn.target_outsider, drawn.shadow_member, drawn.shadow_outsider)
+    assert [tuple(part.shape) for part in parts] == [(3, 10)] * 4
+    for split in torch.cat(parts, dim=-1):
+        assert len(set(split.tolist())) == 40
+    assert splits.disjoint_quarters(43, size=7, generator=stream(0, "splits")).target_member.shape == (1, 7)
+
+
+@pytest.mark.parametrize(("points", "models", "name"), [(7, 4, "points"), (0, 4, "points"), (8, 3, "models")])
+def test_odd_pools_are_refused(points, models, name):
+    with pytest.raises(ValueError, match=f"`{name}` must be even"):
+        splits.complementary_pairs(points, models, generator=stream(0, "splits"))
+
+
+@pytest.mark.parametrize("settings", [dict(size=11), dict(size=0), dict(splits=0)])
+def test_quarters_that_do_not_fit_are_refused(settings):
+    with pytest.raises(ValueError, match="four sets"):
+        splits.disjoint_quarters(43, generator=stream(0, "splits"), **settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, p: (m.long(), p), "bool tensor"),
+        (lambda m, p: (m[:-1], p), "bool tensor"),
+        (lambda m, p: (m, p.roll(1)), "mutually"),
+        (lambda m, p: (m, torch.arange(6)), "mutually"),
+        (lambda m, p: (m, p + 6), "mutually"),
+        (lambda m, p: (m | True, p), "complementary"),
+        (lambda m, p: (m[:4], p[:4]), "at least 6 models"),
+    ],
+)
+def test_designs_that_mislead_an_attack_are_refused(change, message):
+    drawn = splits.complementary_pairs(10, 6, generator=stream(0, "splits"))
+    with pytest.raises(ValueError, match=message):
+        splits.check_pairs(*change(drawn.member, drawn.partner), least=2)
