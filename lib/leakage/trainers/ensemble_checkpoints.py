@@ -1,0 +1,113 @@
+"""Trainings that go on after an interruption: the whole state of an ensemble in one file named after its content.
+
+A file holds parameters, optimiser, epoch, the state of the random generator and what an observer has gathered. It is
+written to a temporary name and then renamed, so it is there completely or not at all, and read with `weights_only`, so
+that it cannot run code. Nothing here trains, and nothing deletes a file.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training keeps its state, and how often.
+
+    Attributes:
+        folder: holds one file for each training, named after its content.
+        seconds: a state is written at the end of an epoch if the last one is at least this old.
+    """
+
+    folder: Path | str
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise ValueError(f"`seconds` must be 0 (every epoch) or more, got {self.seconds!r}.")
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """What an observer of a resumable training can do: give away what it has gathered, and take it back."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def content_key(settings: Any, tensors: Sequence[Shaped[Tensor, "..."]]) -> str:
+    """SHA-256 of settings (by their `repr`) and tensors: equal for equal content, whatever the device."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for tensor in tensors:
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+class Journal:
+    """The file of one training. Without a `Checkpoint` it reads and writes nothing.
+
+    Raises:
+        ValueError: if there is a checkpoint and the observer cannot remember: its finds would be lost on resuming.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint | None,
+        key: Callable[[], str],
+        *,
+        parameters: Sequence[Tensor],
+        optimiser: Optimizer,
+        generator: torch.Generator,
+        observe: Any = None,
+    ) -> None:
+        if checkpoint is not None and observe is not None and not isinstance(observe, Remembers):
+            raise ValueError(
+                "`observe` must have state_dict and load_state_dict where a `checkpoint` is given, as "
+                f"`ensembles.Recorder` has; got {type(observe).__name__}: what it gathered would be lost on resuming."
+            )
+        self.parameters, self.optimiser, self.generator, self.observe = parameters, optimiser, generator, observe
+        self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{key()}.pt"
+        self.seconds = 0.0 if checkpoint is None else checkpoint.seconds
+        self.written = time.monotonic()
+
+    def resume(self) -> int:
+        """Take up the state on disk, if there is one, and say how many epochs it has behind it."""
+        if self.path is None or not self.path.is_file():
+            return 0
+        state = torch.load(self.path, weights_only=True, map_location=self.parameters[0].device)
+        with torch.no_grad():
+            for tensor, stored in zip(self.parameters, state["parameters"], strict=True):
+                tensor.copy_(stored)
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.generator.set_state(state["generator"].cpu())
+        if isinstance(self.observe, Remembers):
+            self.observe.load_state_dict(state["observer"])
+        return state["epoch"]
+
+    def save(self, epoch: int, *, last: bool = False) -> None:
+        """Write the state after `epoch` epochs, if it is time to or the last of them."""
+        if self.path is None or not (last or time.monotonic() - self.written >= self.seconds):
+            return
+        state = {
+            "parameters": list(self.parameters),
+            "optimiser": self.optimiser.state_dict(),
+            "generator": self.generator.get_state(),
+            "epoch": epoch,
+            "observer": self.observe.state_dict() if isinstance(self.observe, Remembers) else None,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
+        torch.save(state, partial)
+        os.replace(partial, self.path)
+        self.written = time.monotonic()

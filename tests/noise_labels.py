@@ -1,0 +1,19 @@
+"""A data set whose labels are noise: a network that fits it has memorised it, and has nothing else to say."""
+
+import torch
+
+from leakage.runtime import stream
+from leakage.trainers.ensembles import Recipe
+from leakage.trainers.shadow_pairs import LOADERS, Labelled, Task
+
+
+def noise_labels() -> Labelled:
+    """480 points of 60 random bits, each with one of four classes by lot."""
+    features = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
+    return Labelled(features, torch.randint(4, (480,), generator=stream(0, "classes")))
+
+
+def task(monkeypatch, *, epochs: int = 40, size: int = 120) -> Task:
+    """The task of fitting it; with no epochs nothing is learned, and nothing can leak."""
+    monkeypatch.setitem(LOADERS, "noise labels", noise_labels)
+    return Task("noise labels", size=size, hidden=(24,), recipe=Recipe(epochs=epochs, batch=20, learning_rate=5e-3))

@@ -1,0 +1,287 @@
+"""An ensemble trains as separate PyTorch networks do, and goes on after an interruption."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from leakage.models import mlp
+from leakage.runtime import stream
+from leakage.trainers import ensembles
+from leakage.trainers.ensemble_checkpoints import Checkpoint
+from leakage.trainers.ensembles import Recipe, Recorder
+
+WIDTHS = (6, 9, 8, 4)
+MODELS, POINTS, OWN = 3, 50, 22
+RECIPE = Recipe(epochs=5, batch=6, learning_rate=0.01)  # 4 steps an epoch, the last of 4 points
+
+
+def a_problem(dtype=torch.float64):
+    draws = stream(0, "problem")
+    features = torch.randn(POINTS, WIDTHS[0], generator=draws, dtype=dtype)
+    labels = torch.randint(WIDTHS[-1], (POINTS,), generator=draws)
+    rows = torch.rand(MODELS, POINTS, generator=draws).argsort(-1)[:, :OWN]
+    return features, labels, rows
+
+
+def modules_of(networks):
+    found = []
+    for model in range(MODELS):
+        layers = []
+        for weight, bias in zip(networks[model].weights, networks[model].biases, strict=True):
+            linear = nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
+            linear.weight.data, linear.bias.data = weight.clone(), bias.clone()
+            layers += [linear, nn.ReLU()]
+        found.append(nn.Sequential(*layers[:-1]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("recipe", "separate"),
+    [
+        (RECIPE, lambda p: torch.optim.Adam(p, lr=0.01)),
+        (replace(RECIPE, weight_decay=0.1), lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1)),
+        (
+            replace(RECIPE, optimiser="sgd", learning_rate=0.1, momentum=0.9),
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        ),
+    ],
+    ids=["adam", "weight decay", "sgd with momentum"],
+)
+def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    together = ensembles.train(start, features, labels, rows, recipe, generator=stream(0, "shuffle"))
+    modules = modules_of(start)
+    movers, draws = [separate(module.parameters()) for module in modules], stream(0, "shuffle")
+    batches = itertools.chain.from_iterable(
+        ensembles.shuffled_batches(rows, recipe.batch, generator=draws) for _ in range(recipe.epochs)
+    )
+    steps = 0
+    for batch, (module, mover, model) in itertools.product(batches, zip(modules, movers, range(MODELS), strict=True)):
+        mover.zero_grad()
+        cross_entropy(module(features[batch[model]]), labels[batch[model]]).backward()
+        mover.step()
+        steps += 1
+    assert steps == 20 * MODELS
+    apart = mlp.stack([mlp.from_module(module) for module in modules])
+    for ours, theirs in zip((*together.weights, *together.biases), (*apart.weights, *apart.biases), strict=True):
+        # Rounding, which Adam's division by the gradient's size carries on for 20 steps.
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
+
+
+def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
+    rows = a_problem()[2]
+    batches = list(ensembles.shuffled_batches(rows, 6, generator=stream(0, "shuffle")))
+    assert [batch.shape[1] for batch in batches] == [6, 6, 6, 4]
+    seen = torch.cat(batches, dim=-1)
+    assert torch.equal(seen.sort(-1).values, rows.sort(-1).values)
+    same = torch.arange(20).expand(2, -1)
+    first, second = next(ensembles.shuffled_batches(same, 20, generator=stream(0, "shuffle")))
+    assert not torch.equal(first, second)
+
+
+def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
+    together = ensembles.train(start, features, labels, rows, full, generator=stream(0, "shuffle"))
+    alone = ensembles.train(start[1:2], features, labels, rows[1:2], full, generator=stream(1, "shuffle"))
+    assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
+
+
+def test_the_initial_networks_are_left_as_they_are_and_precision_follows_them():
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=torch.float32)
+    before = start.weights[0].clone()
+    trained = ensembles.train(start, features, labels, rows, RECIPE, generator=stream(0, "shuffle"))
+    assert torch.equal(start.weights[0], before)
+    assert trained.weights[0].dtype == torch.float32
+    assert not torch.equal(trained.weights[0], before)
+
+
+def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
+    features, labels, _ = a_problem()
+    networks = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    monkeypatch.setattr(ensembles, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
+    outputs = networks(features)
+    expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
+    assert torch.allclose(ensembles.losses(networks, features, labels), expected, atol=1e-14)
+    assert torch.equal(ensembles.mistakes(networks, features, labels), outputs.argmax(-1) != labels)
+    both = ensembles.outcomes(networks, features, labels)
+    assert torch.equal(both[0], ensembles.losses(networks, features, labels))
+    assert torch.equal(both[1], ensembles.mistakes(networks, features, labels))
+
+
+def test_a_tiny_loss_is_not_rounded_to_zero():
+    sure = mlp.Mlp((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
+    loss = ensembles.losses(sure, torch.zeros(1, 3), torch.tensor([0]))
+    assert loss.dtype == torch.float64
+    assert float(loss) == pytest.approx(9.4e-14, rel=0.1)  # e^-30, with float64 rounding of 1 beside it
+
+
+def test_the_epochs_asked_for_are_observed():
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    kept = {}
+    last = ensembles.train(
+        start,
+        features,
+        labels,
+        rows,
+        RECIPE,
+        generator=stream(0, "shuffle"),
+        observe=kept.__setitem__,
+        epochs_observed=(0, 2, 5),
+    )
+    assert sorted(kept) == [0, 2, 5]
+    assert torch.equal(kept[0].weights[0], start.weights[0])
+    assert torch.equal(kept[5].weights[0], last.weights[0])
+    shorter = ensembles.train(start, features, labels, rows, replace(RECIPE, epochs=2), generator=stream(0, "shuffle"))
+    assert torch.equal(kept[2].weights[0], shorter.weights[0])
+
+
+class Interruption(Exception):
+    pass
+
+
+class Fragile(Recorder):
+    """A recorder that fails once at the third epoch."""
+
+    broken = False
+
+    def __call__(self, epoch, networks):
+        if epoch == 3 and not self.broken:
+            self.broken = True
+            raise Interruption
+        super().__call__(epoch, networks)
+
+
+@pytest.mark.parametrize("optimiser", ensembles.OPTIMISERS)
+def test_two_epochs_and_the_rest_after_an_interruption_equal_all_at_once(tmp_path, optimiser):
+    features, labels, rows = a_problem()
+    recipe = replace(RECIPE, epochs=4, optimiser=optimiser, momentum=0.9 if optimiser == "sgd" else 0.0)
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+
+    def run(observe, checkpoint=None):
+        return ensembles.train(
+            start,
+            features,
+            labels,
+            rows,
+            recipe,
+            generator=stream(0, "shuffle"),
+            observe=observe,
+            checkpoint=checkpoint,
+        )
+
+    def measure(networks):
+        return {"losses": ensembles.losses(networks, features, labels)}
+
+    whole = Recorder(measure)
+    expected = run(whole)
+    checkpoint = Checkpoint(tmp_path, seconds=0)
+    first = Fragile(measure)
+    with pytest.raises(Interruption):
+        run(first, checkpoint)
+    resumed = Recorder(measure)  # as in a new process: it has seen nothing yet
+    found = run(resumed, checkpoint)
+    assert resumed.epochs == whole.epochs == [1, 2, 3, 4]
+    assert torch.equal(resumed.stacked()["losses"], whole.stacked()["losses"])
+    for ours, theirs in zip((*found.weights, *found.biases), (*expected.weights, *expected.biases), strict=True):
+        assert torch.equal(ours, theirs)  # bit for bit
+    finished = Recorder(measure)
+    assert torch.equal(run(finished, checkpoint).weights[0], found.weights[0])
+    assert finished.epochs == [1, 2, 3, 4]
+    assert len(list(tmp_path.iterdir())) == 1, "no temporary file is left"
+
+
+def test_another_seed_recipe_or_datum_has_a_file_of_its_own(tmp_path):
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    variants = [
+        (features, RECIPE, 0),
+        (features, RECIPE, 1),
+        (features, replace(RECIPE, epochs=6), 0),
+        (features + 1e-9, RECIPE, 0),
+    ]
+    for points, recipe, seed in variants:
+        draws = stream(seed, "shuffle")
+        ensembles.train(start, points, labels, rows, recipe, generator=draws, checkpoint=Checkpoint(tmp_path))
+    assert len(list(tmp_path.iterdir())) == len(variants)
+
+
+def test_an_observer_that_would_lose_what_it_saw_is_refused(tmp_path):
+    features, labels, rows = a_problem()
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    with pytest.raises(ValueError, match="lost on resuming"):
+        ensembles.train(
+            start,
+            features,
+            labels,
+            rows,
+            RECIPE,
+            generator=stream(0, "shuffle"),
+            observe=lambda epoch, networks: None,
+            checkpoint=Checkpoint(tmp_path),
+        )
+    with pytest.raises(ValueError, match="seconds"):
+        Checkpoint(tmp_path, seconds=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f, y, r: (f[:, :-1], y, r), "`features` must be"),
+        (lambda f, y, r: (f, y[:-1], r), "`labels` \\(n,\\)"),
+        (lambda f, y, r: (f * torch.nan, y, r), "`features` must be finite"),
+        (lambda f, y, r: (f, y + 1, r), "classes from 0 to 3"),
+        (lambda f, y, r: (f, y - 1, r), "classes from 0 to 3"),
+        (lambda f, y, r: (f, y, r[:-1]), "`rows` must be \\(models, m\\)"),
+        (lambda f, y, r: (f, y, r + 40), "`rows` must number the 50 points"),
+        (lambda f, y, r: (f, y, r[:, [0, *range(OWN)]]), "got one twice"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(change, message):
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    features, labels, rows = change(*a_problem())
+    with pytest.raises(ValueError, match=message):
+        ensembles.train(start, features, labels, rows, RECIPE, generator=stream(0, "shuffle"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(epochs=-1), "epochs"),
+        (dict(batch=0), "batch"),
+        (dict(learning_rate=float("nan")), "learning_rate"),
+        (dict(optimiser="lion"), "adam, sgd"),
+        (dict(optimiser="sgd", momentum=1.0), "momentum"),
+        (dict(momentum=0.9), "belongs to `sgd`"),
+        (dict(weight_decay=-1.0), "weight_decay"),
+    ],
+)
+def test_bad_recipes_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        replace(RECIPE, **settings)
+
+
+def test_a_recorder_that_saw_nothing_has_nothing_to_give():
+    with pytest.raises(ValueError, match="no epoch"):
+        Recorder(lambda networks: {}).stacked()
+
+
+def test_an_epoch_that_is_never_reached_is_refused():
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    with pytest.raises(ValueError, match="between 0 and 5"):
+        ensembles.train(start, *a_problem(), RECIPE, generator=stream(0, "shuffle"), epochs_observed=(6,))
+
+
+def test_a_network_that_diverges_is_not_given_away():
+    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=torch.float32)
+    wild = Recipe(epochs=20, batch=6, learning_rate=1e30, optimiser="sgd")
+    with pytest.raises(ValueError, match="diverged"):
+        ensembles.train(start, *a_problem(), wild, generator=stream(0, "shuffle"))
