@@ -1,0 +1,123 @@
+r"""Membership by likelihood ratios over reference models: LiRA and RMIA.
+
+The conventions are those of `loss_threshold`: scores are larger for likelier members and positive where the attack says
+"member", every model is the target once and its references are all others but its partner. Sums over references are
+sums over all models less two terms, so nothing is looped over. Nothing here trains or draws.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from leakage.attacks.membership.loss_threshold import check_losses
+
+_LEAST_LOSS = 1e-12  # a smaller loss is rounding even in float64: its logit is 27.6
+_LEAST_VARIANCE = 1e-6  # of logits; less is the clamp at the least loss, not evidence
+
+
+def logit(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
+    r"""The logit $\log \frac{p}{1-p} = -\ell - \log(1 - e^{-\ell})$ of the label's probability $p = e^{-\ell}$.
+
+    Losses below 1e-12 count as 1e-12. Source: Carlini et al. (2022), section V-C.
+    """
+    clamped = losses.double().clamp_min(_LEAST_LOSS)
+    return -clamped - torch.log(-torch.expm1(-clamped))
+
+
+def lira(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"],
+    *,
+    variance: str = "fixed",
+) -> Float64[Tensor, "*e models points"]:
+    r"""The log-likelihood ratio of a logit under two Gaussians fitted to the references (online LiRA), in nats.
+
+    $$ s(x) = \log N(\phi; \mu_1(x), \sigma_1^2) - \log N(\phi; \mu_0(x), \sigma_0^2),
+       \qquad \phi = \log \tfrac{p}{1-p} $$
+
+    Source: Carlini et al. (2022), algorithm 1. Our fixed variances are means of the points' own unbiased ones; the
+    authors' code takes the variance of all logits together, which includes how points differ from each other.
+
+    Args:
+        losses: of every model on every point, in nats.
+        member: who was trained on what.
+        partner: each model's partner.
+        variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ for all points of a target, better with few references;
+            `own` for one pair for each point.
+
+    Raises:
+        ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
+            point, or the variance is unknown.
+    """
+    if variance not in VARIANCES:
+        raise ValueError(f"`variance` must be one of {', '.join(VARIANCES)}; got {variance!r}.")
+    check_losses(losses, member, partner, least=2)
+    phi = logit(losses)
+    phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
+    score = torch.zeros_like(phi)
+    for sign, kind in ((1, member), (-1, ~member)):
+        mean, square = (_reference_mean(values, kind, partner) for values in (phi, phi.square()))
+        count = len(partner) // 2 - 1
+        spread = VARIANCES[variance]((square - mean.square()) * count / (count - 1)).clamp_min(_LEAST_VARIANCE)
+        score -= sign * ((phi - mean).square() / spread + spread.log()) / 2
+    return score
+
+
+def _own(spread: Tensor) -> Tensor:
+    return spread
+
+
+def _fixed(spread: Tensor) -> Tensor:
+    return spread.mean(-1, keepdim=True)
+
+
+VARIANCES: Mapping[str, Callable[[Tensor], Tensor]] = {"fixed": _fixed, "own": _own}
+"""How `lira` estimates $\\sigma^2$ from the points' own variances."""
+
+
+def rmia(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"],
+    *,
+    gamma: float = 1.0,
+) -> Float64[Tensor, "*e models points"]:
+    r"""How large a share of the pool a point dominates, less one half (RMIA, online).
+
+    $$ s(x) = \Pr_z\Bigl(\frac{\Lambda(x)}{\Lambda(z)} \ge \gamma\Bigr) - \tfrac12, \qquad
+       \Lambda(x) = \frac{p_\theta(x)}{\tfrac12 \bar p_1(x) + \tfrac12 \bar p_0(x)}, $$
+
+    with $p = e^{-\ell}$, its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$), and z a point
+    of the pool, half of which are members. So with γ = 1 the attack accuses the half that ranks highest. The score
+    rises with Λ(x): within one target any γ orders points as Λ does, up to the ties it makes.
+
+    Source: Zarifzadeh, Liu, Shokri (2024), eqs. (2) and (8). There z is another sample of the population.
+
+    Raises:
+        ValueError: as `lira`, or if `gamma` is not positive.
+    """
+    if not gamma > 0:
+        raise ValueError(f"`gamma` must be positive, got {gamma!r}.")
+    check_losses(losses, member, partner, least=2)
+    chance = torch.exp(-losses.double())
+    average = (_reference_mean(chance, member, partner) + _reference_mean(chance, ~member, partner)) / 2
+    # Logarithms: a chance may round to 0, its loss does not.
+    ratio = -losses.double() - average.clamp_min(torch.finfo(torch.float64).tiny).log()
+    below = torch.searchsorted(ratio.sort(-1).values, ratio - math.log(gamma), right=True)
+    return below.double() / ratio.shape[-1] - 0.5
+
+
+def _reference_mean(
+    values: Float64[Tensor, "*e models points"], kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
+) -> Float64[Tensor, "*e models points"]:
+    """For each target and point the mean over the references of one kind.
+
+    Of target and partner exactly one is of that kind, and is taken out of the sum over all.
+    """
+    inside = values * kind
+    own = inside + inside[..., partner, :]
+    return (inside.sum(-2, keepdim=True) - own) / (len(partner) // 2 - 1)

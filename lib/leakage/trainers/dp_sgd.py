@@ -1,0 +1,265 @@
+r"""DP-SGD for fully connected networks, many models and many settings at once, without a gradient for each example.
+
+$$ \theta \leftarrow \theta - \frac{\eta}{B} \Bigl( \sum_{i \in S} \min\bigl(1, C/\lVert g_i \rVert\bigr)\, g_i
+   + \sigma C\, \xi \Bigr), \qquad \xi \sim N(0, I), \quad \text{each } i \in S \text{ with probability } q = B/m. $$
+
+Networks have two leading dimensions, *models* and *settings*. A model has rows, batches and noise ξ of its own; the
+settings (σ, η) of one model share them, so that settings are compared on the same draws. Each network alone is trained
+exactly as DP-SGD says; B is the *expected* batch, as the guarantee wants. `privacy_accounting` says what is guaranteed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from leakage.models.mlp import Mlp
+from leakage.trainers import ensembles
+
+_MOST_DRAWS = 2**22  # numbers drawn at once for the batches of several steps: 16 MiB of float32
+_NO_NORM = 1e-30  # smaller than any clipping bound: keeps a gradient of zero from dividing by zero
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long, on how many examples a step, and to what norm each example's gradient is clipped.
+
+    Attributes:
+        steps: T.
+        batch: B, the expected number of examples in a step; a real number.
+        clip: C, the largest norm of an example's gradient, over all weights and biases.
+    """
+
+    steps: int
+    batch: float
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or not self.batch > 0 or not 0 < self.clip < float("inf"):
+            raise ValueError(f"`steps` must not be negative, `batch` and `clip` be positive and finite; got {self}.")
+
+    def sampling_rate(self, rows: int) -> float:
+        """The probability q = B / m with which each of m rows enters a batch.
+
+        Raises:
+            ValueError: if the batch is larger than the rows are many.
+        """
+        if not self.batch <= rows:
+            raise ValueError(f"`batch` must be at most the {rows} rows of a model, got {self.batch!r}.")
+        return self.batch / rows
+
+
+def train(
+    networks: Mlp,
+    features: Float[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    rows: Int[Tensor, "models m"],
+    recipe: Recipe,
+    *,
+    noise: Float[Tensor, " settings"],
+    learning_rate: Float[Tensor, " settings"],
+    generator: torch.Generator,
+) -> Mlp:
+    r"""Train every network by DP-SGD on the cross-entropy of its model's rows.
+
+    Source: Abadi et al. (2016), Algorithm 1, with Poisson sampling and their lot size L as the divisor.
+
+    Args:
+        networks: the initial networks, leading dimensions models and settings; they are left as they are.
+        features: the points of all models.
+        labels: classes from 0 to the number of outputs - 1.
+        rows: which points each model is trained on.
+        recipe: steps, expected batch, clipping bound.
+        noise: σ of each setting; 0 is clipping alone, without any guarantee.
+        learning_rate: η of each setting.
+        generator: draws batches and noise; its device is that of the networks.
+
+    Raises:
+        ValueError: if shapes or classes do not fit, rows repeat, a σ is negative, an η is not positive, the batch is
+            larger than the rows are many, or a network diverges.
+    """
+    _check(networks, features, labels, rows, noise, learning_rate)
+    dtype = networks.weights[0].dtype
+    features, targets = features.to(dtype), one_hot(labels, networks.widths[-1]).to(dtype)
+    state = _contiguous(networks)
+    step = (learning_rate / recipe.batch).to(dtype)
+    spread = -(step * noise.to(dtype) * recipe.clip)
+    for index, present in poisson_batches(
+        rows, recipe.sampling_rate(rows.shape[1]), steps=recipe.steps, generator=generator
+    ):
+        inputs, pushes = _backward(state, features[index], targets[index])
+        scale = -step[:, None] * _factors(_norms(inputs, pushes), recipe.clip) * present[:, None]
+        for weight, bias, below, push in zip(state.weights, state.biases, inputs, pushes, strict=True):
+            push.mul_(scale.unsqueeze(-1))
+            _add_products(weight, push, below)
+            bias.add_(push.sum(-2))
+            _add_noise(weight, spread, generator)
+            _add_noise(bias, spread, generator)
+    return Mlp(state.weights, state.biases)  # refuses networks that have diverged
+
+
+def at_setting(networks: Mlp, setting: int) -> Mlp:
+    """The networks of one setting: the second leading dimension is gone."""
+    parts = (networks.weights, networks.biases)
+    return Mlp(*(tuple(tensor[:, setting] for tensor in part) for part in parts))
+
+
+def for_settings(networks: Mlp, settings: int) -> Mlp:
+    """Networks of one leading dimension, repeated along a second one: every setting starts from the same weights."""
+    parts = (networks.weights, networks.biases)
+    return Mlp(*(tuple(torch.stack([tensor] * settings, dim=1) for tensor in part) for part in parts))
+
+
+def example_norms(
+    networks: Mlp, points: Float[Tensor, "models b d"], labels: Int[Tensor, "models b"]
+) -> Float[Tensor, "models settings b"]:
+    r"""The norm of each example's gradient of the cross-entropy, over all parameters, without forming it.
+
+    The gradient of one example in layer l is the outer product of $\delta_l = \partial\ell/\partial z^l$ with
+    $(a^{l-1}, 1)$, so
+
+    $$ \lVert g_i \rVert^2 = \sum_l \lVert \delta_l \rVert^2 \bigl( \lVert a^{l-1} \rVert^2 + 1 \bigr). $$
+
+    Source: Goodfellow (2015), Efficient per-example gradient computations (arXiv 1510.01799).
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    return _norms(*_checked_backward(networks, points, labels))
+
+
+def clipped_sum(
+    networks: Mlp,
+    points: Float[Tensor, "models b d"],
+    labels: Int[Tensor, "models b"],
+    *,
+    clip: float,
+    present: Bool[Tensor, "models b"] | None = None,
+) -> Mlp:
+    r"""The sum over a batch of each example's gradient, clipped to norm C, in the shape of the networks.
+
+    $$ \sum_i \min(1, C/\lVert g_i\rVert)\, g_i = \Bigl(\sum_i c_i\, \delta_l\, (a^{l-1}, 1)^\top\Bigr)_l $$
+
+    One matrix product a layer: the factors $c_i$ go into the signals $\delta_l$. Examples that are not `present` pad
+    the batches of the models to one length; their factor is exactly 0.
+
+    Raises:
+        ValueError: if shapes do not fit or C is not positive.
+    """
+    if not 0 < clip < float("inf"):
+        raise ValueError(f"`clip` must be positive and finite, got {clip!r}.")
+    inputs, pushes = _checked_backward(networks, points, labels)
+    factors = _factors(_norms(inputs, pushes), clip)
+    if present is not None:
+        factors = factors * present[:, None]
+    total = Mlp(*(tuple(map(torch.zeros_like, part)) for part in (networks.weights, networks.biases)))
+    for weight, bias, below, push in zip(total.weights, total.biases, inputs, pushes, strict=True):
+        push.mul_(factors.unsqueeze(-1))
+        _add_products(weight, push, below)
+        bias.add_(push.sum(-2))
+    return total
+
+
+def poisson_batches(
+    rows: Int[Tensor, "models m"], rate: float, *, steps: int, generator: torch.Generator
+) -> Iterator[tuple[Int[Tensor, "models b"], Bool[Tensor, "models b"]]]:
+    """For every step the points each model sees, each of its rows independently with probability `rate`.
+
+    Batches have the length of the step's largest; the others are filled up with points that did not enter, and the
+    second tensor says which did. Nobody is ever left out for want of room: the lengths are read off the draws, those
+    of many steps at once since a GPU has to wait for them.
+
+    Raises:
+        ValueError: if `rate` is outside (0, 1].
+    """
+    if not 0 < rate <= 1:
+        raise ValueError(f"`rate` must lie in (0, 1], got {rate!r}; it is the expected batch over the number of rows.")
+    at_once = max(1, _MOST_DRAWS // rows.numel())
+    for first in range(0, steps, at_once):
+        size = (min(at_once, steps - first), *rows.shape)
+        drawn = torch.rand(size, generator=generator, device=rows.device) < rate
+        for enters, longest in zip(drawn, drawn.sum(-1).amax(-1).tolist(), strict=True):
+            present, order = enters.sort(dim=-1, descending=True, stable=True)
+            yield rows.gather(-1, order[:, :longest]), present[:, :longest]
+
+
+def _contiguous(networks: Mlp) -> Mlp:
+    parts = (networks.weights, networks.biases)
+    return Mlp(*(tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in part) for part in parts))
+
+
+def _backward(
+    networks: Mlp, points: Float[Tensor, "models b d"], targets: Float[Tensor, "models b classes"]
+) -> tuple[list[Tensor], list[Tensor]]:
+    r"""The inputs $a^{l-1}$ of every layer and the signals $\delta_l$ that come back to it, one of each an example.
+
+    The points are the same for all settings of a model and are multiplied with the weights of all of them at once.
+    """
+    wide = points @ networks.weights[0].flatten(1, 2).mT
+    above = wide.unflatten(-1, networks.biases[0].shape[1:]).transpose(1, 2) + networks.biases[0].unsqueeze(-2)
+    inputs = [points.unsqueeze(1)]
+    for weight, bias in zip(networks.weights[1:], networks.biases[1:], strict=True):
+        inputs.append(above.clamp_min_(0))
+        above = inputs[-1] @ weight.mT + bias.unsqueeze(-2)
+    pushes = [above.softmax(-1).sub_(targets.unsqueeze(1))]
+    for weight, below in zip(reversed(networks.weights[1:]), reversed(inputs[1:]), strict=True):
+        pushes.append((pushes[-1] @ weight).mul_(below > 0))
+    return inputs, pushes[::-1]
+
+
+def _norms(inputs: list[Tensor], pushes: list[Tensor]) -> Float[Tensor, "models settings b"]:
+    squares = [push.square().sum(-1) * (below.square().sum(-1) + 1) for below, push in zip(inputs, pushes, strict=True)]
+    return torch.stack(squares).sum(0).sqrt()
+
+
+def _factors(norms: Float[Tensor, "models settings b"], clip: float) -> Float[Tensor, "models settings b"]:
+    return (clip / norms.clamp_min(_NO_NORM)).clamp_max(1)
+
+
+def _add_products(
+    weight: Float[Tensor, "models settings out in"],
+    push: Float[Tensor, "models settings b out"],
+    below: Float[Tensor, "models _ b in"],
+) -> None:
+    """Add the sum of the outer products to the weights, in place; points shared by the settings are read once."""
+    if below.shape[1] == 1:
+        shared = push.transpose(1, 2).flatten(2)
+        weight.view(len(weight), -1, weight.shape[-1]).baddbmm_(shared.mT, below[:, 0])
+    else:
+        weight.view(-1, *weight.shape[2:]).baddbmm_(push.flatten(0, 1).mT, below.flatten(0, 1))
+
+
+def _add_noise(parameter: Float[Tensor, "models settings *rest"], spread: Tensor, generator: torch.Generator) -> None:
+    """Add a Gaussian of one draw a model, spread as each setting says."""
+    shape = (len(parameter), 1, *parameter.shape[2:])
+    drawn = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
+    parameter.addcmul_(spread.view(-1, *[1] * (parameter.ndim - 2)), drawn)
+
+
+def _checked_backward(networks: Mlp, points: Tensor, labels: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    leading = tuple(networks.weights[0].shape[:-2])
+    if len(leading) != 2 or points.ndim != 3 or points.shape[::2] != (leading[0], networks.widths[0]):
+        raise ValueError(
+            f"`networks` must lead with (models, settings) and `points` be (models, b, {networks.widths[0]}); got "
+            f"{leading} and {tuple(points.shape)}."
+        )
+    if labels.shape != points.shape[:-1]:
+        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
+    return _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
+
+
+def _check(networks: Mlp, features: Tensor, labels: Tensor, rows: Tensor, noise: Tensor, learning_rate: Tensor) -> None:
+    leading = tuple(networks.weights[0].shape[:-2])
+    if len(leading) != 2 or noise.shape != leading[1:] or learning_rate.shape != leading[1:]:
+        raise ValueError(
+            f"`networks` must lead with (models, settings), `noise` and `learning_rate` be (settings,); got {leading}, "
+            f"{tuple(noise.shape)} and {tuple(learning_rate.shape)}."
+        )
+    ensembles.check(at_setting(networks, 0), features, labels, rows)
+    if not bool((torch.isfinite(noise) & (noise >= 0)).all()):
+        raise ValueError(f"`noise` must be finite and not negative, got {noise.tolist()}.")
+    if not bool((torch.isfinite(learning_rate) & (learning_rate > 0)).all()):
+        raise ValueError(f"`learning_rate` must be finite and positive, got {learning_rate.tolist()}.")
