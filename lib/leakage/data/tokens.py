@@ -1,0 +1,147 @@
+r"""Sentences as numbers: words, vocabularies, and rows of word numbers of one length.
+
+A word is a run of letters and digits, or a single other sign, in lower case. Four numbers are special: `PADDING` (0)
+fills rows up, `UNKNOWN` stands for a word outside the vocabulary, `BEGIN` and `END` frame a target sentence. The rules
+use no list, model or locale, so that the same sentences give the same numbers everywhere. Nothing here reads a file.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from leakage.data.multi30k import SentencePairs
+
+PADDING, UNKNOWN, BEGIN, END = range(4)
+SPECIAL = ("<padding>", "<unknown>", "<begin>", "<end>")
+"""How the special numbers are written in text; no word has such a form, because it has more than one sign."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that have a number of their own, from number 4 on.
+
+    Raises:
+        ValueError: if a word occurs twice.
+    """
+
+    words: tuple[str, ...]
+    numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        numbers = {word: number for number, word in enumerate(self.words, start=len(SPECIAL))}
+        if len(numbers) < len(self.words):
+            (twice, _), *_ = Counter(self.words).most_common(1)
+            raise ValueError(f"`words` must differ from each other, got {twice!r} more than once.")
+        object.__setattr__(self, "numbers", numbers)
+
+    def __len__(self) -> int:
+        """How many numbers there are, with the special ones."""
+        return len(SPECIAL) + len(self.words)
+
+    def text(self, row: Iterable[int]) -> str:
+        """The words of a row of numbers, separated by blanks, without padding."""
+        names = (*SPECIAL, *self.words)
+        return " ".join(names[number] for number in row if number != PADDING)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPairs:
+    """Sentences and their translations as rows of numbers, with the vocabularies they are numbered by.
+
+    Attributes:
+        source: the words of the source sentences, then padding.
+        target: `BEGIN`, the words of the target sentences, `END`, then padding.
+    """
+
+    source: Int64[Tensor, "n s"]
+    target: Int64[Tensor, "n t"]
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def words(sentence: str) -> tuple[str, ...]:
+    """The words of a sentence, after Unicode normalisation (NFC) and in lower case: "It's 5!" is it, ', s, 5 and !."""
+    return tuple(_WORD.findall(unicodedata.normalize("NFC", sentence).lower()))
+
+
+def vocabulary(sentences: Iterable[str], *, least: int = 1) -> Vocabulary:
+    """Every word that occurs at least `least` times, the most frequent first and equally frequent ones by alphabet.
+
+    Raises:
+        ValueError: if `least` is not positive, or no word is frequent enough.
+    """
+    if least < 1:
+        raise ValueError(f"`least` must be at least 1, got {least!r}.")
+    counts = Counter(word for sentence in sentences for word in words(sentence))
+    kept = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
+    if not kept:
+        raise ValueError(f"`sentences` must have a word that occurs {least} times; of {len(counts)} words none does.")
+    return Vocabulary(tuple(kept))
+
+
+def encode(
+    sentences: Sequence[str], known: Vocabulary, *, longest: int, framed: bool = False
+) -> Int64[Tensor, "n length"]:
+    """Rows of word numbers, padded to `longest` words, or to two numbers more where `BEGIN` and `END` frame them.
+
+    Raises:
+        ValueError: if a sentence has no word, or more than `longest`.
+    """
+    rows = torch.full((len(sentences), longest + 2 * framed), PADDING, dtype=torch.int64)
+    for number, sentence in enumerate(sentences):
+        found = words(sentence)
+        if not 1 <= len(found) <= longest:
+            raise ValueError(
+                f"`sentences` must have 1 to {longest} words, number {number} has {len(found)}; see `short`."
+            )
+        numbers = [known.numbers.get(word, UNKNOWN) for word in found]
+        numbers = [BEGIN, *numbers, END] if framed else numbers
+        rows[number, : len(numbers)] = torch.tensor(numbers)
+    return rows
+
+
+def encode_pairs(
+    pairs: SentencePairs, source: Vocabulary, target: Vocabulary, *, longest: int, device: torch.device | str = "cpu"
+) -> TokenPairs:
+    """English sentences as sources and German ones as framed targets.
+
+    Raises:
+        ValueError: as `encode`.
+    """
+    return TokenPairs(
+        encode(pairs.en, source, longest=longest).to(device),
+        encode(pairs.de, target, longest=longest, framed=True).to(device),
+        source,
+        target,
+    )
+
+
+def short(pairs: SentencePairs, *, longest: int) -> SentencePairs:
+    """The pairs with 1 to `longest` words in either language, in their order."""
+    kept = [
+        number
+        for number, both in enumerate(zip(pairs.en, pairs.de, strict=True))
+        if all(1 <= len(words(sentence)) <= longest for sentence in both)
+    ]
+    return chosen(pairs, kept)
+
+
+def chosen(pairs: SentencePairs, numbers: Iterable[int]) -> SentencePairs:
+    """The pairs of these numbers, in this order."""
+    numbers = list(numbers)
+    return SentencePairs(tuple(pairs.en[number] for number in numbers), tuple(pairs.de[number] for number in numbers))
+
+
+def present(rows: Int64[Tensor, "*b t"]) -> Bool[Tensor, "*b t"]:
+    """Where a row has a word or a frame, and not padding."""
+    return rows != PADDING
