@@ -1,0 +1,114 @@
+r"""Parameters and buffers for many networks of one form, drawn from a named stream instead of PyTorch's global one.
+
+Networks are stacked along a first dimension, by the module's own names, as `torch.func.functional_call` wants them. The
+form may be on the `meta` device; it is never changed. Nothing here trains.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from leakage.data.synthetic import gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Networks of one form.
+
+    Attributes:
+        parameters: what training changes, by name, each (models, ...).
+        buffers: what is kept beside, such as the running means of batch normalisation; each (models, ...).
+    """
+
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parameters.values())))
+
+    def __getitem__(self, models: slice) -> "Stack":
+        """Some of the networks, sharing memory with these."""
+        return Stack(
+            {name: tensor[models] for name, tensor in self.parameters.items()},
+            {name: tensor[models] for name, tensor in self.buffers.items()},
+        )
+
+    def clone(self) -> "Stack":
+        """The same networks in memory of their own."""
+        return Stack(
+            {name: tensor.detach().clone() for name, tensor in self.parameters.items()},
+            {name: tensor.detach().clone() for name, tensor in self.buffers.items()},
+        )
+
+
+def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Stack:
+    r"""`models` networks of the module's form, on the device of `generator`.
+
+    Linear and convolutional layers get PyTorch's default, weights and biases $U(\pm 1/\sqrt{\text{fan-in}})$;
+    normalisations 1 and 0, with running means 0 and variances 1; word vectors $N(0, 1/\text{width})$, PyTorch's being
+    too large for vectors that are also output weights.
+
+    Raises:
+        ValueError: if there is no network, or a layer has a kind that is not in `LAYERS`; stack modules of your own
+            with `stacked` then.
+    """
+    if models < 1:
+        raise ValueError(f"`models` must be at least 1, got {models!r}.")
+    parameters, buffers = {}, {}
+    for path, layer in module.named_modules():
+        for name, form in layer.named_parameters(prefix=path, recurse=False):
+            draw = LAYERS.get(type(layer))
+            if draw is None:
+                raise ValueError(
+                    f"`module` has a {type(layer).__name__} at {path!r}; known are "
+                    f"{', '.join(kind.__name__ for kind in LAYERS)}. Give modules of your own to `stacked`."
+                )
+            drawn = draw(layer, name.rpartition(".")[2], (models, *form.shape), generator)
+            parameters[name] = drawn.to(dtype)
+        for name, form in layer.named_buffers(prefix=path, recurse=False):
+            kind = dtype if form.is_floating_point() else form.dtype
+            fill = 1 if name.endswith("running_var") else 0
+            buffers[name] = torch.full((models, *form.shape), fill, device=generator.device, dtype=kind)
+    return Stack(parameters, buffers)
+
+
+def stacked(modules: list[nn.Module]) -> Stack:
+    """The parameters and buffers of modules of one form, copied.
+
+    Raises:
+        ValueError: if there is none, or they differ in kind.
+    """
+    if not modules or len({type(module) for module in modules}) > 1:
+        raise ValueError(f"`modules` must be one or more of one class, got {[type(m).__name__ for m in modules]}.")
+    parameters, buffers = torch.func.stack_module_state(modules)
+    return Stack(parameters, buffers).clone()
+
+
+def _fan_in(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    bound = 1 / math.sqrt(layer.get_parameter("weight")[0].numel())
+    uniform = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    return bound * (2 * uniform - 1)
+
+
+def _normalisation(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    fill = 1.0 if name == "weight" else 0.0
+    return torch.full(shape, fill, device=generator.device, dtype=torch.float64)
+
+
+def _embedding(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return gaussian(shape, generator=generator) / math.sqrt(shape[-1])
+
+
+LAYERS: Mapping[type[nn.Module], Callable[[nn.Module, str, tuple[int, ...], torch.Generator], Tensor]] = {
+    nn.Linear: _fan_in,
+    nn.Conv2d: _fan_in,
+    nn.BatchNorm1d: _normalisation,
+    nn.BatchNorm2d: _normalisation,
+    nn.GroupNorm: _normalisation,
+    nn.LayerNorm: _normalisation,
+    nn.Embedding: _embedding,
+}
+"""How the parameters of each kind of layer are drawn."""

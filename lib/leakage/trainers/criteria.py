@@ -1,0 +1,82 @@
+r"""What networks of any kind are asked, what they should answer, and how their answers are judged.
+
+A criterion takes the outputs of *one* network for a batch and the targets, and gives a `Score`: losses in nats *summed*
+over the answers an example asks for, and how many there are. A classifier gives one answer an example, a translator one
+a word. Nothing here trains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from leakage.data.tokens import PADDING
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What networks are asked and should answer: as many rows in every tensor.
+
+    Raises:
+        ValueError: if there is no input or no row, or the numbers of rows differ.
+    """
+
+    inputs: tuple[Shaped[Tensor, "n ..."], ...]
+    targets: Int[Tensor, "n ..."]
+
+    def __post_init__(self) -> None:
+        counts = [len(tensor) for tensor in self.tensors]
+        if not self.inputs or len(set(counts)) > 1 or not counts[0]:
+            raise ValueError(
+                f"`inputs` and `targets` must have equally many rows and at least one; got {counts}, the targets' last."
+            )
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The inputs, then the targets."""
+        return (*self.inputs, self.targets)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, rows: Tensor | slice) -> "Examples":
+        """These rows of every tensor."""
+        return Examples(tuple(tensor[rows] for tensor in self.inputs), self.targets[rows])
+
+
+class Score(NamedTuple):
+    """What networks make of examples.
+
+    Attributes:
+        losses: cross-entropies in nats, summed over the answers that an example asks for.
+        wrong: how many of these answers are wrong.
+        answers: how many there are.
+    """
+
+    losses: Float[Tensor, "*models b"]
+    wrong: Int[Tensor, "*models b"]
+    answers: Int[Tensor, "*models b"]
+
+
+Criterion = Callable[[Tensor, Tensor], Score]
+
+
+def classes(logits: Float[Tensor, "b k"], targets: Int[Tensor, " b"]) -> Score:
+    r"""The criterion of classifiers, $\ell = -\log \operatorname{softmax}(o(x))_y$: one answer an example."""
+    wrong = logits.argmax(-1) != targets
+    return Score(cross_entropy(logits, targets, reduction="none"), wrong.long(), torch.ones_like(targets))
+
+
+def words(logits: Float[Tensor, "b t k"], targets: Int[Tensor, "b t"]) -> Score:
+    r"""The criterion of translators: an answer for every word but padding, each given the right words before it.
+
+    $$ \ell = \sum_{t:\, y_t \ne 0} -\log \operatorname{softmax}(o_t)_{y_t} $$
+    """
+    asked = targets != PADDING
+    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").unflatten(0, targets.shape)
+    wrong = (logits.argmax(-1) != targets) & asked
+    return Score((losses * asked).sum(-1), wrong.sum(-1), asked.sum(-1))

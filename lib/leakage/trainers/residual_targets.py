@@ -1,0 +1,89 @@
+r"""ResNet18 ensembles on CIFAR-10, watched while they train.
+
+The experiment of Tan et al. (2023), section F, for one width: halves of a pool, random shifts and mirror images, Adam.
+It is meant for a GPU and for a reader who has CIFAR-10; every size is an argument, so that a test can run it small.
+Split number and seed fix pool and pairs, so that widths are compared on the same images. Nothing here attacks.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from leakage.data.augmentation import shift_and_flip
+from leakage.data.cifar10 import CLASSES, ImageSet, standardised
+from leakage.models.residual import ResNet18
+from leakage.runtime import stream
+from leakage.trainers import criteria, module_trajectories
+from leakage.trainers.criteria import Examples
+from leakage.trainers.ensemble_checkpoints import Checkpoint
+from leakage.trainers.ensembles import Recipe
+
+PAPER = Recipe(epochs=256, batch=128, learning_rate=1e-4)
+"""50,000 steps on 25,000 images, rounded up to whole epochs of 196 steps (Tan et al. 2023, section F)."""
+
+
+def trajectories(
+    point: tuple[int, int],
+    *,
+    training: ImageSet,
+    validation: ImageSet,
+    pool: int,
+    models: int,
+    recipe: Recipe,
+    epochs: Sequence[int],
+    seed: int,
+    device: torch.device | str = "cpu",
+    checkpoint: Checkpoint | None = None,
+    route: str = "auto",
+    together: int | None = None,
+) -> dict[str, Tensor]:
+    r"""Train `models` networks on halves of a pool of images and record losses and errors.
+
+    Losses are taken on the images as they are, in evaluation mode, as an attacker without knowledge of the
+    augmentation would. Colours are standardised by the pool, which holds members and outsiders alike.
+
+    Args:
+        point: the width w, and the number of the split: another one has another pool, other pairs and networks.
+        training: images that the pool is drawn from.
+        validation: other images.
+        pool: how many images members and outsiders come from.
+        models: in complementary pairs.
+        recipe: of the training; the paper's is `PAPER`.
+        epochs: when to record.
+        seed: of all randomness.
+        device: where to compute.
+        checkpoint: lets a long training resume.
+        route: see `module_ensembles.train`.
+        together: networks at once; w = 64 needs some 2 GiB of a GPU for each.
+
+    Returns:
+        As `module_trajectories.trajectories`: `losses` (epochs, models, pool), `error`, `validation_loss`, `member`,
+        `partner`, `epochs`.
+
+    Raises:
+        ValueError: if the pool is larger than the training images, or as `ResNet18` and
+            `module_trajectories.trajectories`.
+    """
+    width, split = point
+    if not 1 <= pool <= len(training):
+        raise ValueError(f"`pool` must be at most the number of training images, {len(training)}; got {pool!r}.")
+    order = torch.randperm(len(training), generator=stream(seed, f"image pool/{split}"))[:pool]
+    images, labels = training.images[order].to(device), training.labels[order].to(device)
+    others = standardised(validation.images.to(device), like=images)
+    return module_trajectories.trajectories(
+        ResNet18(width, classes=len(CLASSES)),
+        Examples((standardised(images, like=images),), labels),
+        Examples((others,), validation.labels.to(device)),
+        recipe,
+        models=models,
+        criterion=criteria.classes,
+        epochs=epochs,
+        draws=stream(seed, f"image pairs/{split}", device),
+        starts=stream(seed, f"residual networks/{split}/{width}", device),
+        augment=shift_and_flip,
+        checkpoint=checkpoint,
+        description=f"ResNet18({width})",
+        route=route,
+        together=together,
+    )

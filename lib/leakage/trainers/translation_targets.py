@@ -1,0 +1,133 @@
+r"""Small Transformers that learn to translate real captions, watched while they train.
+
+The experiment of Tan et al. (2023), Figure 7 and section F, at any size: English to German on Multi30k, one width at a
+time. Split number and seed fix pool, vocabularies and pairs of networks, so that widths are compared on the same
+sentences. Errors are those of single words, each given the right words before it; nothing here searches for a whole
+translation, and nothing attacks.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from leakage.data import tokens
+from leakage.data.multi30k import SentencePairs
+from leakage.data.tokens import TokenPairs
+from leakage.models.transformer import Transformer
+from leakage.runtime import stream
+from leakage.trainers import criteria, module_trajectories
+from leakage.trainers.criteria import Examples
+from leakage.trainers.ensemble_checkpoints import Checkpoint
+from leakage.trainers.ensembles import Recipe
+
+
+def trajectories(
+    point: tuple[int, int],
+    *,
+    training: SentencePairs,
+    validation: SentencePairs,
+    pool: int,
+    longest: int,
+    least: int,
+    layers: int,
+    heads: int,
+    models: int,
+    recipe: Recipe,
+    epochs: Sequence[int],
+    seed: int,
+    device: torch.device | str = "cpu",
+    checkpoint: Checkpoint | None = None,
+    route: str = "auto",
+    together: int | None = None,
+) -> dict[str, Tensor]:
+    r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
+
+    The loss of a sentence pair is the sum of its words' cross-entropies divided by its number of words, the end mark
+    counted; the objective of a step is the mean over all words of its batch. The vocabularies hold the words of the
+    pool, so they say nothing about who of it is a member.
+
+    Args:
+        point: the width w, and the number of the split: another one has another pool, other pairs and networks.
+        training: pairs that the pool is drawn from.
+        validation: other pairs; of both, only those with at most `longest` words in either language count.
+        pool: how many pairs members and outsiders come from.
+        longest: words of a sentence.
+        least: how often a word must occur in the pool to have a number of its own.
+        layers: of encoder and decoder.
+        heads: of every attention.
+        models: in complementary pairs.
+        recipe: of the training.
+        epochs: when to record.
+        seed: of all randomness.
+        device: where to compute.
+        checkpoint: lets a long training resume.
+        route: see `module_ensembles.train`.
+        together: see `module_ensembles.train`.
+
+    Returns:
+        As `module_trajectories.trajectories`: `losses` (epochs, models, pool), `error`, `validation_loss`, `member`,
+        `partner`, `epochs`.
+
+    Raises:
+        ValueError: if too few pairs are short enough, or as `Transformer` and `module_trajectories.trajectories`.
+    """
+    width, split = point
+    draws = stream(seed, f"translation pool/{split}")  # on the CPU, where the sentences are
+    members, others = prepared(
+        training, validation, pool=pool, longest=longest, least=least, generator=draws, device=device
+    )
+    module = Transformer(
+        width,
+        source_words=len(members.source_vocabulary),
+        target_words=len(members.target_vocabulary),
+        layers=layers,
+        heads=heads,
+    )
+    return module_trajectories.trajectories(
+        module,
+        examples(members),
+        examples(others),
+        recipe,
+        models=models,
+        criterion=criteria.words,
+        epochs=epochs,
+        draws=stream(seed, f"translation pairs/{split}", device),
+        starts=stream(seed, f"translation networks/{split}/{width}", device),
+        checkpoint=checkpoint,
+        route=route,
+        together=together,
+    )
+
+
+def prepared(
+    training: SentencePairs,
+    validation: SentencePairs,
+    *,
+    pool: int,
+    longest: int,
+    least: int,
+    generator: torch.Generator,
+    device: torch.device | str = "cpu",
+) -> tuple[TokenPairs, TokenPairs]:
+    """A random pool of short training pairs, and the short validation pairs, numbered by the words of the pool.
+
+    Raises:
+        ValueError: if there are fewer than `pool` short training pairs, or no short validation pair.
+    """
+    candidates, others = (tokens.short(pairs, longest=longest) for pairs in (training, validation))
+    if not 1 <= pool <= len(candidates) or not len(others):
+        raise ValueError(
+            f"`pool` must be at most the number of training pairs with at most {longest} words, and one validation "
+            f"pair must be so short; got {pool} of {len(candidates)}, and {len(others)}."
+        )
+    order = torch.randperm(len(candidates), generator=generator)[:pool]
+    members = tokens.chosen(candidates, order.tolist())
+    source, target = (tokens.vocabulary(sentences, least=least) for sentences in (members.en, members.de))
+    found = [tokens.encode_pairs(pairs, source, target, longest=longest, device=device) for pairs in (members, others)]
+    return found[0], found[1]
+
+
+def examples(pairs: TokenPairs) -> Examples:
+    """Pairs as a translator is asked: the source and the target so far; the answer is the target's next word."""
+    return Examples((pairs.source, pairs.target[:, :-1]), pairs.target[:, 1:])

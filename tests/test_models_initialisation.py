@@ -1,0 +1,84 @@
+"""Stacks of networks come from named streams, with PyTorch's laws."""
+
+import pytest
+import torch
+from torch import nn
+
+from leakage.models.initialisation import initial, stacked
+from leakage.models.residual import ResNet18
+from leakage.models.transformer import Transformer
+from leakage.runtime import DTYPE, stream
+
+
+def draw(module, models=3, seed=0, **settings):
+    return initial(module, models, generator=stream(seed, "networks"), **settings)
+
+
+@pytest.mark.parametrize(
+    "module", [ResNet18(2), Transformer(4, source_words=7, target_words=9, heads=2), nn.Linear(3, 2)]
+)
+def test_every_parameter_and_buffer_is_there_once_a_model(module):
+    stack = draw(module)
+    forms = dict(module.named_parameters()) | dict(module.named_buffers())
+    found = stack.parameters | stack.buffers
+    assert {name: tuple(tensor.shape) for name, tensor in found.items()} == {
+        name: (3, *form.shape) for name, form in forms.items()
+    }
+    assert len(stack) == 3
+    assert {tensor.dtype for tensor in stack.parameters.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in draw(module, dtype=DTYPE).parameters.values()} == {DTYPE}
+
+
+def test_weights_fill_the_range_of_pytorchs_default():
+    layer = nn.Conv2d(8, 50, 3)
+    bound = 1 / (8 * 9) ** 0.5
+    weights = draw(layer, dtype=DTYPE).parameters["weight"]
+    assert float(weights.abs().max()) <= bound
+    # 10,800 uniform numbers: the standard error of their second moment is 0.9 % of it.
+    assert float(weights.square().mean()) == pytest.approx(bound**2 / 3, rel=0.05)
+    theirs = layer.weight.detach().square().mean()
+    assert float(theirs) == pytest.approx(bound**2 / 3, rel=0.1)
+
+
+def test_normalisation_starts_as_the_identity():
+    stack = draw(nn.Sequential(nn.BatchNorm2d(4), nn.LayerNorm(4)))
+    assert all(bool((stack.parameters[f"{layer}.weight"] == 1).all()) for layer in (0, 1))
+    assert all(bool((stack.parameters[f"{layer}.bias"] == 0).all()) for layer in (0, 1))
+    assert bool((stack.buffers["0.running_var"] == 1).all())
+    assert bool((stack.buffers["0.running_mean"] == 0).all())
+    assert stack.buffers["0.num_batches_tracked"].tolist() == [0, 0, 0]
+
+
+def test_networks_differ_and_seeds_repeat():
+    one, again, other = draw(nn.Linear(3, 2)), draw(nn.Linear(3, 2)), draw(nn.Linear(3, 2), seed=1)
+    assert torch.equal(one.parameters["weight"], again.parameters["weight"])
+    assert not torch.equal(one.parameters["weight"], other.parameters["weight"])
+    assert not torch.equal(one.parameters["weight"][0], one.parameters["weight"][1])
+
+
+def test_modules_of_ones_own_are_stacked_as_copies():
+    modules = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(2)]
+    stack = stacked(modules)
+    assert torch.equal(stack.parameters["0.weight"][1], modules[1][0].weight)
+    assert not any(tensor.requires_grad for tensor in stack.parameters.values())
+    stack.parameters["0.weight"].zero_()
+    assert bool((modules[1][0].weight != 0).any())
+
+
+def test_a_part_of_a_stack_shares_memory_and_a_clone_does_not():
+    stack = draw(nn.Linear(3, 2))
+    copy = stack.clone()
+    stack[slice(1, 2)].parameters["weight"].zero_()
+    assert bool((stack.parameters["weight"][1] == 0).all())
+    assert bool((copy.parameters["weight"][1] != 0).all())
+
+
+def test_unknown_layers_and_empty_stacks_are_refused():
+    with pytest.raises(ValueError, match=r"`module` has a GRU at '1'; known are Linear, Conv2d, .* to `stacked`"):
+        draw(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
+    with pytest.raises(ValueError, match="`models` must be at least 1, got 0"):
+        draw(nn.Linear(2, 2), 0)
+    with pytest.raises(ValueError, match="`modules` must be one or more of one class, got"):
+        stacked([])
+    with pytest.raises(ValueError, match=r"got \['Linear', 'Identity'\]"):
+        stacked([nn.Linear(2, 2), nn.Identity()])

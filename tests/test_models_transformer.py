@@ -1,0 +1,122 @@
+"""The Transformer has the size it should, looks where it may, and agrees with PyTorch's own."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from leakage.models.initialisation import initial
+from leakage.models.transformer import Transformer, positions
+from leakage.runtime import DTYPE, stream
+
+
+def network(width=8, *, layers=2, heads=2, words=(11, 13)):
+    module = Transformer(width, source_words=words[0], target_words=words[1], layers=layers, heads=heads)
+    stack = initial(module, 1, generator=stream(0, "transformer"), dtype=DTYPE)
+    return module, {name: tensor[0] for name, tensor in stack.parameters.items()}
+
+
+SOURCE = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]])
+TARGET = torch.tensor([[2, 4, 5, 6, 7], [2, 8, 9, 3, 0]])
+
+
+@pytest.mark.parametrize(("width", "layers"), [(2, 1), (8, 1), (12, 3)])
+def test_the_number_of_parameters_is_the_closed_form(width, layers):
+    _, parameters = network(width, layers=layers)
+    found = sum(tensor.numel() for tensor in parameters.values())
+    assert found == width * (11 + 13) + layers * (28 * width**2 + 32 * width)
+
+
+def test_the_module_is_a_form_without_parameters():
+    assert {tensor.device.type for tensor in network()[0].parameters()} == {"meta"}
+
+
+def test_heads_change_the_function_and_show_in_print():
+    # The parameters are the same, so a checkpoint's name has to tell them apart by what is printed.
+    (one, own), (two, same) = network(heads=1), network(heads=2)
+    assert torch.equal(own["encoder.0.attention.query.weight"], same["encoder.0.attention.query.weight"])
+    assert not torch.allclose(*(functional_call(module, own, (SOURCE, TARGET)) for module in (one, two)))
+    assert repr(one) != repr(two)
+
+
+def test_there_is_a_logit_for_every_word_at_every_place():
+    module, parameters = network()
+    assert functional_call(module, parameters, (SOURCE, TARGET)).shape == (2, 5, 13)
+
+
+def test_a_place_never_sees_the_words_after_it():
+    module, parameters = network()
+    changed = TARGET.clone()
+    changed[0, 3] = 12
+    before, after = (functional_call(module, parameters, (SOURCE, target)) for target in (TARGET, changed))
+    assert torch.equal(before[0, :3], after[0, :3])
+    assert not torch.isclose(before[0, 3:], after[0, 3:]).all(-1).any()
+
+
+def test_padding_changes_nothing():
+    module, parameters = network()
+    long = functional_call(module, parameters, (SOURCE, TARGET))
+    short = functional_call(module, parameters, (SOURCE[1:, :2], TARGET[1:, :4]))
+    torch.testing.assert_close(long[1:, :4], short, rtol=1e-12, atol=1e-14)  # sums of other lengths round otherwise
+
+
+def test_every_source_word_is_seen():
+    module, parameters = network()
+    before = functional_call(module, parameters, (SOURCE, TARGET))
+    for place in range(4):
+        changed = SOURCE.clone()
+        changed[0, place] = 10
+        after = functional_call(module, parameters, (changed, TARGET))
+        assert not torch.isclose(before[0], after[0]).all(-1).any()
+        assert torch.equal(before[1], after[1])
+
+
+def test_the_layers_are_those_of_pytorch():
+    width, heads = 8, 2
+    module, own = network(width, heads=heads, layers=1)
+    theirs = nn.Transformer(width, heads, 1, 1, 4 * width, dropout=0.0, batch_first=True, dtype=DTYPE)
+    # PyTorch's class normalises once more at the end of either side; Vaswani et al. and we do not.
+    theirs.encoder.norm = theirs.decoder.norm = None
+    for side, other in (("encoder", theirs.encoder), ("decoder", theirs.decoder)):
+        names = {"linear1": "expand", "linear2": "contract", "norm1": "attention_norm", "self_attn": "attention"}
+        names |= {"norm2": "norm"} if side == "encoder" else {"norm2": "memory_norm", "norm3": "norm"}
+        names |= {} if side == "encoder" else {"multihead_attn": "memory"}
+        layer, state = other.layers[0], {}
+        for name in dict(layer.named_parameters()):
+            first, rest = name.split(".", 1)
+            ours = f"{side}.0.{names[first]}"
+            if rest.startswith("in_proj"):
+                kind = rest.removeprefix("in_proj_")
+                state[name] = torch.cat([own[f"{ours}.{part}.{kind}"] for part in ("query", "key", "value")])
+            else:
+                state[name] = own[f"{ours}.{rest.replace('out_proj', 'merge')}"]
+        layer.load_state_dict(state)
+    embedded = [
+        own[f"{table}.weight"][rows] * math.sqrt(width) + positions(rows.shape[1], width, like=own["target.weight"])
+        for table, rows in (("source", SOURCE), ("target", TARGET))
+    ]
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    padded = SOURCE == 0
+    found = theirs(
+        *embedded, tgt_mask=future, src_key_padding_mask=padded, memory_key_padding_mask=padded, tgt_is_causal=True
+    )
+    expected = functional_call(module, own, (SOURCE, TARGET))
+    torch.testing.assert_close(found @ own["target.weight"].mT, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_positions_are_sines_and_cosines_of_falling_rates():
+    found = positions(3, 4, like=torch.zeros(0, dtype=DTYPE))
+    angles = torch.tensor([[0.0, 0.0], [1.0, 0.01], [2.0, 0.02]], dtype=DTYPE)
+    torch.testing.assert_close(found[:, ::2], angles.sin())
+    torch.testing.assert_close(found[:, 1::2], angles.cos())
+
+
+def test_impossible_sizes_are_refused():
+    with pytest.raises(ValueError, match="`width` must be even and a multiple of `heads` = 8, got 12"):
+        Transformer(12, source_words=5, target_words=5)
+    with pytest.raises(ValueError, match="`width` must be even"):
+        Transformer(3, source_words=5, target_words=5, heads=1)
+    with pytest.raises(ValueError, match="`layers` must be at least 1, got 0"):
+        Transformer(8, source_words=5, target_words=5, layers=0)
