@@ -16,9 +16,11 @@ from leakage.attacks.gradient_inversion import (
     polish,
     recover,
     span,
+    step_errors,
     tensor,
 )
 from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.trials import Round
 from leakage.data import synthetic
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
@@ -152,6 +154,13 @@ CHECKS = {
         (first := span.of_moments(x.moments()[1], batch=2, order=3, generator=x.generator)).basis,
         span.sharpened(x.moments()[1], first).basis,
         *(span.of_rows(x.moments()[1].rows, batch=batch, generator=x.generator).basis for batch in (None, 2)),
+    ],
+    "gradient_inversion.step_errors": lambda x: [
+        step_errors.moment_error(
+            Round(x.client()[1], x.pool[:2], x.of(1, -1)), x.pool[:6, :2], source=source, order=order
+        )
+        for source in step_errors.SOURCES
+        for order in step_errors.ORDERS
     ],
     "hermite": lambda x: [
         hermite.hermite_tensor(x.pool, order=3),
