@@ -1,0 +1,167 @@
+r"""The decision boundary of a network in a subdivided window, as exact line segments.
+
+On a cell the outputs are affine, so the points where two classes share the largest output form at most one segment for
+each pair of classes. Coordinates are those of the window. A cell on which two outputs are equal throughout has no
+segment. Nothing here samples the window.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from leakage.geometry.polygons import next_corner
+from leakage.geometry.subdivision import Subdivision
+
+_ROUNDING = 1e-12  # heights and shares of a segment below this are rounding
+_JOINT = 1e-9  # ends of segments closer than this, in units of the window's size, are one point: rounding gives 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """The decision boundary in a window; without segments if one class has all of it.
+
+    Attributes:
+        segments: the two ends of each.
+        cells: the cell of the subdivision that each is in.
+        classes: the two classes that meet there.
+        size: the largest coordinate of the window.
+    """
+
+    segments: Float[Tensor, "s 2 2"]
+    cells: Int[Tensor, " s"]
+    classes: Int[Tensor, "s 2"]
+    size: float
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def lengths(self) -> Float[Tensor, " s"]:
+        """Length of each segment; points uniform in length pick segments with these weights."""
+        return (self.segments[:, 1] - self.segments[:, 0]).norm(dim=-1)
+
+    @cached_property
+    def component_of(self) -> Int[Tensor, " s"]:
+        """The connected piece of the boundary, from 0, that each segment belongs to."""
+        if not len(self):
+            return self.cells
+        ends = self.segments.flatten(0, 1).cpu().numpy()
+        joints = KDTree(ends).query_pairs(_JOINT * self.size, output_type="ndarray")
+        own = np.arange(len(ends)).reshape(-1, 2)  # the two ends of one segment
+        links = np.concatenate([joints, own])
+        graph = coo_array((np.ones(len(links)), links.T), shape=(len(ends),) * 2)
+        labels = connected_components(graph, directed=False)[1]
+        return torch.from_numpy(labels[::2].astype(np.int64)).to(self.cells.device)
+
+    @property
+    def components(self) -> int:
+        """How many connected pieces the boundary has, 0 if there is none in the window."""
+        return int(self.component_of.max()) + 1 if len(self) else 0
+
+    def draw(self, count: int, *, generator: torch.Generator) -> tuple[Float[Tensor, "t 2"], Int[Tensor, " t"]]:
+        """Points uniform in length on the boundary, and the segment of each.
+
+        Raises:
+            ValueError: if there is no boundary in the window.
+        """
+        if not len(self):
+            raise ValueError("`draw` needs a decision boundary: one class has the whole window.")
+        total = self.lengths.cumsum(0)
+        drawn = torch.rand((2, count), generator=generator, device=generator.device, dtype=total.dtype).to(total.device)
+        chosen = torch.searchsorted(total, drawn[0] * total[-1]).clamp_max(len(self) - 1)
+        start, end = self.segments[chosen].unbind(1)
+        return start + drawn[1].unsqueeze(-1) * (end - start), chosen
+
+    def distance(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, " t"]:
+        """From each point to the nearest segment in the window: exact; infinite if there is none."""
+        if not len(self):
+            return torch.full_like(points[:, 0], torch.inf)
+        start, end = self.segments.unbind(1)
+        along = end - start
+        offset = points.unsqueeze(1) - start
+        share = ((offset * along).sum(-1) / along.square().sum(-1).clamp_min(torch.finfo(along.dtype).tiny)).clamp(0, 1)
+        return (offset - share.unsqueeze(-1) * along).norm(dim=-1).amin(1)
+
+
+def decision_boundary(subdivision: Subdivision) -> Boundary:
+    r"""Where the largest output changes: the segments $\{x \in P : o_k = o_m \ge o_q \ \forall q\}$ of all cells P.
+
+    With two classes $o_1 - o_0$ acts as one more neuron that cuts the cells. With more, the segment of each pair on a
+    cell is shortened to where no third class is larger: the upper envelope of the affine outputs.
+
+    Raises:
+        ValueError: if the network has one output.
+    """
+    classes = subdivision.maps.shape[1]
+    if classes < 2:
+        raise ValueError(f"`subdivision` must be of a network with at least two outputs, got {classes}.")
+    outputs = _outputs(subdivision)
+    found = [_pair(subdivision, outputs, k, m) for k in range(classes) for m in range(k + 1, classes)]
+    segments, cells, pairs = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return Boundary(segments, cells, pairs, float(subdivision.window.abs().max()))
+
+
+def _outputs(subdivision: Subdivision) -> Float[Tensor, "cells v classes"]:
+    """The outputs at the corners of every cell."""
+    maps = subdivision.maps
+    return subdivision.vertices @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
+
+
+def _pair(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments, cells and classes where two given classes are level and no other is above."""
+    gaps = outputs[..., second] - outputs[..., first]
+    rounding = _ROUNDING * outputs.abs().amax((1, 2)).unsqueeze(-1)
+    gaps = gaps.masked_fill(gaps.abs() <= rounding, 0.0)
+    cells = ((gaps > 0).any(1) & (gaps < 0).any(1)).nonzero().squeeze(-1)
+    segments = _zeros(subdivision.vertices[cells], subdivision.counts[cells], gaps[cells])
+    low, high = _envelope(subdivision.maps[cells], segments, first, second)
+    kept = high - low > _ROUNDING
+    start, along = segments[:, 0], segments[:, 1] - segments[:, 0]
+    shares = torch.stack([low, high], 1).unsqueeze(-1)
+    trimmed = start.unsqueeze(1) + shares * along.unsqueeze(1)
+    pairs = torch.tensor([first, second], device=cells.device).expand(int(kept.sum()), 2)
+    return trimmed[kept], cells[kept], pairs
+
+
+def _zeros(vertices: Tensor, counts: Tensor, gaps: Tensor) -> Float[Tensor, "k 2 2"]:
+    """The two points at which the level line of each polygon meets its edges, where it leaves and where it enters."""
+    slots = gaps.shape[1]
+    following = next_corner(counts, slots)
+    ahead = gaps.gather(1, following)
+    used = torch.arange(slots, device=counts.device) < counts.unsqueeze(-1)
+    # Each edge owns its first corner: a corner on the line is met once, and then the edge's share is 0.
+    leaves = used & (gaps > 0) & (ahead <= 0)
+    enters = used & (gaps < 0) & (ahead >= 0)
+    ends = []
+    for met in (leaves, enters):
+        slot = met.to(torch.int8).argmax(1, keepdim=True)
+        here, there = gaps.gather(1, slot), ahead.gather(1, slot)
+        start, end = (_corner(vertices, place) for place in (slot, following.gather(1, slot)))
+        ends.append(start + here / (here - there) * (end - start))
+    return torch.stack(ends, 1)
+
+
+def _corner(vertices: Tensor, slots: Tensor) -> Float[Tensor, "k 2"]:
+    return vertices.gather(1, slots.unsqueeze(-1).expand(-1, -1, 2)).squeeze(1)
+
+
+def _envelope(maps: Tensor, segments: Tensor, first: int, second: int) -> tuple[Tensor, Tensor]:
+    """The share of each segment on which no third class is above the two, from `low` to `high`; empty if high < low."""
+    outputs = segments @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
+    others = [k for k in range(maps.shape[1]) if k not in (first, second)]
+    lead = outputs[..., [first]] - outputs[..., others]
+    start, end = lead.unbind(1)
+    meets = start / (start - end)
+    low = torch.where((start < 0) & (end >= 0), meets, 0.0)
+    high = torch.where((start >= 0) & (end < 0), meets, 1.0)
+    hidden = (start < 0) & (end < 0)
+    ones = torch.ones_like(segments[:, :1, 0])
+    low, high = torch.cat([0 * ones, low], 1).amax(1), torch.cat([ones, high], 1).amin(1)
+    return low, torch.where(hidden.any(1), -1.0, high)

@@ -1,0 +1,215 @@
+r"""Many convex polygons at once, and cutting them by lines: what `geometry.subdivision` is made of.
+
+One row of each table is a polygon: its corners counter-clockwise, the last one repeated to the end of the row, so that
+extremes over corners need no mask. Edge k leads from corner k to the next one and has an owner, the number of the
+neuron that drew it. Coordinates are float64. Nothing here knows of networks.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+_ROUNDING = 1e-12  # a corner is on a line if its height is below this share of the terms that the height is a sum of
+_SPARE_CORNERS = 4  # corners of room added where a polygon outgrows the table, so that this happens rarely
+
+
+class _Part(NamedTuple):
+    """Polygons on one side of the line that cut them."""
+
+    vertices: Float[Tensor, "k v 2"]
+    owners: Int[Tensor, "k v"]
+    corners: Int[Tensor, " k"]
+
+
+class Polygons:
+    """A table of convex polygons that grows as they are cut.
+
+    Attributes:
+        count: R, how many polygons there are. The tables hold more rows; those from R on are not in use.
+        vertices: (rows, V, 2) corners.
+        owners: (rows, V) what each edge belongs to; sides of the window are -1, -2, ...
+        corners: (rows,) how many corners a polygon has.
+        boxes: (4, rows) centre and half lengths of the upright box around each polygon.
+        parents: (rows,) which polygon of the generation before each is a part of.
+    """
+
+    def __init__(self, window: Float[Tensor, "v 2"]) -> None:
+        sides = len(window)
+        self.count, self.scale = 1, window.abs().max()
+        # A copy: a table in the memory of the window would cut the caller's window.
+        self.vertices = window.clone().unsqueeze(0)
+        self.owners = -1 - torch.arange(sides, device=window.device).unsqueeze(0)
+        self.corners = torch.full((1,), sides, device=window.device)
+        self.boxes = _boxes(self.vertices)
+        self.begin_generation()
+
+    def begin_generation(self) -> None:
+        """Let the polygons there are be the parents of all parts from now on."""
+        self.parents = torch.arange(len(self.corners), device=self.corners.device)
+        self.parent_boxes = self.boxes[:, : self.count].clone()
+
+    def cut(self, lines: Float[Tensor, "3 parents"], *, owner: int) -> None:
+        """Cut each polygon that has a corner strictly above its line $a_1 x + a_2 y + c = 0$ and one strictly below.
+
+        A polygon's line is that of its parent. The part above takes the polygon's place and the one below is added at
+        the end. A line without slope cuts nothing, and neither does one that a former cut already followed.
+        """
+        chosen = _meets(lines, self.parent_boxes).index_select(0, self.parents[: self.count]).nonzero().squeeze(-1)
+        line = lines.index_select(1, self.parents.index_select(0, chosen))
+        near = _meets(line, self.boxes.index_select(1, chosen)).nonzero().squeeze(-1)
+        chosen, line = chosen[near], line.index_select(1, near)
+        sides, both = self._sides(line, chosen)
+        hit = chosen[both]
+        if not len(hit):
+            return
+        twice = torch.cat([hit, hit])
+        whole = _Part(*(table.index_select(0, twice) for table in (self.vertices, self.owners, self.corners)))
+        parts = _above(whole, torch.cat([sides[both], -sides[both]]), owner)
+        self._reserve(self.count + len(hit), int(parts.corners.max()))
+        added = torch.arange(self.count, self.count + len(hit), device=hit.device)
+        self._write(torch.cat([hit, added]), parts)
+        self.parents[added] = self.parents[hit]
+        self.count += len(hit)
+
+    def middles(self) -> Float[Tensor, "r 2"]:
+        """The mean of each polygon's corners, which is inside it."""
+        vertices, corners = self.vertices[: self.count], self.corners[: self.count].unsqueeze(-1)
+        inside = torch.arange(vertices.shape[1], device=corners.device) < corners
+        return (vertices * inside.unsqueeze(-1)).sum(1) / corners
+
+    def _sides(self, line: Float[Tensor, "3 k"], chosen: Tensor) -> tuple[Float[Tensor, "k v"], Bool[Tensor, " k"]]:
+        """The heights of corners over their lines, 0 where that is rounding, and which polygons have both signs."""
+        x, y = self.vertices.index_select(0, chosen).unbind(-1)
+        slope_x, slope_y, constant = line.unsqueeze(-1)
+        heights = torch.addcmul(torch.addcmul(constant, x, slope_x), y, slope_y)
+        rounding = _ROUNDING * (torch.hypot(slope_x, slope_y) * self.scale + constant.abs())
+        heights = heights.masked_fill(heights.abs() <= rounding, 0.0)
+        return heights, (heights > 0).any(-1) & (heights < 0).any(-1)
+
+    def _write(self, rows: Tensor, part: _Part) -> None:
+        """Put polygons into these rows. Parts have room for one corner more than their whole; not all use it."""
+        slots = torch.arange(self.owners.shape[1], device=rows.device).clamp_max(part.owners.shape[1] - 1)
+        self.vertices[rows] = part.vertices.index_select(1, slots)
+        self.owners[rows] = part.owners.index_select(1, slots)
+        self.corners[rows] = part.corners
+        self.boxes[:, rows] = _boxes(part.vertices)
+
+    def _reserve(self, polygons: int, corners: int) -> None:
+        """Make room: twice the rows when they are full, so that copying costs no more than cutting."""
+        rows, slots = self.owners.shape
+        if corners > slots:
+            more = corners + _SPARE_CORNERS - slots
+            self.vertices, self.owners = (
+                torch.cat([table, table[:, -1:].expand(-1, more, *table.shape[2:])], 1)
+                for table in (self.vertices, self.owners)
+            )
+        if polygons > rows:
+            more = max(polygons, 2 * rows) - rows
+            tables = (self.vertices, self.owners, self.corners, self.parents)
+            self.vertices, self.owners, self.corners, self.parents = (
+                torch.cat([table, table.new_zeros((more, *table.shape[1:]))]) for table in tables
+            )
+            self.boxes = torch.cat([self.boxes, self.boxes.new_zeros((4, more))], 1)
+
+
+def _meets(line: Float[Tensor, "3 r"], boxes: Float[Tensor, "4 r"]) -> Bool[Tensor, " r"]:
+    """Whether each line meets its box: one number for a polygon instead of one for each corner."""
+    centre_x, centre_y, half_x, half_y = boxes
+    height = torch.addcmul(torch.addcmul(line[2], centre_x, line[0]), centre_y, line[1]).abs_()
+    return height <= torch.addcmul(half_x * line[0].abs(), half_y, line[1].abs())
+
+
+def _boxes(vertices: Float[Tensor, "k v 2"]) -> Float[Tensor, "4 k"]:
+    """Centres and half lengths."""
+    low, high = vertices.amin(1).T, vertices.amax(1).T
+    return torch.cat([(high + low) / 2, (high - low) / 2])
+
+
+def _above(whole: _Part, heights: Float[Tensor, "k v"], owner: int) -> _Part:
+    """The part of each polygon where the height is not negative; heights at the line itself must be exactly 0.
+
+    Each old edge yields two slots in turn: its first corner, if that is kept, and the point where it meets the line,
+    if its ends are on different sides. The edge along the line begins where the boundary leaves the part.
+    """
+    following = next_corner(whole.corners, heights.shape[1])
+    ahead = heights.gather(1, following)
+    used = torch.arange(heights.shape[1], device=heights.device) < whole.corners.unsqueeze(-1)
+    kept, met = used & (heights >= 0), used & (heights * ahead < 0)
+    share = torch.where(met, heights / (heights - ahead), 0.0).unsqueeze(-1)
+    step = whole.vertices.gather(1, following.unsqueeze(-1).expand_as(whole.vertices)) - whole.vertices
+    at_corner = torch.where((heights == 0) & (ahead < 0), owner, whole.owners)
+    at_cross = torch.where(heights > 0, owner, whole.owners)
+    slots, corners = _first_slots(torch.stack([kept, met], 2).flatten(1), heights.shape[1] + 1)
+    vertices = torch.stack([whole.vertices, whole.vertices + share * step], 2).flatten(1, 2)
+    owners = torch.stack([at_corner, at_cross], 2).flatten(1).gather(1, slots)
+    return _Part(vertices.gather(1, slots.unsqueeze(-1).expand(-1, -1, 2)), owners, corners)
+
+
+def _first_slots(used: Tensor, slots: int) -> tuple[Tensor, Tensor]:
+    """The slots in use from the left, the last one repeated to fill the row, and how many they are."""
+    order = torch.sort(used.to(torch.int8), dim=1, descending=True, stable=True).indices
+    corners = used.sum(1)
+    wanted = torch.arange(slots, device=used.device)
+    return order.gather(1, torch.minimum(wanted, corners.unsqueeze(-1) - 1)), corners
+
+
+def next_corner(corners: Int[Tensor, " k"], slots: int) -> Int[Tensor, "k v"]:
+    """The place of the corner after each, round the polygon."""
+    places = torch.arange(1, slots + 1, device=corners.device)
+    return torch.where(places < corners.unsqueeze(-1), places, 0)
+
+
+def following(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v 2"]:
+    """The corner after each, round the polygon; for slots not in use, the first."""
+    return vertices.gather(1, next_corner(corners, vertices.shape[1]).unsqueeze(-1).expand_as(vertices))
+
+
+def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v 2"], Float[Tensor, "k v"]]:
+    """Centres, from the first corner, and areas of the triangles that the first corner makes with every edge."""
+    from_first = vertices - vertices[:, :1]
+    here, ahead = from_first[:, :-1], from_first[:, 1:]
+    return (here + ahead) / 3, (here[..., 0] * ahead[..., 1] - here[..., 1] * ahead[..., 0]) / 2
+
+
+def turns(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, " turns"]:
+    """The cross product of every two edges in a row, of all polygons: negative at a reflex corner."""
+    edges = following(vertices, corners) - vertices
+    ahead = following(edges, corners)
+    cross = edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]
+    return cross[torch.arange(vertices.shape[1], device=corners.device) < corners.unsqueeze(-1)]
+
+
+def inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[Tensor, " t"]:
+    """Whether points are in a convex polygon or, up to rounding, on its sides."""
+    edges = window.roll(-1, 0) - window
+    from_corner = points.unsqueeze(1) - window
+    cross = edges[:, 0] * from_corner[..., 1] - edges[:, 1] * from_corner[..., 0]
+    return (cross >= -_ROUNDING * window.abs().max() ** 2).all(-1)
+
+
+def oriented(window: Float[Tensor, "w 2"]) -> Float[Tensor, "w 2"]:
+    """A copy of a convex polygon, counter-clockwise.
+
+    Raises:
+        ValueError: if there are fewer than three float64 corners, one is not finite, they are on one line, or the
+            polygon is not strictly convex with its corners in order.
+    """
+    if window.ndim != 2 or window.shape[1] != 2 or len(window) < 3 or window.dtype != torch.float64:
+        shape = tuple(window.shape)
+        raise ValueError(f"`window` must be at least three float64 corners (w, 2), got {shape} of {window.dtype}.")
+    if not bool(torch.isfinite(window).all()):
+        raise ValueError("`window` must be finite, got NaN or infinity.")
+    area, size = float(fans(window.unsqueeze(0))[1].sum()), float((window.amax(0) - window.amin(0)).max())
+    if abs(area) <= _ROUNDING * size**2:
+        raise ValueError(f"`window` must have an area, got {area!r}: its corners are on one line.")
+    found = window.clone() if area > 0 else window.flip(0).clone()
+    edges = found.roll(-1, 0) - found
+    ahead = edges.roll(-1, 0)
+    cross = edges[:, 0] * ahead[:, 1] - edges[:, 1] * ahead[:, 0]
+    # A star turns left at every corner too, but more than once round.
+    rounds = float(torch.atan2(cross, (edges * ahead).sum(-1)).sum()) / (2 * torch.pi)
+    if bool((cross <= _ROUNDING * size**2).any()) or rounds > 1.5:
+        raise ValueError(f"`window` must be strictly convex, with its corners in order; got {window.tolist()}.")
+    return found

@@ -1,0 +1,264 @@
+r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: exactly, for many rays at once.
+
+Two independent exact methods: `walk` goes from polytope to polytope and flips one bit of the pattern at each crossing;
+`all_breaks` cuts the ray layer by layer. The search that the thesis prints is in `geometry.ray_search`. Directions are
+unit vectors. A pattern is carried, never read off at a crossing, where $z_i$ is ±1e-17.
+"""
+
+import math
+import warnings
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage.geometry.patterns import Gates, check, check_gates, joined, pattern, split
+from leakage.models.mlp import Mlp
+
+_ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
+_UNIT = 1e-6  # how far from 1 the length of a direction may be
+
+
+class Crossings(NamedTuple):
+    """The next hyperedges that rays cross.
+
+    Attributes:
+        lengths: t of each crossing, ascending; infinite after the last.
+        neurons: which neuron flips, counted through all layers; -1 after the last.
+        gates: the pattern behind the last of these crossings.
+    """
+
+    lengths: Float[Tensor, "*b t k"]
+    neurons: Int[Tensor, "*b t k"]
+    gates: Gates
+
+
+class Breaks(NamedTuple):
+    """All crossings up to a length, ascending, and the neurons that flip there; padded with infinity and -1."""
+
+    lengths: Float[Tensor, "*b t k"]
+    neurons: Int[Tensor, "*b t k"]
+
+
+def walk(
+    network: Mlp,
+    points: Float[Tensor, "*b t d"],
+    directions: Float[Tensor, "*b t d"],
+    *,
+    crossings: int,
+    gates: Gates | None = None,
+) -> Crossings:
+    r"""The first `crossings` hyperedges on each ray.
+
+    On a polytope $z_i(x + t v) = \alpha_i + \beta_i t$. The polytope ends at
+
+    $$ t^* = \min_i \{ -\alpha_i / \beta_i : (s_i = 1 \wedge \beta_i < 0) \vee (s_i = 0 \wedge \beta_i > 0) \}, $$
+
+    behind which the pattern differs in exactly that bit. Simultaneous crossings follow each other at equal t.
+
+    Args:
+        network: the network, or one for each leading dimension.
+        points: starts of the rays.
+        directions: unit vectors $v$.
+        crossings: how many, at least 1.
+        gates: the pattern to start from, for points on a hyperedge that was crossed before; else that of the points.
+
+    Raises:
+        ValueError: if a point or direction is not finite or does not fit, a direction is not of length 1, or
+            `crossings` is less than 1.
+    """
+    if crossings < 1:
+        raise ValueError(f"`crossings` must be at least 1, got {crossings!r}.")
+    ray = _Ray(network, points, directions, gates)
+    lengths, neurons = [], []
+    for _ in range(crossings):
+        reached, neuron = ray.advance(*ray.heights())
+        lengths.append(reached)
+        neurons.append(neuron)
+    return Crossings(torch.stack(lengths, -1), torch.stack(neurons, -1), ray.gates)
+
+
+def label_change(
+    network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
+) -> Float[Tensor, "*b t"]:
+    r"""The first t at which another class overtakes the label $y = \arg\max_k o_k(x)$ of the start; else infinity.
+
+    On each polytope of the walk, with $g_k = o_y - o_k$, the label changes at
+    $t = \min_k \{ -g_k / \dot g_k : \dot g_k < 0 \}$, if that is not behind the polytope's end.
+
+    Raises:
+        ValueError: if `until` is not positive, or as in `walk`.
+    """
+    _check_until(until)
+    ray = _Ray(network, points, directions, None)
+    label = network(points).argmax(-1, keepdim=True)
+    found, open_ = torch.full_like(points[..., 0], torch.inf), torch.ones_like(points[..., 0], dtype=torch.bool)
+    single = points.ndim == 2 and network.weights[0].ndim == 2
+    rows = torch.arange(len(points), device=points.device)
+    while bool(open_.any()):
+        if single:  # rays that have arrived need no more work
+            rows, label = rows[open_], label[open_]
+            ray.keep(open_)
+        start, (constants, slopes) = ray.level, ray.heights()
+        change = _overtaken(constants[-1], slopes[-1], label).clamp_min(start)
+        end, _ = ray.advance(constants, slopes)
+        found[rows] = torch.where(found[rows].isinf() & (change <= end), change, found[rows])
+        open_ = found[rows].isinf() & (end <= until)
+    return torch.where(found <= until, found, torch.inf)
+
+
+def _overtaken(constant: Tensor, slope: Tensor, label: Tensor) -> Tensor:
+    """Where the first other class meets the class `label`, all outputs being affine; infinite where none gains."""
+    lead = constant.gather(-1, label) - constant
+    loss = slope - slope.gather(-1, label)
+    return torch.where(loss > 0, lead / loss, torch.inf).amin(-1)
+
+
+class _Ray:
+    """Rays on their way: where they are, the pattern there, and the affine heights of all neurons as functions of t."""
+
+    def __init__(self, network: Mlp, points: Tensor, directions: Tensor, gates: Gates | None) -> None:
+        check_rays(network, points, directions)
+        if gates is None:
+            _warn_on_hyperedge(network, points)
+            gates = pattern(network, points)
+        else:
+            check_gates(network, gates)
+        self.network, self.gates = network, tuple(gate > 0 for gate in gates)
+        self.level = torch.zeros_like(points[..., 0])
+        # The first layer is the dearest and the same everywhere.
+        self.first = (
+            points @ network.weights[0].mT + network.biases[0].unsqueeze(-2),
+            directions @ network.weights[0].mT,
+        )
+
+    def heights(self) -> tuple[list[Tensor], list[Tensor]]:
+        """α and β of every layer on the polytope in hand, the outputs last."""
+        constants, slopes = [self.first[0]], [self.first[1]]
+        layers = zip(self.gates, self.network.weights[1:], self.network.biases[1:], strict=True)
+        for gate, weight, bias in layers:
+            constants.append((gate * constants[-1]) @ weight.mT + bias.unsqueeze(-2))
+            slopes.append((gate * slopes[-1]) @ weight.mT)
+        return constants, slopes
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all rays but these, given by a mask; for a single network only."""
+        self.gates, self.level = tuple(gate[rows] for gate in self.gates), self.level[rows]
+        self.first = self.first[0][rows], self.first[1][rows]
+
+    def advance(self, constants: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Cross the next hyperedge, given the heights: its t and its neuron; infinity and -1 where there is none."""
+        constant, slope = torch.cat(constants[:-1], -1), torch.cat(slopes[:-1], -1)
+        active = joined(self.gates)
+        leaving = torch.where(active, slope < 0, slope > 0)
+        ends = torch.where(leaving, -constant / slope, torch.inf)
+        reached, neuron = ends.min(-1)
+        flips = torch.zeros_like(active).scatter(-1, neuron.unsqueeze(-1), reached.isfinite().unsqueeze(-1))
+        self.gates = split(self.network, active ^ flips)
+        # Rounding may place a simultaneous crossing just before the last one.
+        self.level = torch.maximum(reached, self.level)
+        return self.level, torch.where(reached.isfinite(), neuron, -1)
+
+
+def all_breaks(
+    network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
+) -> Breaks:
+    r"""Every hyperedge on $0 < t \le$ `until`, by cutting the ray layer by layer.
+
+    Between the breaks of the layers before, the heights $z^l$ are affine in t: a change of sign between two
+    neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$.
+
+    Raises:
+        ValueError: if `until` is not positive, or as in `walk`.
+    """
+    _check_until(until)
+    check_rays(network, points, directions)
+    ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
+    grid = ends.expand(*points.shape[:-1], 2)
+    owners = torch.full_like(grid, -1, dtype=torch.int64)
+    before = 0
+    for layer, width in enumerate(network.widths[1:-1]):
+        heights = _along(network, points, directions, grid)[layer]
+        lengths, neurons = _crossings(grid, heights)
+        grid, order = torch.cat([grid, lengths], -1).sort(dim=-1, stable=True)
+        owners = torch.cat([owners, torch.where(neurons >= 0, neurons + before, -1)], -1).gather(-1, order)
+        # Padding sits on the last point of the grid, where pieces have no length and nothing can cross.
+        grid, before = grid.clamp_max(until), before + width
+    return _trim(grid, owners)
+
+
+def _along(network: Mlp, points: Tensor, directions: Tensor, grid: Tensor) -> tuple[Tensor, ...]:
+    """The heights of all layers (…, t, grid, n_l) at the points of the grid on each ray."""
+    places = points.unsqueeze(-2) + grid.unsqueeze(-1) * directions.unsqueeze(-2)
+    return tuple(z.unflatten(-2, grid.shape[-2:]) for z in network.preactivations(places.flatten(-3, -2)))
+
+
+def _crossings(grid: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
+    """Lengths and neurons of the changes of activity between neighbours of the grid, in slots as many as needed."""
+    low, high = heights[..., :-1, :], heights[..., 1:, :]
+    change = (low > 0) != (high > 0)
+    left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
+    places = torch.where(change, left + step * low / (low - high), torch.inf).flatten(-2)
+    neurons = torch.arange(heights.shape[-1], device=grid.device).expand_as(change).flatten(-2)
+    most = int(change.flatten(-2).sum(-1).max())
+    lengths, slots = places.topk(most, dim=-1, largest=False, sorted=True)
+    return lengths, torch.where(lengths.isfinite(), neurons.gather(-1, slots), -1)
+
+
+def _trim(grid: Tensor, owners: Tensor) -> Breaks:
+    """Only what has an owner, ascending, padded to the longest ray."""
+    lengths, order = torch.where(owners >= 0, grid, torch.inf).sort(dim=-1, stable=True)
+    most = int((owners >= 0).sum(-1).max())
+    return Breaks(lengths[..., :most], owners.gather(-1, order)[..., :most])
+
+
+def label_change_by_breaks(
+    network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
+) -> Float[Tensor, "*b t"]:
+    """The same number as `label_change`, from the outputs at `all_breaks`: the second exact method.
+
+    Raises:
+        ValueError: as in `label_change`.
+    """
+    breaks = all_breaks(network, points, directions, until=until).lengths.clamp_max(until)
+    ends = torch.zeros_like(points[..., :1]), torch.full_like(points[..., :1], until)
+    grid = torch.cat([ends[0], breaks, ends[1]], -1)
+    outputs = _along(network, points, directions, grid)[-1]
+    label = outputs[..., :1, :].argmax(-1, keepdim=True).expand(*outputs.shape[:-1], 1)
+    lead = outputs.gather(-1, label) - outputs
+    low, high = lead[..., :-1, :], lead[..., 1:, :]
+    left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
+    places = torch.where((low >= 0) & (high < 0), left + step * low / (low - high), torch.inf)
+    return places.flatten(-2).amin(-1)
+
+
+def check_rays(network: Mlp, points: Tensor, directions: Tensor) -> None:
+    """Raise the errors of `walk` that concern the rays."""
+    check(network, points)
+    if len(network.weights) < 2:
+        raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
+    if directions.shape != points.shape:
+        raise ValueError(
+            f"`directions` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}."
+        )
+    lengths = directions.norm(dim=-1)
+    if not bool(((lengths - 1).abs() <= _UNIT).all()):
+        worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
+        raise ValueError(f"`directions` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
+
+
+def _check_until(until: float) -> None:
+    if not 0 < until < math.inf:
+        raise ValueError(f"`until` must be positive and finite, got {until!r}.")
+
+
+def _warn_on_hyperedge(network: Mlp, points: Tensor) -> None:
+    """Say that a start lies on a hyperedge; its neuron counts as inactive there."""
+    heights = network.preactivations(points)[:-1]
+    on = [(z.abs() <= _ON_HYPEREDGE * z.abs().amax(-1, keepdim=True)).any() for z in heights]
+    if bool(torch.stack(on).any()):
+        warnings.warn(
+            "`points` has points on a hyperedge, whose neuron counts as inactive; pass `gates` to say otherwise.",
+            stacklevel=4,
+        )

@@ -1,0 +1,269 @@
+r"""The complete subdivision of a convex window of the plane into activation polytopes, exactly.
+
+`subdivide` cuts the window by the neurons of one layer after the other. On the polygons that layers 1 to l - 1 leave,
+every neuron of layer l is affine, so its hyperedge is one line in each. Coordinates are those of the window: the
+network's input, or (s, t) on a `Plane` through it. Everything is float64. Nothing here samples or approximates.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage.geometry.gram import frobenius_norm
+from leakage.geometry.patterns import joined, layer_of, pattern, read_out, split
+from leakage.geometry.polygons import Polygons, fans, following, inside, oriented, turns
+from leakage.models.mlp import Mlp
+
+_CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step
+_DEPENDENT = 1e-12  # basis vectors whose singular values have a smaller ratio are parallel
+_SALT = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number: multiplying by it mixes patterns
+
+
+class Plane(NamedTuple):
+    r"""The points $x_0 + s U_1 + t U_2$: `origin` (d,) and the two rows of `basis` (2, d)."""
+
+    origin: Float[Tensor, " d"]
+    basis: Float[Tensor, "2 d"]
+
+
+class Invariants(NamedTuple):
+    """What must hold for every subdivision; see `Subdivision.invariants`.
+
+    Attributes:
+        smallest_area: positive.
+        area_error: |sum of areas / area of the window - 1|, rounding.
+        repeated_patterns: cells minus distinct patterns, 0.
+        wrong_patterns: cells whose pattern is not that of the network at their middle, 0.
+        map_error: largest |affine map - network| at the middles, rounding.
+        sharpest_turn: smallest cross product of two edges in a row, not below rounding where all cells are convex.
+    """
+
+    smallest_area: float
+    area_error: float
+    repeated_patterns: int
+    wrong_patterns: int
+    map_error: float
+    sharpest_turn: float
+
+
+@dataclass(frozen=True, eq=False)
+class Subdivision:
+    """All R activation polytopes of a network in a window.
+
+    Attributes:
+        network: the network, up to the layer that was asked for.
+        window: the window, counter-clockwise.
+        plane: where the window lies, if not in the input plane itself.
+        vertices: corners of each cell, counter-clockwise, the last one repeated.
+        counts: how many of them are corners.
+        owners: the neuron, counted through all layers, that edge k (from corner k to the next) is a hyperedge of;
+            sides of the window are -1, -2, ...
+        pattern: the activation pattern of each cell.
+        maps: the rows $(A_P, b_P)$ of the affine map from window coordinates to outputs.
+        layer_counts: how many cells there are after each layer.
+    """
+
+    network: Mlp
+    window: Float[Tensor, "w 2"]
+    plane: Plane | None
+    vertices: Float[Tensor, "cells v 2"]
+    counts: Int[Tensor, " cells"]
+    owners: Int[Tensor, "cells v"]
+    pattern: Bool[Tensor, "cells N"]
+    maps: Float[Tensor, "cells classes 3"]
+    layer_counts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @cached_property
+    def areas(self) -> Float[Tensor, " cells"]:
+        """The area of each cell."""
+        return fans(self.vertices)[1].sum(-1)
+
+    @cached_property
+    def centroids(self) -> Float[Tensor, "cells 2"]:
+        """The centre of mass of each cell."""
+        centres, areas = fans(self.vertices)
+        shares = areas / areas.sum(-1, keepdim=True)
+        return self.vertices[:, 0] + (centres * shares.unsqueeze(-1)).sum(-2)
+
+    @cached_property
+    def middles(self) -> Float[Tensor, "cells 2"]:
+        """The mean of the corners of each cell: a point inside, far from its edges for its size."""
+        used = torch.arange(self.vertices.shape[1], device=self.counts.device) < self.counts.unsqueeze(-1)
+        return (self.vertices * used.unsqueeze(-1)).sum(-2) / self.counts.unsqueeze(-1)
+
+    @cached_property
+    def weight_norms(self) -> Float[Tensor, " cells"]:
+        r"""$\lVert A_P \rVert_F$ of each cell, in the network's own input."""
+        return frobenius_norm(self.network, split(self.network, self.pattern))
+
+    @cached_property
+    def bias_norms(self) -> Float[Tensor, " cells"]:
+        r"""$\lVert b_P \rVert_\infty$ of each cell, in the network's own input."""
+        if self.plane is None:
+            return self.maps[..., 2].abs().amax(-1)
+        rows = self.pattern.split(_CHUNK)
+        return torch.cat([read_out(self.network, split(self.network, row))[1].abs().amax(-1) for row in rows])
+
+    @cached_property
+    def margin_gradients(self) -> Float[Tensor, "cells 2"]:
+        """The gradient of $g = o_1 - o_0$ in window coordinates, constant on each cell.
+
+        Raises:
+            ValueError: if the network has not two outputs.
+        """
+        if self.maps.shape[1] != 2:
+            raise ValueError(f"`margin_gradients` are those of two classes, this network has {self.maps.shape[1]}.")
+        return self.maps[:, 1, :2] - self.maps[:, 0, :2]
+
+    def lift(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, "t d"]:
+        """Points of the window as inputs of the network."""
+        return points if self.plane is None else self.plane.origin + points @ self.plane.basis
+
+    def locate(self, points: Float[Tensor, "t 2"]) -> Int[Tensor, " t"]:
+        """The cell that each point of the window is in, found by its pattern; -1 outside, or on a hyperedge's end."""
+        keys, order = _keys(self.pattern).sort()
+        rows = joined(pattern(self.network, self.lift(points)))
+        place = torch.searchsorted(keys, _keys(rows)).clamp_max(len(keys) - 1)
+        cells = order[place]
+        same = (self.pattern[cells] == rows).all(-1)
+        return torch.where(same & inside(points, self.window), cells, -1)
+
+    def hyperedges(self) -> tuple[Float[Tensor, "edges 2 2"], Int[Tensor, " edges"]]:
+        """Every piece of hyperedge once, as its two ends, and its neuron.
+
+        Each piece borders one cell where its neuron is active and one or more where it is not; those of the active
+        side are taken.
+        """
+        slots = torch.arange(self.vertices.shape[1], device=self.counts.device)
+        used = (slots < self.counts.unsqueeze(-1)) & (self.owners >= 0)
+        active = self.pattern.gather(1, self.owners.clamp_min(0))
+        segments = torch.stack([self.vertices, following(self.vertices, self.counts)], -2)
+        chosen = used & active
+        return segments[chosen], self.owners[chosen]
+
+    def invariants(self) -> Invariants:
+        """Measure what theory says of every subdivision: convex cells that tile the window, one to a pattern."""
+        middles = self.lift(self.middles)
+        rows = joined(pattern(self.network, middles))
+        outputs = (self.maps[..., :2] @ self.middles.unsqueeze(-1)).squeeze(-1) + self.maps[..., 2]
+        whole = fans(self.window.unsqueeze(0))[1].sum()
+        return Invariants(
+            smallest_area=float(self.areas.min()),
+            area_error=float((self.areas.sum() / whole - 1).abs()),
+            repeated_patterns=len(self) - len(torch.unique(self.pattern, dim=0)),
+            wrong_patterns=int((rows != self.pattern).any(-1).sum()),
+            map_error=float((outputs - self.network(middles)).abs().max()),
+            sharpest_turn=float(turns(self.vertices, self.counts).min()),
+        )
+
+
+def subdivide(
+    network: Mlp, window: Float[Tensor, "w 2"], *, plane: Plane | None = None, layers: int | None = None
+) -> Subdivision:
+    r"""All activation polytopes of `network` that meet the window.
+
+    For l = 1, ..., H and each neuron of layer l, every polygon with corners strictly on both sides of the neuron's
+    line is cut in two; both parts inherit its affine maps $(A_l, c_l)$. After the layer
+    $A_{l+1} = W_{l+1} D_l A_l$. The cost is one evaluation of a line for each neuron and polygon, where Algorithm 4 of
+    Peinemann (2021) solves two linear programs of N constraints for each.
+
+    Args:
+        network: one network in float64, without leading dimensions, with two inputs unless there is a plane.
+        window: corners of a convex polygon, in either orientation. It is copied, not changed.
+        plane: the plane that the window lies on, for networks with more inputs.
+        layers: stop after this many hidden layers; all by default. The subdivision is then that of the truncated
+            network, whose outputs are the heights of the next layer.
+
+    Raises:
+        ValueError: if the network is not a single float64 one with hidden layers, or the window or the plane is not as
+            described.
+    """
+    network = _truncated(network, layers)
+    window = oriented(window)
+    polygons = Polygons(window)
+    maps = _in_window(network, plane).unsqueeze(-1)
+    rows, counts, owner = torch.zeros((1, 0), dtype=torch.bool, device=maps.device), [], 0
+    for weight, bias in zip(network.weights[1:], network.biases[1:], strict=True):
+        polygons.begin_generation()
+        for lines in maps:
+            polygons.cut(lines, owner=owner)
+            owner += 1
+        parents = polygons.parents[: polygons.count]
+        gates, maps = _compose(maps, parents, polygons.middles(), weight, bias)
+        rows = torch.cat([rows[parents], gates], -1)
+        counts.append(polygons.count)
+    corners = polygons.corners[: polygons.count].clone()
+    used = slice(polygons.count), slice(int(corners.max()))
+    vertices, owners = polygons.vertices[used].contiguous(), polygons.owners[used].contiguous()
+    outputs = maps.permute(2, 0, 1).contiguous()
+    return Subdivision(network, window, plane, vertices, corners, owners, rows, outputs, tuple(counts))
+
+
+def _compose(maps: Tensor, parents: Tensor, middles: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The gates of the layer in hand on every polygon, and the affine maps (m, 3, R) of the next layer there."""
+    gates, composed = [], []
+    for cells, middle in zip(parents.split(_CHUNK), middles.split(_CHUNK), strict=True):
+        own = maps.index_select(2, cells) if maps.shape[-1] > 1 else maps
+        gate = own[:, 0] * middle[:, 0] + own[:, 1] * middle[:, 1] + own[:, 2] > 0
+        gates.append(gate.T)
+        # One plain product: a batch of small ones takes many times longer.
+        product = weight @ (own * gate.unsqueeze(1)).flatten(1)
+        composed.append(product.unflatten(1, (3, len(cells))))
+    following = torch.cat(composed, -1)
+    following[:, 2] += bias.unsqueeze(-1)
+    return torch.cat(gates), following
+
+
+def edge_layers(subdivision: Subdivision) -> Int[Tensor, "cells v"]:
+    """The layer, from 1, that owns each edge; 0 for sides of the window."""
+    layers = layer_of(subdivision.network, device=subdivision.owners.device)
+    return torch.where(subdivision.owners >= 0, layers[subdivision.owners.clamp_min(0)], 0)
+
+
+def _keys(rows: Bool[Tensor, "t N"]) -> Int[Tensor, " t"]:
+    """One 64-bit number for each pattern: 48 bits at a time, exact in float64, then mixed with wrap-around."""
+    key = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    for block in rows.split(48, dim=-1):
+        powers = 2.0 ** torch.arange(block.shape[1], dtype=torch.float64, device=rows.device)
+        key = (key ^ (block.to(torch.float64) @ powers).to(torch.int64)) * _SALT
+        key = key ^ (key >> 29)
+    return key
+
+
+def _in_window(network: Mlp, plane: Plane | None) -> Float[Tensor, "n 3"]:
+    """The first layer as rows $(W_1 U^\\top, W_1 x_0 + b_1)$ in window coordinates."""
+    weight, bias = network.weights[0], network.biases[0]
+    if plane is None:
+        if weight.shape[1] != 2:
+            raise ValueError(f"`network` has {weight.shape[1]} inputs: say with `plane` which plane to subdivide.")
+        return torch.cat([weight, bias.unsqueeze(-1)], -1)
+    if plane.origin.shape != weight.shape[1:] or plane.basis.shape != (2, weight.shape[1]):
+        shapes = tuple(plane.origin.shape), tuple(plane.basis.shape)
+        raise ValueError(f"`plane` must be ({weight.shape[1]},) and (2, {weight.shape[1]}), got {shapes}.")
+    lengths = torch.linalg.svdvals(plane.basis)
+    if not bool(torch.isfinite(plane.origin).all()) or not bool(lengths[1] > _DEPENDENT * lengths[0]):
+        raise ValueError(f"`plane` must be finite with independent basis vectors, got singular values {lengths}.")
+    return torch.cat([weight @ plane.basis.T, (weight @ plane.origin + bias).unsqueeze(-1)], -1)
+
+
+def _truncated(network: Mlp, layers: int | None) -> Mlp:
+    """The network up to the layer asked for, after the checks on it."""
+    hidden = len(network.weights) - 1
+    if network.weights[0].ndim != 2 or hidden < 1:
+        shape = tuple(network.weights[0].shape)
+        raise ValueError(f"`network` must be a single one with a hidden layer; its first weights are {shape}.")
+    if any(tensor.dtype != torch.float64 for tensor in (*network.weights, *network.biases)):
+        raise ValueError(
+            f"`network` must be float64, got {network.weights[0].dtype}: convert it with `.to(torch.float64)`."
+        )
+    kept = hidden if layers is None else layers
+    if not 1 <= kept <= hidden:
+        raise ValueError(f"`layers` must be from 1 to the {hidden} hidden layers, got {layers!r}.")
+    return Mlp(network.weights[: kept + 1], network.biases[: kept + 1])

@@ -1,0 +1,102 @@
+"""Cutting convex polygons keeps them convex, keeps their area, and says who drew each edge."""
+
+import math
+
+import pytest
+import torch
+
+from geometry_networks import SQUARE
+from leakage.geometry import polygons
+from leakage.geometry.polygons import Polygons
+
+
+def line(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64).unsqueeze(-1)
+
+
+def corners(table: Polygons, index: int) -> list[tuple[float, float]]:
+    return [tuple(corner) for corner in table.vertices[index, : int(table.corners[index])].tolist()]
+
+
+def test_a_square_is_cut_in_two_with_the_cut_owned_by_the_line():
+    table = Polygons(SQUARE)
+    table.cut(line(1, 0, 0), owner=7)
+    assert table.count == 2
+    assert sorted(corners(table, 0)) == [(0, -1), (0, 1), (1, -1), (1, 1)]
+    assert sorted(corners(table, 1)) == [(-1, -1), (-1, 1), (0, -1), (0, 1)]
+    for index in range(2):
+        places, owners = corners(table, index), table.owners[index].tolist()
+        ends = places[owners.index(7)], places[(owners.index(7) + 1) % 4]
+        assert {x for x, _ in ends} == {0.0}
+    assert sorted(table.owners[0, :4].tolist()) == [-3, -2, -1, 7]
+
+
+def test_a_cut_through_corners_makes_triangles():
+    table = Polygons(SQUARE)
+    table.cut(line(1, -1, 0), owner=0)
+    assert table.corners[:2].tolist() == [3, 3]
+    assert 0 in table.owners[0, :3].tolist()
+    assert 0 in table.owners[1, :3].tolist()
+
+
+@pytest.mark.parametrize("numbers", [(1, 0, -1), (1, 1, -2), (1, 0, -5), (0, 0, 1), (0, 0, 0)])
+def test_a_line_that_touches_misses_or_has_no_slope_cuts_nothing(numbers):
+    table = Polygons(SQUARE)
+    table.cut(line(*numbers), owner=0)
+    assert table.count == 1
+
+
+def test_the_same_line_cuts_once():
+    table = Polygons(SQUARE)
+    for scale in (1.0, -3.0, 1e-9):
+        table.cut(scale * line(0.3, 0.7, 0.1), owner=0)
+    assert table.count == 2
+
+
+def test_many_random_cuts_keep_the_area_and_convexity():
+    generator = torch.Generator().manual_seed(0)
+    table = Polygons(SQUARE)
+    for owner in range(40):
+        table.cut(torch.randn(3, 1, generator=generator, dtype=torch.float64), owner=owner)
+    vertices, counts = table.vertices[: table.count], table.corners[: table.count]
+    areas = polygons.fans(vertices)[1].sum(-1)
+    assert table.count > 100
+    assert areas.min() > 0
+    assert abs(float(areas.sum()) - 4) < 1e-12
+    assert polygons.turns(vertices, counts).min() > -1e-12
+    assert polygons.inside(table.middles(), SQUARE).all()
+
+
+def test_the_window_is_not_touched():
+    window = SQUARE.clone()
+    table = Polygons(window)
+    table.cut(line(1, 0.2, 0), owner=0)
+    assert torch.equal(window, SQUARE)
+
+
+def test_a_window_is_turned_counter_clockwise():
+    assert torch.equal(polygons.oriented(SQUARE), SQUARE)
+    assert float(polygons.fans(polygons.oriented(SQUARE.flip(0)).unsqueeze(0))[1].sum()) == 4
+
+
+def regular(corners: int, step: int) -> torch.Tensor:
+    angles = torch.arange(corners, dtype=torch.float64) * step * 2 * math.pi / corners
+    return torch.stack([angles.cos(), angles.sin()], -1)
+
+
+@pytest.mark.parametrize(
+    ("window", "complaint"),
+    [
+        (SQUARE[:2], "three"),
+        (SQUARE.float(), "float64"),
+        (SQUARE * torch.nan, "finite"),
+        (torch.tensor([[0, 0], [1, 1], [2, 2]], dtype=torch.float64), "area"),
+        (torch.tensor([[0, 0], [2, 0], [0.1, 0.1], [0, 2]], dtype=torch.float64), "convex"),
+        (SQUARE[[0, 1, 1, 2, 3]], "convex"),
+        (SQUARE[[0, 2, 1, 3]], "area|convex"),
+        (regular(5, 2), "convex"),
+    ],
+)
+def test_other_windows_are_refused(window, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        polygons.oriented(window)

@@ -1,0 +1,123 @@
+"""Two exact methods find the same crossings and label changes."""
+
+import math
+
+import pytest
+import torch
+
+from geometry_networks import directions, network, one_layer, points
+from leakage.geometry import patterns, rays
+
+WIDTHS = [(6, 15, 3), (2, 8, 8, 8, 2), (10, 7, 9, 4)]
+ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_walking_and_cutting_find_the_same_crossings(widths):
+    model, given, along = network(widths, 0), points(60, widths[0]), directions(60, widths[0])
+    cut = rays.all_breaks(model, given, along, until=5.0)
+    walked = rays.walk(model, given, along, crossings=cut.lengths.shape[1] + 1)
+    found = cut.lengths.isfinite()
+    assert found.any()
+    assert (walked.lengths[:, :-1] - cut.lengths)[found].abs().max() < ROUNDING
+    assert torch.equal(walked.neurons[:, :-1][found], cut.neurons[found])
+    assert (walked.lengths[:, :-1][~found] > 5).all()
+    assert (walked.lengths[:, -1] > 5).all()
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_the_carried_pattern_is_that_of_the_network_between_crossings(widths):
+    model, given, along = network(widths, 1), points(60, widths[0]), directions(60, widths[0])
+    found = rays.walk(model, given, along, crossings=4)
+    ahead = rays.walk(model, given, along, crossings=5).lengths
+    inside = ahead[:, 4].isfinite() & (ahead[:, 4] - ahead[:, 3] > 1e-9)
+    middle = given + ((ahead[:, 3] + ahead[:, 4]) / 2).unsqueeze(-1) * along
+    actual = patterns.joined(patterns.pattern(model, middle[inside]))
+    assert inside.sum() > 10
+    assert torch.equal(patterns.joined(found.gates)[inside], actual)
+
+
+def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():
+    model, given, along = network((4, 9, 9, 2), 0), points(30, 4), directions(30, 4)
+    whole = rays.walk(model, given, along, crossings=4).lengths
+    first = rays.walk(model, given, along, crossings=2)
+    stopped = first.lengths[:, 1]
+    on = stopped.isfinite()
+    gates = tuple(gate[on] for gate in first.gates)
+    places = (given + stopped.unsqueeze(-1) * along)[on]
+    rest = rays.walk(model, places, along[on], crossings=2, gates=gates).lengths
+    both = rest.isfinite()
+    assert (rest + stopped[on].unsqueeze(-1) - whole[on][:, 2:])[both].abs().max() < ROUNDING
+
+
+def test_crossings_of_one_layer_are_those_of_its_lines():
+    model = one_layer([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [-1.0, 1.0, -6.0])
+    start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    found = rays.walk(model, start, along, crossings=3)
+    assert found.lengths.tolist() == [[1.0, 3.0, math.inf]]
+    assert found.neurons.tolist() == [[0, 2, -1]]
+    assert rays.all_breaks(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
+
+
+def test_simultaneous_crossings_follow_each_other_at_equal_length():
+    model = one_layer([[1.0, 0.0], [1.0, 0.0]], [-1.0, -1.0])
+    start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    found = rays.walk(model, start, along, crossings=3)
+    assert found.lengths.tolist() == [[1.0, 1.0, math.inf]]
+    assert found.neurons.tolist() == [[0, 1, -1]]
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_two_exact_methods_find_the_same_label_change_and_the_label_changes_there(widths):
+    model, given, along = network(widths, 2), 3 * points(200, widths[0]), directions(200, widths[0])
+    walked = rays.label_change(model, given, along, until=20.0)
+    cut = rays.label_change_by_breaks(model, given, along, until=20.0)
+    found = walked.isfinite()
+    assert torch.equal(found, cut.isfinite())
+    assert found.sum() > 10
+    assert (walked - cut)[found].abs().max() < ROUNDING
+    labels = [
+        model(given + (walked * share).unsqueeze(-1) * along)[found].argmax(-1) for share in (0.0, 1 - 1e-7, 1 + 1e-7)
+    ]
+    assert torch.equal(labels[0], labels[1])
+    assert (labels[0] != labels[2]).all()
+
+
+def test_no_label_changes_where_one_class_always_wins():
+    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.2], outputs=[[1.0, 1.0], [-1.0, -1.0]])
+    given, along = points(20, 2).abs(), directions(20, 2).abs()
+    assert rays.label_change(model, given, along, until=9.0).isinf().all()
+    assert rays.label_change_by_breaks(model, given, along, until=9.0).isinf().all()
+
+
+def test_networks_along_a_leading_dimension_are_independent():
+    models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
+    shared = given.expand(3, -1, -1), along.expand(3, -1, -1)
+    together = rays.walk(models, *shared, crossings=3).lengths
+    assert torch.allclose(together[1], rays.walk(models[1], given, along, crossings=3).lengths, rtol=1e-9)
+    changes = rays.label_change(models, *shared, until=20.0)
+    assert torch.allclose(changes[1], rays.label_change(models[1], given, along, until=20.0), rtol=1e-9)
+
+
+def test_a_start_on_a_hyperedge_is_announced():
+    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 1.0])
+    given, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    with pytest.warns(UserWarning, match="on a hyperedge"):
+        found = rays.walk(model, given, along, crossings=1)
+    assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
+
+
+def test_bad_input_is_refused():
+    model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
+    with pytest.raises(ValueError, match="length 1"):
+        rays.walk(model, given, 0 * along, crossings=1)
+    with pytest.raises(ValueError, match="length 1"):
+        rays.all_breaks(model, given, 2 * along, until=1.0)
+    with pytest.raises(ValueError, match="crossings"):
+        rays.walk(model, given, along, crossings=0)
+    with pytest.raises(ValueError, match="until"):
+        rays.label_change(model, given, along, until=0.0)
+    with pytest.raises(ValueError, match="directions"):
+        rays.walk(model, given, along[:2], crossings=1)
+    with pytest.raises(ValueError, match="hidden layer"):
+        rays.walk(network((3, 2), 0), given, along, crossings=1)

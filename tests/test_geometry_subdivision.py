@@ -1,0 +1,179 @@
+"""The cells of a subdivision tile the window, are convex, have one pattern each and the network's affine map."""
+
+import itertools
+
+import pytest
+import torch
+
+from geometry_networks import SHAPES, SQUARE, network, one_layer, points
+from leakage.geometry import patterns, subdivision
+from leakage.geometry.subdivision import Plane, subdivide
+from leakage.runtime import stream
+
+
+@pytest.mark.parametrize(("widths", "seed"), list(itertools.product(SHAPES, range(14))))
+def test_theory_holds_for_random_networks(widths, seed):
+    found = subdivide(network(widths, seed), 3 * SQUARE).invariants()
+    assert found.smallest_area > 0
+    assert found.area_error < 1e-12  # some hundred roundings of 1e-16
+    assert found.repeated_patterns == 0
+    assert found.wrong_patterns == 0
+    assert found.map_error < 1e-13
+    assert found.sharpest_turn > -1e-12
+
+
+def test_four_quadrants():
+    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
+    found = subdivide(model, SQUARE)
+    assert sorted(found.pattern.tolist()) == [[False, False], [False, True], [True, False], [True, True]]
+    assert found.areas.tolist() == [1.0] * 4
+    assert sorted(map(tuple, found.centroids.tolist())) == [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)]
+    both = found.pattern.all(-1)
+    assert found.maps[both].squeeze(0).tolist() == [[1, 1, 0], [-1, -1, 0]]
+    assert float(found.weight_norms[both]) == 2
+    assert found.margin_gradients[both].tolist() == [[-2, -2]]
+    assert found.layer_counts == (4,)
+
+
+def test_a_network_that_folds_is_cut_where_the_fold_is():
+    # |x| - 1/2 by two neurons, then one neuron of its own: lines at 0 (twice) and at ±1/2.
+    weights = (
+        torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64),
+        torch.ones(1, 2, dtype=torch.float64),
+        torch.ones(2, 1, dtype=torch.float64),
+    )
+    biases = torch.zeros(2, dtype=torch.float64), torch.tensor([-0.5]).double(), torch.zeros(2, dtype=torch.float64)
+    found = subdivide(subdivision.Mlp(weights, biases), SQUARE)
+    assert found.layer_counts == (2, 4)
+    assert sorted(found.areas.tolist()) == [1.0, 1.0, 1.0, 1.0]
+    drawn = found.hyperedges()[1].tolist()
+    # The second neuron's hyperedge is the first one's: whoever comes first owns it.
+    assert sorted(drawn) == [2, 2] or sorted(drawn) == [0, 2, 2]
+
+
+def test_every_piece_of_hyperedge_is_listed_once():
+    model = network((2, 15, 2), 3)
+    segments, neurons = subdivide(model, SQUARE).hyperedges()
+    lengths = torch.zeros(15, dtype=torch.float64).index_add(0, neurons, (segments[:, 0] - segments[:, 1]).norm(dim=-1))
+    for neuron, (normal, offset) in enumerate(zip(model.weights[0], model.biases[0], strict=True)):
+        along = torch.stack([-normal[1], normal[0]]) / normal.norm()
+        foot = -offset * normal / normal.square().sum()
+        reach = torch.stack([(sign - foot) / along for sign in (-1, 1)])  # where the line meets each pair of sides
+        chord = (reach.amax(0).amin() - reach.amin(0).amax()).clamp_min(0)
+        assert abs(float(lengths[neuron] - chord)) < 1e-12
+        on = (segments[neurons == neuron] @ normal + offset).abs()
+        assert on.numel() == 0 or on.max() < 1e-14
+
+
+def test_areas_are_those_that_random_points_find():
+    found = subdivide(network((2, 8, 8, 2), 0), 3 * SQUARE)
+    count = 40_000
+    drawn = torch.rand((count, 2), generator=stream(0, "points"), dtype=torch.float64) * 6 - 3
+    cells = found.locate(drawn)
+    assert cells.min() >= 0
+    share, expected = cells.bincount(minlength=len(found)) / count, found.areas / 36
+    # Five standard errors of a share, which 60 cells exceed together once in 30,000.
+    assert ((share - expected).abs() < 5 * (expected / count).sqrt() + 1 / count).all()
+
+
+def test_the_affine_map_of_the_cell_of_a_point_is_the_network_there():
+    model = network((2, 8, 8, 3), 0)
+    found = subdivide(model, SQUARE)
+    drawn = torch.rand((500, 2), generator=stream(0, "points"), dtype=torch.float64) * 2 - 1
+    maps = found.maps[found.locate(drawn)]
+    outputs = (maps[..., :2] @ drawn.unsqueeze(-1)).squeeze(-1) + maps[..., 2]
+    assert torch.allclose(outputs, model(drawn), atol=1e-13)
+
+
+def test_points_outside_the_window_are_in_no_cell():
+    found = subdivide(network((2, 8, 2), 0), SQUARE)
+    assert found.locate(torch.tensor([[1.5, 0.0], [0.0, -1.5]], dtype=torch.float64)).tolist() == [-1, -1]
+
+
+def test_the_window_s_orientation_and_memory_do_not_matter():
+    model, window = network((2, 8, 8, 2), 0), 3 * SQUARE
+    found, turned = subdivide(model, window), subdivide(model, window.flip(0))
+    assert torch.equal(window, 3 * SQUARE)
+    assert len(found) == len(turned)
+    assert torch.allclose(found.areas.sort().values, turned.areas.sort().values, atol=1e-13)
+
+
+def test_a_window_in_two_halves_has_the_same_cells():
+    model = network((2, 8, 8, 2), 0)
+    halves = [
+        subdivide(model, 3 * SQUARE * torch.tensor([0.5, 1.0]) + shift)
+        for shift in (torch.tensor([-1.5, 0.0]).double(), torch.tensor([1.5, 0.0]).double())
+    ]
+    whole = subdivide(model, 3 * SQUARE)
+    rows = torch.cat([half.pattern for half in halves])
+    distinct, place = torch.unique(rows, dim=0, return_inverse=True)
+    summed = torch.zeros(len(distinct), dtype=torch.float64).index_add(0, place, torch.cat([h.areas for h in halves]))
+    _, order = torch.unique(whole.pattern, dim=0, return_inverse=True)
+    assert len(distinct) == len(whole)
+    assert torch.allclose(summed[order], whole.areas, atol=1e-12)
+
+
+def test_a_plane_through_a_larger_input_is_subdivided_as_the_network_restricted_to_it():
+    model, (origin, *basis) = network((7, 10, 6, 2), 0), points(3, 7)
+    plane = Plane(origin, torch.stack(basis))
+    found = subdivide(model, SQUARE, plane=plane)
+    assert found.invariants().wrong_patterns == 0
+    assert found.invariants().map_error < 1e-13
+    gates = patterns.split(model, found.pattern)
+    slope, constant = patterns.read_out(model, gates)
+    assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)
+    assert torch.allclose(found.bias_norms, constant.abs().amax(-1), rtol=1e-12)
+
+
+def test_norms_are_those_of_the_read_out():
+    found = subdivide(network((2, 8, 8, 2), 0), SQUARE)
+    slope, constant = patterns.read_out(found.network, patterns.split(found.network, found.pattern))
+    assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)
+    assert torch.allclose(found.bias_norms, constant.abs().amax(-1), atol=1e-13)
+    assert torch.allclose(found.maps[..., :2], slope, atol=1e-13)
+
+
+def test_a_repeated_neuron_and_one_without_input_cut_nothing_more():
+    model = network((2, 8, 2), 0)
+    extra = torch.cat([model.weights[0], 2 * model.weights[0][:1], torch.zeros(1, 2)])
+    bias = torch.cat([model.biases[0], 2 * model.biases[0][:1], torch.ones(1)])
+    more = subdivision.Mlp((extra, torch.cat([model.weights[1], torch.ones(2, 2)], -1)), (bias, model.biases[1]))
+    assert len(subdivide(more, 3 * SQUARE)) == len(subdivide(model, 3 * SQUARE))
+
+
+def test_stopping_early_gives_the_cells_of_the_first_layers():
+    model = network((2, 6, 6, 6, 2), 0)
+    whole, early = subdivide(model, 3 * SQUARE), subdivide(model, 3 * SQUARE, layers=2)
+    assert early.layer_counts == whole.layer_counts[:2]
+    assert early.pattern.shape[1] == 12
+    assert early.maps.shape[1] == 6  # the heights of the third layer
+
+
+def test_edges_know_the_layer_that_drew_them():
+    found = subdivide(network((2, 6, 6, 2), 0), 3 * SQUARE)
+    layers = subdivision.edge_layers(found)
+    assert set(layers.unique().tolist()) == {0, 1, 2}
+    assert torch.equal(layers == 0, found.owners < 0)
+
+
+def test_bad_input_is_refused():
+    model = network((2, 4, 2), 0)
+    with pytest.raises(ValueError, match="float64"):
+        subdivide(model.to(torch.float32), SQUARE)
+    with pytest.raises(ValueError, match="single one"):
+        subdivide(network((2, 4, 2), 0, models=(3,)), SQUARE)
+    with pytest.raises(ValueError, match="hidden layer"):
+        subdivide(network((2, 3), 0), SQUARE)
+    with pytest.raises(ValueError, match="plane"):
+        subdivide(network((3, 4, 2), 0), SQUARE)
+    with pytest.raises(ValueError, match="layers"):
+        subdivide(model, SQUARE, layers=2)
+    row = torch.ones(2, dtype=torch.float64)
+    with pytest.raises(ValueError, match="independent"):
+        subdivide(model, SQUARE, plane=Plane(row, torch.stack([row, 2 * row])))
+    with pytest.raises(ValueError, match="plane"):
+        subdivide(network((3, 4, 2), 0), SQUARE, plane=Plane(row, torch.eye(2, dtype=torch.float64)))
+    with pytest.raises(ValueError, match="two classes"):
+        _ = subdivide(network((2, 4, 3), 0), SQUARE).margin_gradients
+    with pytest.raises(ValueError, match="convex"):
+        subdivide(model, SQUARE[[0, 1, 1, 2, 3]])
