@@ -1,0 +1,1 @@
+"""Ridge logistic regression in high dimensions: its limit law, its outputs on seen and fresh points, their attacks."""

@@ -1,0 +1,253 @@
+r"""What ridge logistic regression says about a point it was, and was not, trained on: two laws and what follows.
+
+An outsider with teacher logit Z gets the output $h \sim N(\alpha Z, \sigma^2)$, whatever its label; a member with
+label y gets $\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. The best attacker on one point compares the output with a
+single threshold (`sample_attack`). The laws are batched, everything broadcasts, and the label enters by the reflection
+$(Z, z, 0) \to (-Z, -z, 1)$. Float64; nothing is random, and nothing here solves for α, σ and γ (`system`).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox
+from leakage.theory.logistic.teacher import (
+    NODES,
+    SPAN,
+    LabelMoments,
+    Rule,
+    average_over_points,
+    label_moments,
+    logit_rule,
+)
+
+_HALVINGS = 60
+_TAIL = 9.0  # deviations: a bracket of the threshold ends there
+_EXCEEDANCE_NODES = 321  # 12 digits where the output tells labels apart sharply, far from the teacher's boundary
+_RULE_NODES = 120  # of `output_rule`: 11 digits in the corners of the parameters, all digits elsewhere
+
+
+@dataclass(frozen=True)
+class OutputLaw:
+    r"""α, σ, γ and the teacher's κ, as tensors of one batch.
+
+    Raises:
+        ValueError: if one is not finite (an unconverged solution has NaN), σ is not positive, or γ or κ is negative.
+    """
+
+    alpha: Float[Tensor, "*b"]
+    sigma: Float[Tensor, "*b"]
+    gamma: Float[Tensor, "*b"]
+    kappa: Float[Tensor, "*b"]
+
+    def __post_init__(self) -> None:
+        for name, least in (("alpha", -math.inf), ("sigma", 0.0), ("gamma", -0.0), ("kappa", -0.0)):
+            values = getattr(self, name)
+            good = torch.isfinite(values) & ((values > 0) if name == "sigma" else (values >= least))
+            if not bool(good.all()):
+                rule = "positive" if name == "sigma" else "at least 0" if least == 0 else "a number"
+                raise ValueError(f"`{name}` must be finite and {rule}; got {float(values[~good].flatten()[0])!r}.")
+
+    @property
+    def spread(self) -> Float[Tensor, "*b"]:
+        r"""$q = \sqrt{\kappa^2\alpha^2 + \sigma^2}$, the standard deviation of the output at a fresh point."""
+        return torch.hypot(self.kappa * self.alpha, self.sigma)
+
+    def unsqueeze(self) -> "OutputLaw":
+        """The same laws with a new last dimension, against which the points of a grid broadcast."""
+        return OutputLaw(*(getattr(self, name)[..., None] for name in ("alpha", "sigma", "gamma", "kappa")))
+
+
+class Densities(NamedTuple):
+    """Densities of the output on one point: of models trained without it, and with it."""
+
+    outsider: Float[Tensor, "*b points"]
+    member: Float[Tensor, "*b points"]
+
+
+class SampleAttack(NamedTuple):
+    """The best attack on one point: call it a member if its loss is below the threshold."""
+
+    threshold: Float[Tensor, "*b"]
+    tpr: Float[Tensor, "*b"]
+    fpr: Float[Tensor, "*b"]
+    advantage: Float[Tensor, "*b"]
+
+
+class MeanLosses(NamedTuple):
+    """Mean loss in nats on training points and on fresh points."""
+
+    member: Float[Tensor, "*b"]
+    outsider: Float[Tensor, "*b"]
+
+
+class OutputRule(NamedTuple):
+    r"""Nodes of $h \sim N(0, q^2)$ and of the output that label 0 makes of it; weights sum to 1 along the last axis."""
+
+    fresh: Float[Tensor, "*b nodes"]
+    seen: Float[Tensor, "*b nodes"]
+    weights: Float[Tensor, "*b nodes"]
+
+
+def densities(
+    law: OutputLaw, outputs: Float[Tensor, "*#b points"], *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]
+) -> Densities:
+    r"""The two densities at `outputs`, for one point with teacher logit Z and label y:
+
+    $$ \frac1\sigma \varphi\Bigl(\frac{z - \alpha Z}\sigma\Bigr), \qquad
+       \frac{1 + \gamma\rho''(z)}\sigma \varphi\Bigl(\frac{g_y(z) - \alpha Z}\sigma\Bigr), \quad
+       g_y(z) = z + \gamma(\rho'(z) - y). $$
+
+    Source: Tan et al. (2023), (64) and (65).
+    """
+    wide, mean, label = law.unsqueeze(), (law.alpha * teacher)[..., None], label[..., None]
+    norm = wide.sigma * math.sqrt(2 * math.pi)
+    before = inverse_prox(outputs, wide.gamma, label)
+    pull = 1 + wide.gamma * curvature(outputs)
+    return Densities(
+        torch.exp(-((outputs - mean) / wide.sigma).square() / 2) / norm,
+        torch.exp(-((before - mean) / wide.sigma).square() / 2) * pull / norm,
+    )
+
+
+def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> SampleAttack:
+    r"""The attack of largest advantage on a point that the attacker knows, its loss threshold and its rates.
+
+    For $y = 1$ and with $m = \alpha Z$, $a(z) = \gamma\rho'(-z)$, the logarithm of the likelihood ratio is
+
+    $$ S(z) = \log(1 + \gamma\rho''(z)) + a(z)\,\frac{2(z - m) - a(z)}{2\sigma^2} . $$
+
+    $S/a$ increases from $-\infty$ to $+\infty$, so that S has one root $z^*$: members are the outputs above it, that
+    is, the losses below $\log(1 + e^{-z^*})$. Then
+
+    $$ \operatorname{Adv}(Z, 1) = \Phi\Bigl(\frac{z^* - m}\sigma\Bigr) -
+       \Phi\Bigl(\frac{z^* - m - a(z^*)}\sigma\Bigr) . $$
+
+    At $m - \max(9, \sigma)\,\sigma$ S is negative, at $\operatorname{Prox}(m + 9\sigma)$ it is positive. The root is
+    not in the paper; the advantage is that of its (7), exactly.
+    """
+    sign = torch.where(label == 1, 1.0, -1.0).to(law.alpha)
+    # `loss` is called for its check of the labels too.
+    root = _root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
+    distance = (root - sign * law.alpha * teacher) / law.sigma
+    pull = law.gamma * torch.sigmoid(-root) / law.sigma
+    fpr, tpr = torch.special.ndtr(-distance), torch.special.ndtr(pull - distance)
+    return SampleAttack(loss(sign * root, label), tpr, fpr, _gap(distance, pull))
+
+
+def _gap(distance: Tensor, pull: Tensor) -> Tensor:
+    """Φ(d) - Φ(d - p) for p ≥ 0, from the tail in which both are small."""
+    flip = torch.where(distance - pull / 2 > 0, -1.0, 1.0).to(distance)
+    return flip * (torch.special.ndtr(flip * distance) - torch.special.ndtr(flip * (distance - pull)))
+
+
+def _root(mean: Tensor, sigma: Tensor, gamma: Tensor) -> Tensor:
+    """The root of S by halving: an error h of the root costs an advantage of order h² only."""
+    low = mean - sigma.clamp_min(_TAIL) * sigma
+    high = prox(mean + _TAIL * sigma, gamma, torch.ones_like(mean))
+    for _ in range(_HALVINGS):
+        middle = low + (high - low) / 2
+        pull = gamma * torch.sigmoid(-middle)
+        ratio = torch.log1p(gamma * curvature(middle)) + pull * (2 * (middle - mean) - pull) / (2 * sigma.square())
+        low, high = torch.where(ratio < 0, middle, low), torch.where(ratio < 0, high, middle)
+    return low + (high - low) / 2
+
+
+def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"]:
+    r"""Mean over points and labels of the best advantage on each, $2\E[\rho'(Z)\operatorname{Adv}(Z, 1)]$.
+
+    Source: Tan et al. (2023), (7) and (69), without their integral over outputs.
+    """
+    rule = logit_rule(law.kappa, nodes=nodes)
+    attack = sample_attack(law.unsqueeze(), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
+    return average_over_points(attack.advantage, rule)
+
+
+def tpr_at_fpr(law: OutputLaw, fpr: Float[Tensor, "*#b"], *, nodes: int = NODES) -> Float[Tensor, "*b"]:
+    r"""Mean true positive rate of loss thresholds that have the false positive rate f on every point:
+
+    $$ 2\E\Bigl[\rho'(Z)\,\Phi\Bigl(\frac{\gamma\rho'(-z)}\sigma - t\Bigr)\Bigr], \qquad
+       z = \alpha Z + \sigma t, \quad \Phi(-t) = f . $$
+
+    At small f the best test is another one: far on its side of the label a point that was seen and one that was not
+    get the same outputs, so that the most telling outputs are an interval.
+
+    Raises:
+        ValueError: if a rate is not strictly between 0 and 1.
+    """
+    if not bool(((fpr > 0) & (fpr < 1)).all()):
+        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr.flatten().tolist()}.")
+    return average_over_points(*_power(law, -torch.special.ndtri(fpr)[..., None], nodes=nodes))
+
+
+def auc(law: OutputLaw, *, nodes: int = NODES) -> Float[Tensor, "*b"]:
+    r"""Mean area under the ROC curve of the loss of one point: how often a member's is below an outsider's."""
+    t = torch.linspace(-SPAN, SPAN, nodes, dtype=law.alpha.dtype, device=law.alpha.device)
+    weights = torch.exp(-t.square() / 2)
+    inner = law.unsqueeze()
+    power = average_over_points(*_power(inner, t[:, None], nodes=nodes))
+    return (power * weights).sum(-1) / weights.sum()
+
+
+def _power(law: OutputLaw, t: Tensor, *, nodes: int) -> tuple[Tensor, Rule]:
+    """Φ(γρ'(-z)/σ - t) at z = αZ + σt, and the rule in Z."""
+    rule, wide = logit_rule(law.kappa, nodes=nodes), law.unsqueeze()
+    pull = wide.gamma * torch.sigmoid(-(wide.alpha * rule.nodes + wide.sigma * t)) / wide.sigma
+    return torch.special.ndtr(pull - t), rule
+
+
+def exceedance(law: OutputLaw, bound: Float[Tensor, "*#b"], *, nodes: int = _EXCEEDANCE_NODES) -> Float[Tensor, "*b"]:
+    r"""How often the output on a fresh point of label 1 exceeds `bound`, $2\E[\rho'(Z)\Phi((\alpha Z - b)/\sigma)]$."""
+    rule, wide = logit_rule(law.kappa, nodes=nodes), law.unsqueeze()
+    return average_over_points(torch.special.ndtr((wide.alpha * rule.nodes - bound[..., None]) / wide.sigma), rule)
+
+
+def generalisation_error(law: OutputLaw) -> Float[Tensor, "*b"]:
+    r"""Misclassification of fresh points, $2\E[\rho'(Z)\Phi(-\alpha Z/\sigma)]$.
+
+    Source: Tan et al. (2023), (59); (6) lacks the factor 2 in our copy.
+    """
+    return 1 - exceedance(law, torch.zeros_like(law.alpha))
+
+
+def training_error(law: OutputLaw) -> Float[Tensor, "*b"]:
+    r"""Misclassification of training points: label 1 is missed if $h < -\gamma/2$, which the pull brings to 0."""
+    return 1 - exceedance(law, -law.gamma / 2)
+
+
+def output_rule(law: OutputLaw, *, nodes: int = _RULE_NODES) -> OutputRule:
+    r"""Quadrature over fresh outputs h and $w = \operatorname{Prox}_{\gamma\rho}(h)$, without a proximal map at a node.
+
+    $\E F(w) = \int F(w)\,\varphi(g(w)/q)\,g'(w)/q\,dw$ with $g(w) = w + \gamma\rho'(w)$, by the trapezoidal rule
+    in x where $w = w_0 + \sinh x$. The centre $w_0$ is where g bends from 1 to γ and the density of w is narrow: so a
+    hundred nodes do for γ up to $10^{13}$.
+    """
+    spread = law.spread
+    centre = -torch.log1p(law.gamma / (1 + spread))
+    zero = torch.zeros_like(spread)
+    low, high = (torch.asinh(prox(side * SPAN * spread, law.gamma, zero) - centre)[..., None] for side in (-1, 1))
+    x = torch.lerp(low, high, torch.linspace(0, 1, nodes, dtype=spread.dtype, device=spread.device))
+    seen, gamma = centre[..., None] + torch.sinh(x), law.gamma[..., None]
+    fresh = seen + gamma * torch.sigmoid(seen)
+    weights = torch.exp(-(fresh / spread[..., None]).square() / 2) * (1 + gamma * curvature(seen)) * torch.cosh(x)
+    return OutputRule(fresh, seen, weights / weights.sum(-1, keepdim=True))
+
+
+def label_given_output(law: OutputLaw, fresh: Float[Tensor, "*b nodes"]) -> LabelMoments:
+    r"""$\E[\rho'(-Z) \mid h]$, $\E[\rho''(Z) \mid h]$; Z has mean $\kappa^2\alpha h/q^2$, spread $\kappa\sigma/q$."""
+    slope = law.kappa.square() * law.alpha / law.spread.square()
+    mean = (slope[..., None] * fresh).reshape(-1, fresh.shape[-1])
+    moments = label_moments(mean, (law.kappa * law.sigma / law.spread).flatten())
+    return LabelMoments(*(moment.reshape(fresh.shape) for moment in moments))
+
+
+def mean_losses(law: OutputLaw) -> MeanLosses:
+    r"""Mean training and test loss, $2\E[\rho'(-Z)\rho(w)]$ and $2\E[\rho'(-Z)\rho(h)]$."""
+    rule = output_rule(law)
+    weights = 2 * rule.weights * label_given_output(law, rule.fresh).zero
+    zero = torch.zeros_like(weights)
+    return MeanLosses(*((weights * loss(output, zero)).sum(-1) for output in (rule.seen, rule.fresh)))

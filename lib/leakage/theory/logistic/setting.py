@@ -1,0 +1,151 @@
+r"""Grid points of ridge logistic regression problems: the penalty, the numbers of rows and features, and the spectrum.
+
+$$ \hat\beta = \arg\min_b \frac1n \sum_i \ell(y_i, x_i^\top b) + \frac{\lambda}{2p} \lVert b \rVert^2, \qquad
+   x_i \sim N(0, \Sigma/p), \quad P(y_i = 1 \mid x_i) = \rho'(x_i^\top \beta^*), $$
+
+as n and p grow with $n/p \to \delta$. Settings are batched: every field is a float64 tensor, numbers and tensors given
+broadcast, and the device is theirs. Nothing here solves anything (`system`) or is random.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.runtime import DTYPE
+
+
+class Spectrum(NamedTuple):
+    r"""The eigenvalues of Σ, each with its share of the features and its share of the signal.
+
+    `signal` is the share of $\kappa^2 = \beta^{*\top} \Sigma \beta^* / p$ along the eigenvectors; both shares sum to 1.
+    """
+
+    values: Float[Tensor, "*b atoms"]
+    features: Float[Tensor, "*b atoms"]
+    signal: Float[Tensor, "*b atoms"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    r"""Points of a grid of problems, batched: `penalty` λ, `delta` $\delta = n/p$, `kappa` κ, and the spectrum of Σ.
+
+    Make one with `bilevel` or `general`, which broadcast and check. κ is the standard deviation of the teacher's logit;
+    at $\kappa = 0$ the labels are coin flips and α is its limit as $\kappa \to 0$.
+    """
+
+    penalty: Float[Tensor, "*b"]
+    delta: Float[Tensor, "*b"]
+    kappa: Float[Tensor, "*b"]
+    spectrum: Spectrum
+
+    @classmethod
+    def bilevel(
+        cls,
+        *,
+        penalty: Tensor | float,
+        delta: Tensor | float,
+        phi: Tensor | float,
+        eta: Tensor | float = 1.0,
+        kappa: Tensor | float = 10.0,
+    ) -> "Setting":
+        r"""The bi-level ensemble: $p/\phi$ signal features of total variance 1, and a tail of total variance η.
+
+        Eigenvalues of Σ: $\phi$ for a share $1/\phi$ of the features, which carry all the signal, and
+        $\eta\phi/(\phi - 1)$ for the others. Source: Tan et al. (2023), equation (5), which in our copy prints
+        $[\Sigma]^2$ where (53) and (61) use Σ. $\kappa = \sigma_\beta$.
+
+        Raises:
+            ValueError: if $\phi \le 1$ (no tail), or δ, λ or η is not positive, or κ is negative, or one is not finite.
+        """
+        penalty, delta, phi, eta, kappa = together(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
+        check("phi", phi, phi > 1, "above 1: at 1 the tail has no features")
+        check("eta", eta, eta > 0, "positive: it is the variance of the tail")
+        head, tail = torch.ones_like(phi), torch.zeros_like(phi)
+        spectrum = Spectrum(
+            torch.stack([phi, eta * phi / (phi - 1)], -1),
+            torch.stack([1 / phi, (phi - 1) / phi], -1),
+            torch.stack([head, tail], -1),
+        )
+        return cls(penalty, delta, kappa, spectrum)
+
+    @classmethod
+    def panel(
+        cls,
+        *,
+        lambda_delta: Tensor | float,
+        phi: Tensor | float,
+        samples: Tensor | float = 5.0,
+        eta: Tensor | float = 1.0,
+        kappa: Tensor | float = 10.0,
+    ) -> "Setting":
+        r"""The bi-level ensemble in the variables of the figures: $\lambda\delta$, and `samples` $n/d = \delta\phi$.
+
+        Raises:
+            ValueError: as `bilevel`.
+        """
+        product, phi, samples = together(lambda_delta=lambda_delta, phi=phi, samples=samples)
+        check("samples", samples, samples > 0, "positive: it is n/d")
+        check("lambda_delta", product, product > 0, "positive: without a ridge separable data have no solution")
+        delta = samples / phi
+        return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
+
+    @classmethod
+    def general(
+        cls,
+        *,
+        penalty: Tensor | float,
+        delta: Tensor | float,
+        kappa: Tensor | float,
+        eigenvalues: Float[Tensor, " atoms"],
+        features: Float[Tensor, " atoms"],
+        signal: Float[Tensor, " atoms"],
+    ) -> "Setting":
+        r"""Any Σ with finitely many distinct `eigenvalues`, their shares of the `features` and of the `signal`.
+
+        Raises:
+            ValueError: if an eigenvalue is not positive, shares are negative or do not sum to 1, or as in `bilevel`.
+        """
+        penalty, delta, kappa = together(penalty=penalty, delta=delta, kappa=kappa)
+        check("eigenvalues", eigenvalues, eigenvalues > 0, "positive")
+        for name, share in (("features", features), ("signal", signal)):
+            check(name, share, share >= 0, "at least 0: they are shares")
+            if share.shape != eigenvalues.shape or not bool((share.sum() - 1).abs() < 1e-9):
+                raise ValueError(f"`{name}` must hold one share for each eigenvalue, with sum 1; got {share.tolist()}.")
+        parts = (part.to(penalty).expand(*penalty.shape, -1) for part in (eigenvalues, features, signal))
+        return cls(penalty, delta, kappa, Spectrum(*parts))
+
+    def __post_init__(self) -> None:
+        check("penalty", self.penalty, self.penalty > 0, "positive: without a ridge separable data have no solution")
+        check("delta", self.delta, self.delta > 0, "positive: it is n/p")
+        check("kappa", self.kappa, self.kappa >= 0, "at least 0: it is a standard deviation")
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the batch."""
+        return self.penalty.shape
+
+    def flat(self) -> "Setting":
+        """The same points as a vector."""
+        spectrum = Spectrum(*(part.flatten(0, -2) if part.ndim > 1 else part[None] for part in self.spectrum))
+        return Setting(self.penalty.flatten(), self.delta.flatten(), self.kappa.flatten(), spectrum)
+
+    def take(self, index: Tensor) -> "Setting":
+        """The points of a vector at `index`, numbers or booleans."""
+        spectrum = Spectrum(*(part[index] for part in self.spectrum))
+        return Setting(self.penalty[index], self.delta[index], self.kappa[index], spectrum)
+
+
+def together(**fields: Tensor | float) -> list[Tensor]:
+    """Float64 tensors of one shape, on the device of those given as tensors."""
+    device = next((field.device for field in fields.values() if isinstance(field, Tensor)), None)
+    return list(torch.broadcast_tensors(*(torch.as_tensor(f, dtype=DTYPE, device=device) for f in fields.values())))
+
+
+def check(name: str, values: Tensor, good: Tensor, rule: str) -> None:
+    """Raise `ValueError` unless all values are good and finite."""
+    good = good & torch.isfinite(values)
+    if not bool(good.all()):
+        raise ValueError(f"`{name}` must be finite and {rule}; got {float(values[~good].flatten()[0])!r}.")

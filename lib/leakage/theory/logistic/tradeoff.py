@@ -1,0 +1,204 @@
+r"""Error against the best attack's advantage, along the ridge penalty, for ensembles of different width.
+
+A curve belongs to one $\phi = p/d$ and runs through $\lambda\delta$ with $n/d$ = `samples` fixed; `phi` is a vector,
+and results carry its axis first. The *private branch* of a curve runs from an infinite ridge down to the penalty of
+least error. A reading at a target is taken at the largest penalty that attains it; a curve that never does gives NaN
+and `attained` false, never a clipped value. Nothing is random.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from leakage.runtime import DTYPE
+from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
+from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
+from leakage.theory.logistic.setting import Setting
+from leakage.theory.logistic.system import solve
+
+STRONGEST, WEAKEST = 1e6, 1e-5
+"""The default ends of the penalties λδ of a curve."""
+_PER_DECADE = 8
+_SHRINK, _ROUNDS = 4, 4  # of the parabola's step; the last is 10^(1/512)
+_SECANTS, _CLOSE = 12, 1e-12
+_ADVANTAGE_NODES = 61  # 1e-7 at worst, 1e-9 on the figures' panel
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    r"""What the curves of one figure share: n/d, η and κ."""
+
+    samples: float = 5.0
+    eta: float = 1.0
+    kappa: float = 10.0
+
+
+PANEL = Ensemble()
+"""The figures' n/d = 5, η = 1, κ = 10."""
+
+
+class Operating(NamedTuple):
+    """One penalty for each φ, with its error and average advantage; NaN where `attained` is false."""
+
+    lambda_delta: Float[Tensor, " phis"]
+    error: Float[Tensor, " phis"]
+    advantage: Float[Tensor, " phis"]
+    attained: Bool[Tensor, " phis"]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Error and average advantage along the penalty, from strong to weak, with the ends and the best of each curve.
+
+    `infinite` is the value at an infinite ridge (`limits`), `best` the penalty of least error; that is `attained` if it
+    lies inside the range of penalties.
+    """
+
+    phi: Float[Tensor, " phis"]
+    lambda_delta: Float[Tensor, " penalties"]
+    error: Float[Tensor, "phis penalties"]
+    advantage: Float[Tensor, "phis penalties"]
+    infinite: InfiniteRidge
+    best: Operating
+    ensemble: Ensemble
+
+
+def trade_off(
+    phi: Float[Tensor, " phis"],
+    *,
+    ensemble: Ensemble = PANEL,
+    strongest: float = STRONGEST,
+    weakest: float = WEAKEST,
+    per_decade: int = _PER_DECADE,
+) -> Curves:
+    r"""The trade-off curves, at `per_decade` penalties to each factor of ten of $\lambda\delta$.
+
+    The least error is refined by parabolas in $\log \lambda\delta$. Source: Tan et al. (2023), Figures 3 to 5, whose
+    axis is $1/(\lambda\delta)$.
+
+    Raises:
+        ValueError: if `strongest` does not exceed `weakest`, or as in `Setting.panel`.
+    """
+    if not 0 < weakest < strongest:
+        raise ValueError(f"`strongest` must exceed `weakest` and both be positive, got {strongest!r} and {weakest!r}.")
+    ends = torch.tensor([strongest, weakest], dtype=DTYPE, device=phi.device).log10()
+    count = max(3, round(float(ends[0] - ends[1]) * per_decade) + 1)
+    x = torch.lerp(ends[0], ends[1], torch.linspace(0, 1, count, dtype=DTYPE, device=phi.device))
+    error, advantage = _evaluate(phi, x.expand(len(phi), -1), ensemble)
+    return Curves(
+        phi,
+        10**x,
+        error,
+        advantage,
+        infinite_ridge(phi=phi, samples=ensemble.samples, eta=ensemble.eta, kappa=ensemble.kappa),
+        _least_error(phi, x, error, ensemble),
+        ensemble,
+    )
+
+
+def at_error(curves: Curves, target: float) -> Operating:
+    r"""The most private model of error `target`: the largest penalty on the private branch that attains it.
+
+    Source: Tan et al. (2023), Figure 6b.
+
+    Raises:
+        ValueError: if the target is not strictly between 0 and 1.
+    """
+    return _reading(curves, target, "error", past_best=False)
+
+
+def at_advantage(curves: Curves, target: float, *, past_best: bool = False) -> Operating:
+    r"""The model of advantage `target`, at the largest penalty that attains it.
+
+    Source: Tan et al. (2023), Figure 6a, which takes it wherever it is attained: `past_best` does so too, otherwise
+    only the private branch counts.
+
+    Raises:
+        ValueError: if the target is not strictly between 0 and 1.
+    """
+    return _reading(curves, target, "advantage", past_best=past_best)
+
+
+def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> Operating:
+    """Vertices of parabolas through three penalties, ever closer together."""
+    index = error.argmin(-1)
+    attained = (index > 0) & (index < len(x) - 1)
+    middle, step = x[index.clamp(1, len(x) - 2)], (x[0] - x[1]).abs()
+    offsets = torch.tensor([-1.0, 0.0, 1.0], dtype=DTYPE, device=phi.device)
+    for _ in range(_ROUNDS):
+        low, here, high = generalisation_error(
+            solve(_setting(phi, 10 ** (middle[:, None] + step * offsets), ensemble)).law
+        ).unbind(-1)
+        bend = low - 2 * here + high
+        vertex = torch.where(bend > 0, (low - high) / (2 * bend), torch.sign(low - high))
+        middle, step = middle + step * vertex.clamp(-1, 1), step / _SHRINK
+    middle = torch.where(attained, middle, x[index])
+    error, advantage = (part[:, 0] for part in _evaluate(phi, middle[:, None], ensemble))
+    return Operating(10**middle, error, advantage, attained)
+
+
+def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -> Operating:
+    """Where the quantity first crosses the target, on its way from a strong ridge down."""
+    if not 0 < target < 1:
+        raise ValueError(f"`target` must lie strictly between 0 and 1, got {target!r}.")
+    x, beyond = curves.lambda_delta.log10().expand(len(curves.phi), -1), getattr(curves, quantity) - target
+    if not past_best:
+        end = curves.best.lambda_delta.log10()[:, None]
+        at_best = getattr(curves.best, quantity)[:, None] - target
+        x, beyond = torch.maximum(x, end), torch.where(x < end, at_best, beyond)
+    crossing = (beyond[:, 1:] * beyond[:, :-1] <= 0) & (x[:, 1:] < x[:, :-1])
+    attained, index = crossing.any(-1), crossing.to(torch.int8).argmax(-1)
+    (left, right), (below, above) = (
+        part.gather(-1, torch.stack([index, index + 1], -1)).unbind(-1) for part in (x, beyond)
+    )
+    measure = _MEASURES[quantity]
+
+    def excess(z: Tensor) -> Tensor:
+        return measure(solve(_setting(curves.phi, 10 ** z[:, None], curves.ensemble)).law)[:, 0] - target
+
+    found = _secant(excess, left, right, below, above, needed=attained)
+    error, advantage = (part[:, 0] for part in _evaluate(curves.phi, found[:, None], curves.ensemble))
+    numbers = [torch.where(attained, number, torch.nan) for number in (10**found, error, advantage)]
+    return Operating(*numbers, attained=attained)
+
+
+def _secant(
+    function: Callable[[Tensor], Tensor], a: Tensor, b: Tensor, fa: Tensor, fb: Tensor, *, needed: Tensor
+) -> Tensor:
+    """A root between a and b by the Illinois rule: the secant, with the value at an end that stays put halved."""
+    for _ in range(_SECANTS):
+        c = torch.lerp(a, b, (fa / (fa - fb)).nan_to_num(0.5).clamp(0, 1))
+        fc = function(c)
+        crossed = fc * fb <= 0
+        a, fa = torch.where(crossed, b, a), torch.where(crossed, fb, fa / 2)
+        b, fb = c, fc
+        if bool(((fc.abs() < _CLOSE) | ~needed).all()):
+            break
+    return b
+
+
+def _advantage(law: OutputLaw) -> Tensor:
+    return average_advantage(law, nodes=_ADVANTAGE_NODES)
+
+
+_MEASURES = {"error": generalisation_error, "advantage": _advantage}
+
+
+def _evaluate(phi: Tensor, x: Tensor, ensemble: Ensemble) -> tuple[Tensor, Tensor]:
+    """Error and average advantage at log10(λδ) of shape `[phis, penalties]`."""
+    law = solve(_setting(phi, 10**x, ensemble)).law
+    return generalisation_error(law), _advantage(law)
+
+
+def _setting(phi: Tensor, lambda_delta: Tensor, ensemble: Ensemble) -> Setting:
+    return Setting.panel(
+        lambda_delta=lambda_delta,
+        phi=phi[:, None],
+        samples=ensemble.samples,
+        eta=ensemble.eta,
+        kappa=ensemble.kappa,
+    )

@@ -1,0 +1,29 @@
+"""Random settings of ridge logistic regression, over many orders of magnitude, for several test modules."""
+
+import math
+
+import torch
+
+from leakage.runtime import DTYPE, stream
+from leakage.theory.logistic.setting import Setting
+
+
+def spread_out(low, high, count, generator):
+    """Log-uniform draws."""
+    return low * torch.exp(torch.rand(count, generator=generator, dtype=DTYPE) * math.log(high / low))
+
+
+def random_settings(count, *, seed=0):
+    generator = stream(seed, "settings of ridge logistic regression")
+    phi = 1 + spread_out(0.03, 100.0, count, generator)
+    return Setting.bilevel(
+        penalty=spread_out(1e-5, 1e3, count, generator),
+        delta=spread_out(0.1, 30.0, count, generator) / phi,
+        phi=phi,
+        eta=spread_out(0.03, 30.0, count, generator),
+        kappa=spread_out(0.2, 100.0, count, generator),
+    )
+
+
+def of(*values):
+    return torch.tensor(values, dtype=DTYPE)

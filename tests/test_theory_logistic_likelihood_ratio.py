@@ -1,0 +1,66 @@
+"""The likelihood ratio crosses 1 once, so that one threshold is the best attack; two unequal Gaussians would not."""
+
+import torch
+
+from leakage.runtime import DTYPE, stream
+from leakage.theory.logistic.likelihood_ratio import (
+    integrated_advantage,
+    log_ratio,
+    output_grid,
+    single_root,
+    variation_excess,
+)
+from leakage.theory.logistic.output_law import OutputLaw, densities, sample_attack
+from logistic_points import of, spread_out
+
+
+def random_laws(count):
+    generator = stream(0, "laws")
+    alpha, sigma, gamma = (
+        spread_out(low, high, count, generator) for low, high in ((1e-3, 10), (1e-3, 30), (1e-3, 1e6))
+    )
+    teacher = 20 * (torch.rand(count, generator=generator, dtype=DTYPE) - 0.5)
+    label = (torch.rand(count, generator=generator, dtype=DTYPE) < 0.5).to(DTYPE)
+    return OutputLaw(alpha, sigma, gamma, torch.ones_like(alpha)), teacher, label
+
+
+def test_one_threshold_wins_all_that_the_ratio_can():
+    law, teacher, label = random_laws(200)
+    found = single_root(law, teacher=teacher, label=label, nodes=801)
+    assert float(found.excess.abs().max()) < 1e-9  # rounding along 1,602 outputs
+    assert float(found.least_increase.min()) > -1e-12
+    attack = sample_attack(law, teacher=teacher, label=label).advantage
+    assert bool((found.largest_gap <= attack + 1e-12).all())  # the grid may miss the very best threshold
+    torch.testing.assert_close(found.largest_gap, attack, rtol=0, atol=1e-4)
+
+
+def test_the_printed_integral_is_the_advantage():
+    law, teacher, label = random_laws(40)
+    expected = sample_attack(law, teacher=teacher, label=label).advantage
+    found = integrated_advantage(law, teacher=teacher, label=label)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # the kink leaves the step squared
+
+
+def test_the_ratio_is_that_of_the_densities():
+    law, teacher, label = OutputLaw(of(0.3), of(1.0), of(5.0), of(1.0)), of(2.0, 2.0), of(0.0, 1.0)
+    outputs = torch.linspace(-3, 3, 25, dtype=DTYPE)
+    outsider, member = densities(law, outputs, teacher=teacher, label=label)
+    torch.testing.assert_close(
+        log_ratio(law, outputs, teacher=teacher, label=label), (member / outsider).log(), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_two_gaussians_of_unequal_variance_need_two_thresholds():
+    grid = torch.linspace(-20, 20, 4001, dtype=DTYPE)
+    gaps = torch.special.ndtr(grid / 2) - torch.special.ndtr(grid)
+    assert float(variation_excess(gaps)) > 0.1
+    shifted = torch.special.ndtr(grid) - torch.special.ndtr(grid - 1)
+    assert abs(float(variation_excess(shifted))) < 1e-12
+
+
+def test_the_grid_covers_both_laws_in_order():
+    law = OutputLaw(of(0.3), of(1.0), of(1e6), of(1.0))
+    grid = output_grid(law, teacher=of(1.0), label=of(1.0), nodes=101)
+    assert bool((grid.diff(dim=-1) >= 0).all())
+    torch.testing.assert_close(grid[..., 0], of(0.3 - 9.0))
+    assert 10 < float(grid[..., -1]) < 15  # log γ is 13.8
