@@ -1,0 +1,275 @@
+r"""Ridge logistic regressions, trained exactly and in batches, and what they would be with or without one point.
+
+Everything happens in the space of the training points: with $b = X^\top c$ a model is its dual coefficients c, and of
+the features only the Gram matrix $K = XX^\top$ matters. The objective is the sum form
+$\sum_i [\rho(x_i^\top b) - y_i x_i^\top b] + \frac\mu2 \lVert b \rVert^2$ without an intercept, so μ is `1 / C` of
+scikit-learn and λn/p of Tan et al. (2023). Leading dimensions are independent models. Nothing here is random.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int, Num
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from leakage.theory.logistic.prox import curvature, prox
+
+_ENOUGH = 1e-4  # share of the promised decrease of the objective that a step must bring
+_HALVINGS = 40
+_ROUNDING = 1e-12  # of the objective: what its rounding may hide of a decrease
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    r"""Trained ridge logistic regressions.
+
+    Attributes:
+        dual: $c$, with $b = X^\top c$; at the optimum $\mu c_i = y_i - \rho'(f_i)$.
+        logits: $f = Kc$, the outputs at the training points.
+        factor: the Cholesky factor of $\mu I + W^{1/2} K W^{1/2}$, $W = \operatorname{diag} \rho''(f)$.
+        ridge: μ.
+        residual: $\max_i |y_i - \rho'(f_i) - \mu c_i|$, in units of probability.
+        change: the largest change of a logit in the last Newton step; the error left is of the order of its square.
+        converged: whether that change is below the tolerance.
+        steps: Newton steps taken.
+    """
+
+    dual: Float[Tensor, "*b n"]
+    logits: Float[Tensor, "*b n"]
+    factor: Float[Tensor, "*b n n"]
+    ridge: float
+    residual: Float[Tensor, "*b"]
+    change: Float[Tensor, "*b"]
+    converged: Bool[Tensor, "*b"]
+    steps: Int[Tensor, "*b"]
+
+
+class Added(NamedTuple):
+    """A model's output at points before and after each is trained on, alone, and how far the loss moves it (γ)."""
+
+    without: Float[Tensor, "*b k"]
+    outputs: Float[Tensor, "*b k"]
+    gamma: Float[Tensor, "*b k"]
+
+
+class LeftOut(NamedTuple):
+    """The output at each training point of the model trained without it, and γ."""
+
+    without: Float[Tensor, "*b n"]
+    gamma: Float[Tensor, "*b n"]
+
+
+def fit(
+    gram: Float[Tensor, "*b n n"],
+    labels: Num[Tensor, "*b n"],
+    *,
+    ridge: float,
+    start: Float[Tensor, "*b n"] | None = None,
+    tolerance: float = 1e-4,
+    most_steps: int = 100,
+) -> Fit:
+    r"""Train by Newton's method on the dual coefficients until a step moves no logit by more than `tolerance`.
+
+    $$ \Delta c = (\mu I + WK)^{-1} r = \tfrac1\mu \bigl(r - W^{1/2} B^{-1} W^{1/2} K r\bigr), \qquad
+       r = y - \rho'(f) - \mu c, \quad B = \mu I + W^{1/2} K W^{1/2} = LL^\top. $$
+
+    A step is halved until the objective falls. These are the iterates of Newton's method for b, whatever p is. The last
+    one is of second order, so the logits are right to about the square of the tolerance. A model that has not arrived
+    after `most_steps` is marked in `converged`.
+
+    Source: Tan et al. (2023), equation (2), times n; the method is C. E. Rasmussen, C. K. I. Williams (2006), Gaussian
+    Processes for Machine Learning, Algorithm 3.1.
+
+    Args:
+        gram: $K$, symmetric.
+        labels: 0 and 1.
+        ridge: μ > 0.
+        start: dual coefficients to start from, by default 0.
+        tolerance: of the logits.
+        most_steps: after which to give up.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1, μ is not positive and finite, the Gram matrices are not finite, or
+            shapes do not fit.
+    """
+    _check(gram, labels, ridge)
+    n, batch = gram.shape[-1], gram.shape[:-2]
+    state = _State(gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n), ridge)
+    if start is not None:
+        state.dual = start.expand(labels.shape).reshape(-1, n).clone()
+    for _ in range(most_steps):
+        moving = (state.change > tolerance).nonzero().squeeze(-1)
+        if not len(moving):
+            break
+        state.advance(moving)
+    logits = (state.gram @ state.dual.unsqueeze(-1)).squeeze(-1)
+    residual = (state.labels - torch.sigmoid(logits) - ridge * state.dual).abs().amax(-1)
+    shape = (*batch, n)
+    return Fit(
+        dual=state.dual.reshape(shape),
+        logits=logits.reshape(shape),
+        factor=_factor(state.gram, logits, ridge).reshape(gram.shape),
+        ridge=ridge,
+        residual=residual.reshape(batch),
+        change=state.change.reshape(batch),
+        converged=(state.change <= tolerance).reshape(batch),
+        steps=state.steps.reshape(batch),
+    )
+
+
+def with_point(
+    model: Fit,
+    cross: Float[Tensor, "*b n k"],
+    squares: Float[Tensor, "*#b k"],
+    labels: Num[Tensor, "*#b k"],
+) -> Added:
+    r"""What each of k new points would be answered if it alone were added to the training set, without training again.
+
+    $$ f_j = \operatorname{Prox}_{\gamma_j \ell(y_j, \cdot)}(k_j^\top c), \qquad
+       \gamma_j = \tfrac1\mu \bigl(\lVert x_j \rVert^2 - \lVert L^{-1} W^{1/2} k_j \rVert^2\bigr)
+       = x_j^\top (X^\top W X + \mu I)^{-1} x_j. $$
+
+    The weights W of the other points are those before the addition, so the error is of second order in the influence
+    of one point. `train_with_point` trains again.
+
+    Source: Tan et al. (2023), Theorem 2 and equation (14), with the γ of the training set at hand instead of its limit.
+
+    Args:
+        model: trained without the points.
+        cross: $k_j = X x_j$.
+        squares: $\lVert x_j \rVert^2$.
+        labels: $y_j$, 0 or 1.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1.
+    """
+    weighted = curvature(model.logits).sqrt().unsqueeze(-1) * cross
+    explained = torch.linalg.solve_triangular(model.factor, weighted, upper=False).square().sum(-2)
+    gamma = ((squares - explained) / model.ridge).clamp_min(0)
+    without = (cross.mT @ model.dual.unsqueeze(-1)).squeeze(-1)
+    return Added(without, prox(without, gamma, labels.to(without.dtype)), gamma)
+
+
+def train_with_point(
+    model: Fit,
+    gram: Float[Tensor, "*b n n"],
+    labels: Num[Tensor, "*b n"],
+    cross: Float[Tensor, "*b n"],
+    square: Float[Tensor, "*#b"],
+    label: Num[Tensor, "*#b"],
+    *,
+    tolerance: float = 1e-4,
+) -> Fit:
+    """Train again with one point more, which becomes the last; the start is the answer that `with_point` gives.
+
+    Raises:
+        ValueError: as `fit`.
+    """
+    batch = cross.shape[:-1]
+    square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
+    added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
+    first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
+    bordered = torch.cat(
+        [
+            torch.cat([gram, cross.unsqueeze(-1)], dim=-1),
+            torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2),
+        ],
+        dim=-2,
+    )
+    return fit(
+        bordered,
+        torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
+        ridge=model.ridge,
+        start=torch.cat([model.dual, first.unsqueeze(-1)], dim=-1),
+        tolerance=tolerance,
+    )
+
+
+def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"]) -> LeftOut:
+    r"""What each training point would be answered by the model trained without it, for all of them from one model.
+
+    $$ h_i = f_i + \gamma_i (\rho'(f_i) - y_i), \qquad \gamma_i = \frac{v_i}{1 - W_i v_i}, \qquad
+       v_i = \tfrac1\mu \bigl(K_{ii} - \lVert L^{-1} W^{1/2} K_{\cdot i} \rVert^2\bigr). $$
+
+    $v_i = x_i^\top (X^\top W X + \mu I)^{-1} x_i$, and $1 - W_i v_i = \mu (B^{-1})_{ii}$, which is used since it does
+    not cancel. It is Theorem 2 of Tan et al. (2023) read backwards, at finite n; ours.
+    """
+    root = curvature(model.logits).sqrt()
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.solve_triangular(model.factor, identity.expand_as(gram), upper=False)
+    explained = (inverse @ (root.unsqueeze(-1) * gram)).square().sum(-2)
+    leverage = ((gram.diagonal(dim1=-2, dim2=-1) - explained) / model.ridge).clamp_min(0)
+    gamma = leverage / (model.ridge * inverse.square().sum(-2))
+    return LeftOut(model.logits - gamma * model.ridge * model.dual, gamma)
+
+
+class _State:
+    """A batch of models on their way to the optimum."""
+
+    def __init__(self, gram: Tensor, labels: Tensor, ridge: float) -> None:
+        self.gram, self.labels, self.ridge = gram, labels, ridge
+        self.dual = torch.zeros_like(labels)
+        self.change = torch.full_like(labels[:, 0], torch.inf)
+        self.steps = torch.zeros(len(labels), dtype=torch.int64, device=labels.device)
+
+    def advance(self, moving: Int[Tensor, " m"]) -> None:
+        """One Newton step of the models numbered `moving`."""
+        everyone = len(moving) == len(self.labels)
+        gram = self.gram if everyone else self.gram[moving]
+        labels, dual = self.labels[moving], self.dual[moving]
+        logits = (gram @ dual.unsqueeze(-1)).squeeze(-1)
+        rest = labels - torch.sigmoid(logits) - self.ridge * dual
+        root, lower = curvature(logits).sqrt(), _factor(gram, logits, self.ridge)
+        pull = root * (gram @ rest.unsqueeze(-1)).squeeze(-1)
+        step = (rest - root * torch.cholesky_solve(pull.unsqueeze(-1), lower).squeeze(-1)) / self.ridge
+        turn = (gram @ step.unsqueeze(-1)).squeeze(-1)
+        length = self._length(labels, logits, dual, step, turn).unsqueeze(-1)
+        self.dual[moving] = dual + length * step
+        # A shortened step never counts as an arrival.
+        change = torch.where(length < 1, torch.inf, turn.abs()).amax(-1)
+        self.change[moving] = change
+        self.steps[moving] += 1
+
+    def _length(self, labels: Tensor, logits: Tensor, dual: Tensor, step: Tensor, turn: Tensor) -> Tensor:
+        """1, 1/2, 1/4, …: the first share of the step that lowers the objective."""
+        slope = ((torch.sigmoid(logits) - labels + self.ridge * dual) * turn).sum(-1)
+        length = torch.ones_like(slope)
+        before = self._objective(labels, logits, dual)
+        for _ in range(_HALVINGS):
+            share = length.unsqueeze(-1)
+            after = self._objective(labels, logits + share * turn, dual + share * step)
+            fine = after <= before + _ENOUGH * length * slope + _ROUNDING * (1 + before.abs())
+            if bool(fine.all()):
+                break
+            length = torch.where(fine, length, length / 2)
+        return length
+
+    def _objective(self, labels: Tensor, logits: Tensor, dual: Tensor) -> Tensor:
+        return (softplus(logits, threshold=40.0) - labels * logits + self.ridge / 2 * dual * logits).sum(-1)
+
+
+def _factor(gram: Tensor, logits: Tensor, ridge: float) -> Tensor:
+    """The Cholesky factor of B."""
+    root = curvature(logits).sqrt()
+    matrix = gram * root.unsqueeze(-1)
+    matrix *= root.unsqueeze(-2)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(ridge)
+    return torch.linalg.cholesky(matrix)
+
+
+def _check(gram: Tensor, labels: Tensor, ridge: float) -> None:
+    if gram.shape[-1] != gram.shape[-2] or gram.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"`gram` must be n × n and `labels` its rows, got {tuple(gram.shape)} and {tuple(labels.shape)}."
+        )
+    if not 0 < ridge < torch.inf:
+        raise ValueError(
+            f"`ridge` must be positive and finite, got {ridge!r}; without one a separable data set has no solution."
+        )
+    if not bool(torch.isfinite(gram).all()):
+        raise ValueError("`gram` must be finite, got NaN or infinity.")
+    if not bool(((labels == 0) | (labels == 1)).all()):
+        wrong = labels[(labels != 0) & (labels != 1)][0].item()
+        raise ValueError(f"`labels` must be 0 or 1, got {wrong!r} among them; for -1 and 1 use (labels + 1) / 2.")

@@ -1,0 +1,138 @@
+"""Support vector machines against their optimality conditions, geometry by hand, and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.svm import SVC
+
+from leakage.data.synthetic import gaussian
+from leakage.runtime import stream
+from leakage.trainers import svm
+from leakage.trainers.svm import hard_margin, soft_margin
+
+
+def problem(batch, n, p, name):
+    """Weak features with a fifth of the labels flipped."""
+    generator = stream(0, name)
+    signal = gaussian((*batch, n, 1), generator=generator)
+    rows = signal + gaussian((*batch, n, p), generator=generator)
+    flips = torch.rand((*batch, n), generator=generator) < 0.2
+    return rows, torch.where(flips, -1.0, 1.0) * signal.squeeze(-1).sign()
+
+
+def reference(gram, labels, *, box, tol):
+    """Outputs of scikit-learn's machine, divided by its norm."""
+    machine = SVC(C=box, kernel="precomputed", tol=tol).fit(gram.numpy(), labels.numpy())
+    dual = np.zeros(len(labels))
+    dual[machine.support_] = machine.dual_coef_[0]
+    pull = gram.numpy() @ dual
+    return torch.from_numpy((pull + machine.intercept_) / np.sqrt(dual @ pull))
+
+
+def test_two_points_are_divided_half_way():
+    rows = torch.tensor([[0.0, 0.0], [4.0, 0.0]], dtype=torch.float64) + 1
+    labels = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    machine = hard_margin(rows @ rows.mT, labels)
+    assert float(1 / machine.norm) == pytest.approx(2.0)
+    query = torch.tensor([[3.0, 5.0], [2.0, -7.0]], dtype=torch.float64)
+    assert machine.distances(rows @ query.mT).tolist() == pytest.approx([0.0, 1.0])
+
+
+@pytest.mark.parametrize("p", [31, 45, 90, 400])
+def test_the_hard_margin_meets_its_conditions_to_rounding(p):
+    rows, labels = problem((40,), 30, p, f"hard {p}")
+    gram = rows @ rows.mT
+    machine = hard_margin(gram, labels)
+    margins = labels * machine.distances(gram) * machine.norm.unsqueeze(-1)
+    assert float(margins.min()) > 1 - 1e-8
+    assert float(machine.dual.min()) > -1e-8
+    assert float((machine.dual * (margins - 1)).abs().max()) < 1e-8
+    assert float((machine.dual * labels).sum(-1).abs().max()) < 1e-8
+    assert float(machine.residual.max()) < 1e-8
+    # At the optimum |w|² is the sum of the dual coefficients.
+    torch.testing.assert_close(machine.norm.square(), machine.dual.sum(-1))
+
+
+def test_the_hard_margin_is_at_least_that_of_scikit_learn():
+    rows, labels = problem((10,), 60, 150, "margin")
+    gram = rows @ rows.mT
+    machine = hard_margin(gram, labels)
+    for i in range(10):
+        theirs = reference(gram[i], labels[i], box=1e20, tol=1e-3)
+        # The default tolerance of SVC is 1e-3 in units of the margin, which is 1/|w|.
+        torch.testing.assert_close(machine.distances(gram)[i], theirs, rtol=0, atol=5e-3)
+        assert float((labels[i] * theirs).min()) < float(1 / machine.norm[i]) + 1e-9
+
+
+@pytest.mark.parametrize(("p", "box"), [(3, 1.0), (20, 1.0), (50, 0.01), (50, 100.0)])
+def test_the_soft_margin_is_that_of_scikit_learn(p, box):
+    rows, labels = problem((8,), 40, p, f"soft {p}")
+    gram = rows @ rows.mT
+    machine = soft_margin(gram, labels, box=box)
+    assert float(machine.residual.max()) < 1e-4  # the smaller of a and the slack, whose product is below 1e-10 C
+    for i in range(8):
+        theirs = reference(gram[i], labels[i], box=box, tol=1e-9)
+        # SVC keeps its matrix in single precision.
+        torch.testing.assert_close(machine.distances(gram)[i], theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_without_a_binding_box_the_margins_are_one():
+    rows, labels = problem((6,), 20, 60, "loose")
+    gram = rows @ rows.mT
+    hard, soft = hard_margin(gram, labels), soft_margin(gram, labels, box=1e3)
+    torch.testing.assert_close(hard.distances(gram), soft.distances(gram), rtol=1e-4, atol=1e-4)
+
+
+def test_order_batch_and_sign_change_nothing():
+    rows, labels = problem((3,), 20, 30, "invariance")
+    gram = rows @ rows.mT
+    machine = hard_margin(gram, labels)
+    order = torch.randperm(20, generator=stream(0, "order"))
+    again = hard_margin(gram[1][order][:, order], labels[1][order])
+    torch.testing.assert_close(again.dual, machine.dual[1][order])
+    opposite = hard_margin(gram, -labels)
+    torch.testing.assert_close(opposite.distances(gram), -machine.distances(gram))
+
+
+def test_one_point_at_a_time_finds_the_same_machines(monkeypatch):
+    rows, labels = problem((10,), 25, 30, "patience")
+    gram = rows @ rows.mT
+    blocks = hard_margin(gram, labels)
+    monkeypatch.setattr(svm, "_PATIENCE", -1)
+    monkeypatch.setattr(svm, "_ROUNDS", 5000)
+    torch.testing.assert_close(hard_margin(gram, labels).dual, blocks.dual)
+
+
+def test_pivoting_that_does_not_end_raises(monkeypatch):
+    rows, labels = problem((5,), 25, 30, "rounds")
+    monkeypatch.setattr(svm, "_ROUNDS", 1)
+    with pytest.raises(ArithmeticError, match="pivoting did not end after 1 rounds"):
+        hard_margin(rows @ rows.mT, labels)
+    monkeypatch.setattr(svm, "_BARRIER_STEPS", 2)
+    with pytest.raises(ArithmeticError, match="conditions are off"):
+        soft_margin(rows @ rows.mT, labels)
+
+
+def test_more_points_than_features_are_refused_by_the_hard_margin():
+    rows, labels = problem((), 20, 5, "dependent")
+    with pytest.raises(ValueError, match="`gram` must be positive definite"):
+        hard_margin(rows @ rows.mT, labels)
+
+
+@pytest.mark.parametrize("train", [hard_margin, soft_margin])
+@pytest.mark.parametrize(("change", "message"), [
+    (dict(labels=torch.ones(3)), "one class only"),
+    (dict(labels=torch.tensor([0.0, 1.0, 1.0])), "`labels` must be -1 or 1, got 0.0"),
+    (dict(labels=torch.tensor([-1.0, 1.0])), "`gram` must be n × n"),
+    (dict(gram=torch.full((3, 3), float("inf"))), "`gram` must be finite"),
+])  # fmt: skip
+def test_impossible_problems_are_refused(train, change, message):
+    options = dict(gram=torch.eye(3), labels=torch.tensor([-1.0, 1.0, 1.0])) | change
+    with pytest.raises(ValueError, match=message):
+        train(options["gram"], options["labels"])
+
+
+@pytest.mark.parametrize("box", [0.0, -1.0, float("inf"), float("nan")])
+def test_boxes_that_are_not_positive_are_refused(box):
+    with pytest.raises(ValueError, match="`box` must be positive"):
+        soft_margin(torch.eye(2), torch.tensor([-1.0, 1.0]), box=box)
