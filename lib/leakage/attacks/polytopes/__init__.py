@@ -1,0 +1,1 @@
+"""Membership from the pieces of a ReLU network: posteriors, hyperedges, boundary distances, and both together."""

@@ -1,0 +1,171 @@
+r"""Classifiers that tell members from outsiders by features: a small neural network, or gradient-boosted trees.
+
+They are fitted on a shadow model's members and outsiders, whom the attacker knows, and applied to the target's. Every
+feature is clamped to the finite range it has there: it is infinite where no boundary was met. Scores are log-odds,
+larger for likelier members. Nothing here looks at the target's truth.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import Tensor
+
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.trainers import ensembles
+from leakage.trainers.ensembles import Recipe
+
+Features = Mapping[str, Float[Tensor, "t f"]]
+"""Feature sets by name; each may have another number of columns, and all have the same rows."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the attack models.
+
+    Attributes:
+        hidden: neurons of the network's one hidden layer.
+        recipe: of the network's training.
+        trees: how many trees are boosted.
+        leaves: of each tree.
+        rate: shrinkage of each tree.
+    """
+
+    hidden: int = 64
+    recipe: Recipe = field(default_factory=lambda: Recipe(epochs=50, batch=100, learning_rate=1e-2))
+    trees: int = 100
+    leaves: int = 6
+    rate: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1 or self.trees < 1 or self.leaves < 2 or not self.rate > 0:
+            raise ValueError(
+                f"`hidden` and `trees` must be at least 1, `leaves` at least 2, `rate` positive; got {self}."
+            )
+
+
+def networks(
+    shadow: Features,
+    member: Bool[Tensor, " t"],
+    target: Features,
+    *,
+    settings: Settings | None = None,
+    generator: torch.Generator,
+    standardise: bool = False,
+) -> dict[str, Tensor]:
+    r"""Log-odds of membership of the target's points, by one network of one hidden layer for each feature set.
+
+    All are trained at once: narrower feature sets are filled up with columns of zeros, whose weights never move.
+
+    Source: Salem et al. (2018), with the 64 neurons that Peinemann (2021), Section 7.3, states.
+
+    Args:
+        shadow: features of the shadow model's members and outsiders.
+        member: which of these are members.
+        target: the same features of the target's points.
+        settings: sizes; `hidden` and `recipe` count.
+        generator: initial weights and shuffles.
+        standardise: centre and scale the features by the shadow's mean and spread first. Salem et al. take posteriors
+            as they are.
+
+    Returns:
+        A score for each of the target's points, by feature set.
+
+    Raises:
+        ValueError: if there are no members or no outsiders, names, rows or columns do not fit, or a feature is NaN.
+    """
+    check(shadow, member, target)
+    settings = settings or Settings()
+    pairs = [_prepared(shadow[name], target[name], standardise=standardise) for name in shadow]
+    widest = max(known.shape[1] for known, _ in pairs)
+    known, asked = (torch.stack([_widened(pair[side], widest) for pair in pairs]) for side in (0, 1))
+    start = mlp.stack([_initial(first.shape[1], widest, settings.hidden, generator) for first, _ in pairs])
+    rows = torch.arange(known.shape[0] * known.shape[1], device=known.device).view(known.shape[:2])
+    labels = member.long().repeat(len(pairs))
+    fitted = ensembles.train(start, known.flatten(0, 1), labels, rows, settings.recipe, generator=generator)
+    outputs = fitted(asked).double()
+    return dict(zip(shadow, outputs[..., 1] - outputs[..., 0], strict=True))
+
+
+def boosted(
+    shadow: Features,
+    member: Bool[Tensor, " t"],
+    target: Features,
+    *,
+    settings: Settings | None = None,
+    generator: torch.Generator | None = None,
+) -> dict[str, Tensor]:
+    """As `networks`, by gradient-boosted trees, which draw nothing: `generator` is there for the sake of the table.
+
+    Source: Peinemann (2021), Section 7.4, with the histogram trees of scikit-learn.
+    """
+    check(shadow, member, target)
+    settings = settings or Settings()
+    return {name: _boosted(*_prepared(shadow[name], target[name]), member, settings) for name in shadow}
+
+
+MODELS: Mapping[str, Callable[..., dict[str, Tensor]]] = {
+    "NN": networks,
+    "NN standardised": partial(networks, standardise=True),
+    "GBDT": boosted,
+}
+
+
+def check(shadow: Features, member: Bool[Tensor, " t"], target: Features) -> None:
+    """Raise the errors of `networks`."""
+    if not shadow or shadow.keys() != target.keys():
+        raise ValueError(f"`shadow` and `target` must have the same feature sets, got {[*shadow]} and {[*target]}.")
+    if bool(member.all()) or not bool(member.any()):
+        raise ValueError("`member` must hold members and outsiders; of one kind alone nothing can be learned.")
+    for name in shadow:
+        first, second = shadow[name], target[name]
+        if first.ndim != 2 or len(first) != len(member) or second.shape[1:] != first.shape[1:]:
+            raise ValueError(
+                f"features {name!r} must be ({len(member)}, f) for the shadow and (t, f) for the target, got "
+                f"{tuple(first.shape)} and {tuple(second.shape)}."
+            )
+        if bool(first.isnan().any()) or bool(second.isnan().any()):
+            raise ValueError(f"features {name!r} must not be NaN; infinity is allowed.")
+
+
+def _prepared(
+    shadow: Float[Tensor, "s f"], target: Float[Tensor, "t f"], *, standardise: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Both within the finite range of the shadow's columns, in float32."""
+    finite = shadow.isfinite()
+    low = torch.where(finite, shadow, torch.inf).amin(0).nan_to_num(posinf=0.0)
+    high = torch.where(finite, shadow, -torch.inf).amax(0).nan_to_num(neginf=0.0)
+    shadow, target = (part.clamp(low, high) for part in (shadow, target))
+    if standardise:
+        mean, spread = shadow.mean(0), shadow.std(0)
+        spread = torch.where(spread > 0, spread, 1.0)
+        shadow, target = ((part - mean) / spread for part in (shadow, target))
+    return shadow.float(), target.float()
+
+
+def _widened(features: Float[Tensor, "t f"], width: int) -> Float[Tensor, "t width"]:
+    return torch.nn.functional.pad(features, (0, width - features.shape[1]))
+
+
+def _initial(inputs: int, width: int, hidden: int, generator: torch.Generator) -> Mlp:
+    """A network of `inputs` inputs, with further inputs up to `width` that it does not see."""
+    network = mlp.initial((), (inputs, hidden, 2), generator=generator, dtype=torch.float32)
+    return Mlp((_widened(network.weights[0], width), network.weights[1]), network.biases)
+
+
+def _boosted(shadow: Tensor, target: Tensor, member: Tensor, settings: Settings) -> Tensor:
+    sizes: dict[str, Any] = dict(
+        learning_rate=settings.rate,
+        max_iter=settings.trees,
+        max_leaf_nodes=settings.leaves,
+        early_stopping=False,
+        random_state=0,
+    )
+    trees = HistGradientBoostingClassifier(**sizes)
+    trees.fit(shadow.cpu().numpy(), member.cpu().numpy())
+    return torch.as_tensor(trees.decision_function(target.cpu().numpy()), device=target.device)

@@ -1,0 +1,66 @@
+r"""Scores of one point compared with what other models, which were not trained on it, say of the same point.
+
+An easy point has a large margin whether it was trained on or not; what it has more than under the other models is left
+after calibration. Models are rows, points columns. A model's own membership never enters its own calibration, and
+`without` keeps it out of everyone else's, too. Nothing here trains.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def calibrated(
+    scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], *, without: int | None = None
+) -> Float[Tensor, "models n"]:
+    r"""Each score minus the mean over the *other* models that were not trained on the point.
+
+    $$ \tilde s_i(x) = s_i(x) - \frac{1}{|R_i(x)|} \sum_{j \in R_i(x)} s_j(x), \qquad
+       R_i(x) = \{ j \ne i, \text{without} : x \notin D_j \} $$
+
+    Source: offline calibration by difference, Watson et al. (2022).
+
+    **A leak to avoid.** Which points have model i among their references *is* the membership of i. Whoever fits an
+    attack on a shadow model j and aims it at the target i must therefore take $\tilde s_j$ with `without=i`.
+    That j is among the references of i tells nothing: the attacker knows D_j.
+
+    Args:
+        scores: $s_i(x)$.
+        member: whether model i was trained on x.
+        without: a model that is a reference for no other.
+
+    Returns:
+        The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
+
+    Raises:
+        ValueError: if shapes differ, a score is not finite, `without` is no model, or a point has no reference.
+    """
+    if scores.shape != member.shape or scores.ndim != 2:
+        raise ValueError(
+            f"`scores` and `member` must both be (models, n), got {tuple(scores.shape)} and {tuple(member.shape)}."
+        )
+    if not bool(torch.isfinite(scores).all()):
+        raise ValueError("`scores` must be finite; put a finite end in place of a boundary that was not reached.")
+    if without is not None and not 0 <= without < len(scores):
+        raise ValueError(f"`without` must be a model from 0 to {len(scores) - 1}, got {without!r}.")
+    outside = (~member).to(scores.dtype)
+    everyone = _others(outside), _others(outside * scores)
+    if without is not None:
+        # All rows but its own lose the model `without`.
+        lost = (torch.arange(len(scores), device=scores.device) != without).to(scores.dtype)[:, None]
+        count, total = everyone[0] - lost * outside[without], everyone[1] - lost * (outside * scores)[without]
+    else:
+        count, total = everyone
+    fewest = int(count.min())
+    if fewest < 1:
+        missing = int((count.amin(0) < 1).sum())
+        raise ValueError(
+            f"`member` must leave each point a reference for each model; {missing} have none. "
+            "Train more models, or each on fewer points."
+        )
+    return scores - total / count
+
+
+def _others(values: Float[Tensor, "models n"]) -> Float[Tensor, "models n"]:
+    """For each row the sum of all other rows."""
+    return values.sum(0) - values

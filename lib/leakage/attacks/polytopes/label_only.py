@@ -1,0 +1,188 @@
+r"""Attacks that see only predicted labels: robustness to noise, and the decision-based walk of HopSkipJump.
+
+`network` is used as an oracle for labels and for nothing else; `queries` says how often, for each point. Distances are
+Euclidean in the input. A member is expected to keep its label under noise, and to be further from another one.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage.geometry.patterns import check
+from leakage.models.mlp import Mlp
+
+_CHUNK = 2**22  # numbers of noisy copies held at once: 32 MiB of float64
+
+
+def _flip(points: Tensor, amount: float, generator: torch.Generator) -> Tensor:
+    drawn = torch.rand(points.shape, generator=generator, device=points.device, dtype=points.dtype)
+    return torch.where(drawn < amount, 1 - points, points)
+
+
+def _gaussian(points: Tensor, amount: float, generator: torch.Generator) -> Tensor:
+    return points + amount * torch.randn(points.shape, generator=generator, device=points.device, dtype=points.dtype)
+
+
+NOISES: Mapping[str, Callable[[Tensor, float, torch.Generator], Tensor]] = {"flip": _flip, "gaussian": _gaussian}
+"""`flip` turns bits over with a probability; `gaussian` adds independent normal noise of a standard deviation."""
+
+
+def noise_robustness(
+    network: Mlp,
+    points: Float[Tensor, "t d"],
+    labels: Int[Tensor, " t"],
+    *,
+    amount: float,
+    copies: int,
+    generator: torch.Generator,
+    noise: str = "flip",
+) -> Float[Tensor, " t"]:
+    """The share of noisy copies of each point that get its true label: one query each.
+
+    Source: Choquette-Choo et al. (2021), Section 3.3 (random noise).
+
+    Raises:
+        ValueError: if the noise is unknown, `flip` meets other values than 0 and 1 or an amount above 1, an amount is
+            not positive, or there are no copies.
+    """
+    check(network, points)
+    if noise not in NOISES:
+        raise ValueError(f"`noise` must be one of {', '.join(NOISES)}; got {noise!r}.")
+    if copies < 1 or not amount > 0:
+        raise ValueError(f"`copies` must be at least 1 and `amount` positive, got {copies!r} and {amount!r}.")
+    if noise == "flip" and (amount > 1 or not bool(((points == 0) | (points == 1)).all())):
+        raise ValueError("`noise` 'flip' is for bits 0 and 1 and an amount up to 1; take 'gaussian' for other numbers.")
+    chunk = max(1, _CHUNK // (copies * points.shape[1]))
+    shares = []
+    for part, own in zip(points.split(chunk), labels.split(chunk), strict=True):
+        shown = network(NOISES[noise](part.repeat_interleave(copies, 0), amount, generator)).argmax(-1)
+        shares.append((shown.view(len(part), copies) == own[:, None]).double().mean(1))
+    return torch.cat(shares)
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """Sizes of HopSkipJump.
+
+    Attributes:
+        iterations: gradient estimates.
+        directions: random directions of the first estimate; the t-th has as many times the root of t.
+        bisections: queries to find the boundary on a segment.
+        halvings: the most queries to find a step that keeps the other label.
+    """
+
+    iterations: int = 4
+    directions: int = 60
+    bisections: int = 14
+    halvings: int = 10
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0 or min(self.directions, self.bisections, self.halvings) < 1:
+            raise ValueError(f"`iterations` must not be negative and all other counts at least 1, got {self}.")
+
+    def batch(self, step: int) -> int:
+        """Random directions of one estimate, counted from 1."""
+        return round(self.directions * math.sqrt(step))
+
+    @property
+    def queries(self) -> int:
+        """The most queries for one point, besides those to the pool that all points share."""
+        steps = range(1, self.iterations + 1)
+        return self.bisections + sum(self.batch(step) + self.halvings + self.bisections for step in steps)
+
+
+class Found(NamedTuple):
+    """Distances to a point of another label; infinite, and not reached, where no point of the pool has another."""
+
+    distances: Float[Tensor, " t"]
+    reached: Bool[Tensor, " t"]
+
+
+def hop_skip_jump(
+    network: Mlp,
+    points: Float[Tensor, "t d"],
+    pool: Float[Tensor, "p d"],
+    *,
+    jumps: Jumps,
+    generator: torch.Generator,
+) -> Found:
+    r"""An upper bound of the distance to another label from labels alone, for all points at once.
+
+    From the nearest point of another label in the pool: bisect to the boundary; estimate its normal by
+    $\hat v = \sum_b (\varphi_b - \bar\varphi) u_b$, $\varphi_b = \pm 1$ the label at $x' + \delta u_b$ on random unit
+    directions, $\delta = \lVert x' - x \rVert / d$; step $\lVert x' - x \rVert / \sqrt t$ along it, halved until
+    the label stays another; repeat.
+
+    Source: Chen, Jordan and Wainwright (2020), Algorithm 2, for the Euclidean norm. Departures: the first point comes
+    from a pool that the attacker owns; the number of bisections is fixed; inputs are not clipped to a box.
+
+    Raises:
+        ValueError: if a point or the pool does not fit the network, or the network has one class only.
+    """
+    check(network, points)
+    check(network, pool)
+    if network.widths[-1] < 2:
+        raise ValueError("`network` must have two classes or more: with one there is no other label.")
+    own = network(points).argmax(-1)
+    apart = torch.cdist(points, pool).masked_fill(own[:, None] == network(pool).argmax(-1), torch.inf)
+    reached = apart.isfinite().any(1)
+    seek = _Search(network, points, own, jumps)
+    place = seek.bisect(torch.where(reached[:, None], pool[apart.argmin(1)], points))
+    for step in range(1, jumps.iterations + 1):
+        place = seek.bisect(seek.jump(place, step, generator))
+    return Found(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
+
+
+class _Search:
+    """The steps of HopSkipJump for many points, which all query their own label only."""
+
+    def __init__(self, network: Mlp, points: Tensor, own: Tensor, jumps: Jumps) -> None:
+        self.network, self.points, self.own, self.jumps = network, points, own, jumps
+
+    def other(self, places: Float[Tensor, "t d"]) -> Bool[Tensor, " t"]:
+        return self.network(places).argmax(-1) != self.own
+
+    def bisect(self, far: Float[Tensor, "t d"]) -> Float[Tensor, "t d"]:
+        """The end with the other label of a short piece of the segment from each point to its far end."""
+        low, high = (torch.full_like(far[:, :1], value) for value in (0.0, 1.0))
+        for _ in range(self.jumps.bisections):
+            middle = (low + high) / 2
+            over = self.other(self.points + middle * (far - self.points))[:, None]
+            low, high = torch.where(over, low, middle), torch.where(over, middle, high)
+        return self.points + high * (far - self.points)
+
+    def jump(self, place: Float[Tensor, "t d"], step: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
+        """Along the estimated normal, as far as the label allows; not at all if no step does."""
+        normal = self.normal(place, self.jumps.batch(step), generator)
+        length = (place - self.points).norm(dim=-1, keepdim=True) / math.sqrt(step)
+        kept = torch.zeros_like(length, dtype=torch.bool)
+        end = place
+        for _ in range(self.jumps.halvings):
+            trial = place + length * normal
+            good = self.other(trial)[:, None] & ~kept
+            end, kept, length = torch.where(good, trial, end), kept | good, length / 2
+        return end
+
+    def normal(self, place: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
+        parts = max(1, _CHUNK // (batch * place.shape[1]))
+        width = (place - self.points).norm(dim=-1) / place.shape[1]
+        found = []
+        for start in range(0, len(place), parts):
+            rows = slice(start, start + parts)
+            shape = (len(place[rows]), batch, place.shape[1])
+            drawn = torch.randn(shape, generator=generator, device=place.device, dtype=place.dtype)
+            unit = drawn / drawn.norm(dim=-1, keepdim=True)
+            asked = (place[rows, None] + width[rows, None, None] * unit).flatten(0, 1)
+            over = self.network(asked).argmax(-1).view(shape[:2]) != self.own[rows, None]
+            sign = 2 * over.to(place.dtype) - 1
+            balanced = sign - sign.mean(1, keepdim=True)
+            # Where all directions agree, there is no balance to strike: they are taken as they are.
+            weight = torch.where(balanced.any(1, keepdim=True), balanced, sign)
+            found.append((weight[:, None] @ unit).squeeze(1))
+        slope = torch.cat(found)
+        return slope / slope.norm(dim=-1, keepdim=True)

@@ -1,0 +1,85 @@
+r"""What the posteriors of a classifier tell about membership: the features of ML-Leaks, and two scores of one number.
+
+Logits come in, tensors go out; nothing here trains. Everything is computed from log-sum-exp in float64, so that a
+posterior that rounds to 1 still has the logit that it has. Scores are larger for likelier members.
+"""
+
+import torch
+from jaxtyping import Float64, Int
+from torch import Tensor
+
+
+def top(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
+    r"""The `count` largest posteriors $\operatorname{softmax}(o)$, in descending order.
+
+    Source: Salem et al. (2018), adversary 1; with fewer classes than `count`, all of them.
+
+    Raises:
+        ValueError: if `count` is below 1, there are fewer than two classes, or a logit is not finite.
+    """
+    check(logits)
+    if count < 1:
+        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+    return logits.double().softmax(-1).topk(min(count, logits.shape[-1]), dim=-1).values
+
+
+def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
+    r"""$\log \frac{p}{1 - p}$ of the `count` largest posteriors p, without ever rounding p.
+
+    $$ \log \frac{p_i}{1 - p_i} = o_i - \log \sum_{k \ne i} e^{o_k} $$
+
+    The information is that of `top`; but posteriors of members crowd below 1, and here they are spread out. This is
+    ours, not the paper's.
+
+    Raises:
+        ValueError: as `top`.
+    """
+    check(logits)
+    if count < 1:
+        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+    ordered = logits.double().sort(-1, descending=True).values
+    odds = [ordered[..., place] - _others(ordered, place) for place in range(min(count, logits.shape[-1]))]
+    return torch.stack(odds, dim=-1)
+
+
+def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
+    r"""$\log \frac{p_y}{1 - p_y}$ of the true label y, the logit-transformed confidence of Carlini et al. (2022).
+
+    It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss.
+
+    Raises:
+        ValueError: if a label is not a class, or as `top`.
+    """
+    check(logits)
+    if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[-1]:
+        raise ValueError(
+            f"`labels` must be classes from 0 to {logits.shape[-1] - 1}, got {int(labels.min())} to "
+            f"{int(labels.max())}."
+        )
+    logits = logits.double()
+    place = labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    rest = logits.scatter(-1, place, -torch.inf).logsumexp(-1)
+    return logits.gather(-1, place).squeeze(-1) - rest
+
+
+def correct(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
+    """1 where the prediction is right, 0 elsewhere: the gap attack, which calls every point that fits a member.
+
+    Its accuracy on as many members as outsiders is ½ + (training accuracy - test accuracy)/2.
+
+    Source: Yeom et al. (2018), the baseline of Choquette-Choo et al. (2021).
+    """
+    check(logits)
+    return (logits.argmax(-1) == labels).double()
+
+
+def check(logits: Tensor) -> None:
+    """Raise the errors of `top` that concern the logits."""
+    if logits.ndim < 2 or logits.shape[-1] < 2:
+        raise ValueError(f"`logits` must be (…, t, classes) with two classes or more, got {tuple(logits.shape)}.")
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError("`logits` must be finite, got NaN or infinity; has the network diverged?")
+
+
+def _others(ordered: Tensor, place: int) -> Tensor:
+    return torch.cat([ordered[..., :place], ordered[..., place + 1 :]], dim=-1).logsumexp(-1)

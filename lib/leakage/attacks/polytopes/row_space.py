@@ -1,0 +1,69 @@
+r"""The same network with no more inputs than it has neurons in its first layer.
+
+The network sees a point only through $W_1 x$. With $W_1 = F Q^\top$, $Q^\top Q = I$, it is a network of
+$u = Q^\top x$ with the first weight F, and two points that differ within the row space of $W_1$ are as far apart in
+u as in x. All gradients lie there. So whoever follows gradients from x loses nothing in u. Directions that were not
+made from gradients, such as random ones, do not belong here.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.geometry.patterns import Gates
+from leakage.geometry.rays import label_change
+from leakage.models.mlp import Mlp
+
+
+class RowSpace(NamedTuple):
+    """A network over the row space of its first weight, and the basis Q; `points @ basis` are its points."""
+
+    network: Mlp
+    basis: Float[Tensor, "*b d r"]
+
+
+def row_space(network: Mlp) -> RowSpace:
+    r"""Write $W_1 = F Q^\top$ with $r = \min(d, n_1)$ orthonormal columns of Q.
+
+    Distances within the row space, predictions, $\lVert A_P \rVert_F$ and $b_P$ are the same in u and in x.
+
+    Returns:
+        The network of u, exact up to rounding. With no more inputs than neurons it is the network itself, and Q = I.
+    """
+    first = network.weights[0]
+    neurons, inputs = first.shape[-2:]
+    if inputs <= neurons:
+        return RowSpace(network, torch.eye(inputs, dtype=first.dtype, device=first.device))
+    basis, triangle = torch.linalg.qr(first.mT)
+    return RowSpace(Mlp((triangle.mT.contiguous(), *network.weights[1:]), network.biases), basis)
+
+
+def read_out_weights(network: Mlp, gates: Gates) -> Float[Tensor, "*b t classes d"]:
+    r"""$A_P$, multiplied from the outputs down: $(W_{H+1} D_H) W_H \cdots D_1 W_1$.
+
+    `geometry.patterns.read_out` multiplies from the inputs up and knows all neurons on the way. From the outputs down
+    no product is larger than classes × neurons, which is what a step of `deepfool` can afford for each point.
+    """
+    product = network.weights[-1].unsqueeze(-3)
+    for gate, weight in zip(reversed(gates), reversed(network.weights[:-1]), strict=True):
+        product = (product * gate.to(weight.dtype).unsqueeze(-2)) @ weight.unsqueeze(-3)
+    return product
+
+
+def first_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    """How far along each segment the predicted label first changes, exactly.
+
+    Where rounding hides the change just before an end of another label, it is put at the end. Infinite where the
+    label of the end is that of the point and no other comes between.
+    """
+    paths = ends - points
+    lengths = paths.norm(dim=-1)
+    # A segment without length has no direction; any will do, for nothing is found within its length.
+    axis = torch.zeros_like(paths).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=paths.device), 1.0)
+    directions = torch.where(lengths[:, None] > 0, paths / lengths[:, None], axis)
+    longest = max(float(lengths.max()), torch.finfo(lengths.dtype).tiny)
+    found = label_change(network, points, directions, until=longest)
+    other = network(points).argmax(-1) != network(ends).argmax(-1)
+    return torch.where(found <= lengths, found, torch.where(other, lengths, torch.inf))
