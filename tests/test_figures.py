@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from leakage import figures
-from leakage.figures import band, colour, dots, figure, frames, line, png, show, slider, whiskers
+from leakage.figures import band, colour, dots, figure, frames, line, png, polygons, show, slider, whiskers
 from leakage.intervals import Estimate
 
 ALT = "The members' curve lies above the outsiders' at every width."
@@ -277,3 +277,30 @@ def test_a_histogram_of_nothing_is_refused():
     _, ax = figures.figure()
     with pytest.raises(ValueError, match="`values`"):
         figures.histogram(ax, [], [0.0, 1.0], "member")
+
+
+def two_triangles():
+    return torch.tensor([[[0, 0], [1, 0], [1, 1], [1, 1]], [[0, 0], [1, 1], [0, 1], [0, 1]]]).double()
+
+
+def test_polygons_fill_their_corners_with_the_shade_of_their_value():
+    picture, ax = figure(height=2.0)
+    drawn = polygons(ax, two_triangles(), torch.tensor([3, 3]), torch.tensor([0.0, 1.0]), limits=(0.0, 2.0))
+    assert [len(path.vertices) for path in drawn.get_paths()] == [4, 4]  # three corners, and the first again
+    assert drawn.get_clim() == (0, 2)
+    assert (*ax.get_xlim(), *ax.get_ylim(), ax.get_aspect()) == (0, 1, 0, 1, 1)
+    assert len(png(picture)) > 0
+    low, middle = drawn.get_facecolor()
+    assert np.allclose(low, matplotlib.colormaps["viridis"](0.0))
+    assert np.allclose(middle, matplotlib.colormaps["viridis"](0.5), atol=0.01)
+
+
+def test_polygons_refuse_what_does_not_fit():
+    _, ax = figure()
+    corners, counts, values = two_triangles(), torch.tensor([3, 3]), torch.tensor([0.0, 1.0])
+    with pytest.raises(ValueError, match="as many"):
+        polygons(ax, corners, counts, values[:1])
+    with pytest.raises(ValueError, match="as many"):
+        polygons(ax, corners[:0], counts[:0], values[:0])
+    with pytest.raises(ValueError, match="between 3 and 4"):
+        polygons(ax, corners, counts - 1, values)

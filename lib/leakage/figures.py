@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
@@ -36,6 +37,7 @@ __all__ = [
     "line",
     "look",
     "png",
+    "polygons",
     "shades",
     "show",
     "slider",
@@ -120,6 +122,53 @@ def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, 
         raise ValueError(f"`estimates` must be as many as `x`, got {len(estimates)} for shape {x.shape}.")
     ax.vlines(x, [e.low for e in estimates], [e.high for e in estimates], color=colour(quantity), linewidth=1.6)
     ax.plot(x, [e.estimate for e in estimates], **dots(quantity), label=label)
+
+
+def polygons(
+    ax: Axes,
+    vertices: Any,
+    counts: Any,
+    values: Any,
+    *,
+    limits: tuple[float, float] | None = None,
+    shades: str = "viridis",
+    edges: bool = False,
+) -> PolyCollection:
+    """Fill polygons by their values, and let the axes end where they do, in true proportion. Tensors are welcome.
+
+    Args:
+        ax: the axes.
+        vertices: corners (polygons, v, 2), of which the first `counts` of each count.
+        counts: how many corners each polygon has.
+        values: one for each.
+        limits: the values at the two ends of the colours; by default those of the values.
+        shades: name of a colour map of matplotlib.
+        edges: draw a thin white line around each polygon.
+
+    Returns:
+        What was drawn, for a colour bar.
+
+    Raises:
+        ValueError: if there is no polygon, the numbers differ, or a polygon has fewer than three corners or more than
+            there are.
+    """
+    corners, sizes, heights = _array(vertices), _array(counts), _array(values)
+    if not len(corners) or not len(corners) == len(sizes) == len(heights):
+        raise ValueError(
+            "`vertices`, `counts` and `values` must be as many, and at least one; "
+            f"got {len(corners)}, {len(sizes)} and {len(heights)}."
+        )
+    if sizes.min() < 3 or sizes.max() > corners.shape[1]:
+        raise ValueError(f"`counts` must lie between 3 and {corners.shape[1]}, got {sizes.min()} to {sizes.max()}.")
+    rings = [ring[:size] for ring, size in zip(corners, sizes, strict=True)]
+    # Without a line of its own colour the page would shine through between two polygons.
+    drawn = PolyCollection(rings, array=heights, cmap=shades, edgecolors="white" if edges else "face", linewidths=0.3)
+    drawn.set_clim(*(limits or (heights.min(), heights.max())))
+    ax.add_collection(drawn)
+    low, high = np.concatenate(rings).min(0), np.concatenate(rings).max(0)
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    ax.grid(False)
+    return drawn
 
 
 def png(picture: Figure, *, colours: int | None = None) -> bytes:

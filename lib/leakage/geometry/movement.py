@@ -1,0 +1,95 @@
+r"""How much area changes its activation from one epoch to the next, layer by layer, and through whose update.
+
+The area that a hyperedge sweeps is the area where its neuron's state changes. A neuron of layer l changes its state
+either because its own layer's weights moved or because the layers before it did: *own* replaces layer l alone,
+*upstream* all layers before it. Shares are means over neurons and points. Nothing here trains.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.geometry.subdivision import subdivide
+from leakage.models.mlp import Mlp
+
+
+class Moves(NamedTuple):
+    """Shares of the area in which a neuron's state changes, averaged over the neurons of each hidden layer.
+
+    Attributes:
+        both: by the whole update.
+        own: if only the layer itself is updated.
+        upstream: if only the layers before it are; 0 for the first.
+    """
+
+    both: Float[Tensor, "*b layers"]
+    own: Float[Tensor, "*b layers"]
+    upstream: Float[Tensor, "*b layers"]
+
+
+def moves(before: Mlp, after: Mlp, points: Float[Tensor, "t d"]) -> Moves:
+    r"""What an update from `before` to `after` moves, as means over points that stand for an area.
+
+    With activations $a$ of the old and $a'$ of the new network, layer l's states are read off four heights,
+    $W_l a^{l-1} + b_l$ (old), $W'_l a'^{l-1} + b'_l$ (both), $W'_l a^{l-1} + b'_l$ (own) and $W_l a'^{l-1} + b_l$
+    (upstream).
+
+    Source: the question is Section 5.4 of Peinemann (2021), the split is ours.
+
+    Raises:
+        ValueError: if the networks differ in shape.
+    """
+    if [tuple(w.shape) for w in before.weights] != [tuple(w.shape) for w in after.weights]:
+        raise ValueError(f"`before` and `after` must have one shape, got widths {before.widths} and {after.widths}.")
+    old = new = points
+    found: list[list[Tensor]] = []
+    for layer in range(len(before.weights) - 1):
+        start = _height(before, layer, old)
+        end = _height(after, layer, new)
+        own, upstream = _height(after, layer, old), _height(before, layer, new)
+        found.append([((height > 0) != (start > 0)).to(points.dtype).mean((-2, -1)) for height in (end, own, upstream)])
+        old, new = start.clamp_min(0), end.clamp_min(0)
+    return Moves(*(torch.stack(layers, -1) for layers in zip(*found, strict=True)))
+
+
+def mean_moves(snapshots: dict[int, Mlp], points: Float[Tensor, "t d"], *, first: int, last: int) -> Moves:
+    """The mean of `moves` over the epochs from `first` to `last`, one update an epoch.
+
+    Raises:
+        ValueError: if an epoch between is missing, or there is none.
+    """
+    wanted = range(first, last + 1)
+    if len(wanted) < 2 or not snapshots.keys() >= set(wanted):
+        raise ValueError(f"`snapshots` must hold every epoch from {first} to {last}, at least two; got {[*snapshots]}.")
+    steps = [moves(snapshots[epoch], snapshots[epoch + 1], points) for epoch in wanted[:-1]]
+    return Moves(*(torch.stack(parts).mean(0) for parts in zip(*steps, strict=True)))
+
+
+def exact_moves(before: Mlp, after: Mlp, window: Float[Tensor, "w 2"]) -> Float[Tensor, " layers"]:
+    """`Moves.both` of two single networks exactly, from the areas of their common refinement.
+
+    The two side by side are one network, whose cells are the intersections of theirs. That has several times as many
+    cells as either, so this is for checking.
+
+    Raises:
+        ValueError: as `subdivision.subdivide`.
+    """
+    fine = subdivide(side_by_side(before, after), window)
+    shares = fine.areas / fine.areas.sum()
+    widths = before.widths[1:-1]
+    halves = [block.chunk(2, dim=-1) for block in fine.pattern.split([2 * width for width in widths], dim=-1)]
+    return torch.stack([(shares @ (one != two).to(shares.dtype)).mean() for one, two in halves])
+
+
+def side_by_side(first: Mlp, second: Mlp) -> Mlp:
+    """Two networks on the same input as one: block-diagonal behind the first layer."""
+    weights = [torch.cat([first.weights[0], second.weights[0]])]
+    weights += [torch.block_diag(one, two) for one, two in zip(first.weights[1:], second.weights[1:], strict=True)]
+    biases = [torch.cat(pair) for pair in zip(first.biases, second.biases, strict=True)]
+    return Mlp(tuple(weights), tuple(biases))
+
+
+def _height(network: Mlp, layer: int, below: Tensor) -> Tensor:
+    return below @ network.weights[layer].mT + network.biases[layer].unsqueeze(-2)
