@@ -28,7 +28,7 @@ test-site: $(READY) ## look at every page of the site that `make book` made, in 
 	$(BIN)/python -m pytest -q tests/site
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
-	status=0; for chapter in min_norm kkt_margin gradient_inversion; do \
+	status=0; for chapter in min_norm blessing kkt_margin gradient_inversion polytopes; do \
 	  $(BIN)/python benchmarks/$$chapter.py --record || status=1; \
 	done; exit $$status
 

@@ -1,0 +1,425 @@
+"""Chapter blessing: the exact theory, its simulations and the networks, against the loops they replace.
+
+`python benchmarks/blessing.py [--record]`. As in `min_norm`, every comparison first checks in the same run that both
+sides compute the same thing, then times them in turns (`timing`). Where the straightforward side is an approximation
+(a grid, a solver's tolerance), or ours is (`left_out`), the check says how far they are apart. The exit status is 1 if
+a promise was not kept.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakage.data.bilevel import Bilevel, Points, fixed_points, training_sets
+from leakage.data.feature_models import weak_features
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import DTYPE, stream
+from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
+from leakage.theory.logistic.prox import prox
+from leakage.theory.logistic.setting import Setting
+from leakage.theory.logistic.system import Solution, solve
+from leakage.theory.logistic.teacher import average_over_points, logit_rule
+from leakage.trainers import bilevel_outputs, dp_sgd, ensembles, logistic_regression
+from leakage.trainers.svm import hard_margin
+from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
+from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law
+
+GRID = 5e-3  # error of 301 nodes in the averaged advantage: 1e-3 is measured, at the smallest ridge
+SOLVED = 1e-7  # the plain iteration stops at steps of 1e-12, up to a hundred times that from where it goes
+REFITTED = 1e-3  # of an output of size 3: lbfgs errs by 4e-6, one point's influence on the others makes 1e-4
+LEFT_OUT = 0.01  # of the largest change of an output; 1e-3 is measured
+MACHINES = 1e-4  # of the largest dual coefficient, at a tolerance of 1e-6; 2e-6 is measured
+TEACHER_NODES = 61  # in Z, of both sides; ours is then right to 4e-10
+POINTS_AT_ONCE = 4  # whose densities stay in the processor's cache: a third faster than one at a time
+PENALTY = 0.1  # λ of the paper's Figure 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is: the chapter's figures, or small for a test.
+
+    Attributes:
+        panel: numbers of φ and of λδ, at whose pairs the advantage is averaged.
+        nodes: of the grids in the output.
+        settings: random settings that are solved.
+        iterations: steps of the plain iteration.
+        trial: n, d and p of Figure 2, and how many trials on our side and on theirs.
+        points: fixed points.
+        checked: n, d and p of the comparison of laws, and how many trials on theirs and on our side.
+        left_out: n, d and p of the training set, and how many of its points are left out by training again.
+        training: networks, records, rows of each network, inputs, width, classes and batch.
+        private: networks, batch, inputs, width and classes.
+        private_steps: sums on our side.
+        machines: training sets, rows and features.
+        rounds: turns, 3 at most of the theory, which takes long.
+    """
+
+    panel: tuple[int, int]
+    nodes: tuple[int, ...]
+    settings: int
+    iterations: int
+    trial: tuple[int, int, int, int, int]
+    points: int
+    checked: tuple[int, int, int, int, int]
+    left_out: tuple[int, int, int, int]
+    training: tuple[int, int, int, int, int, int, int]
+    private: tuple[int, int, int, int, int]
+    private_steps: int
+    machines: tuple[int, int, int]
+    rounds: int
+
+
+PAPER = Sizes(
+    panel=(20, 50),
+    nodes=(301, 2001),
+    settings=1000,
+    iterations=300,
+    trial=(500, 1000, 3000, 10, 3),
+    points=4,
+    checked=(60, 120, 360, 200, 2000),
+    left_out=(300, 60, 300, 20),
+    training=(16, 3000, 960, 446, 32, 30, 32),
+    private=(4, 64, 446, 128, 30),
+    private_steps=20,
+    machines=(50, 100, 500),
+    rounds=5,
+)
+NEEDED = {
+    "advantage.301": Needed(ratio=3.0),
+    "advantage.2001": Needed(ratio=20.0),
+    "system": Needed(ratio=1.0),
+    "trial": Needed(ratio=2.0),
+    "left_out": Needed(ratio=50.0),
+    "training": Needed(ratio=3.0),
+    "private": Needed(ratio=20.0),
+    "machines": Needed(ratio=1.0),
+}
+
+
+def cases(sizes: Sizes) -> Iterator[Case]:
+    """All comparisons."""
+    for nodes in sizes.nodes:
+        yield advantage(sizes, nodes)
+    yield system(sizes)
+    yield trial(sizes)
+    yield left_out(sizes)
+    yield training(sizes)
+    yield private(sizes)
+    yield machines(sizes)
+
+
+# ── theory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def advantage(sizes: Sizes, nodes: int) -> Case:
+    law = panel_laws(*sizes.panel)
+    count = len(law.alpha)
+
+    def ours() -> Tensor:
+        return average_advantage(law, nodes=TEACHER_NODES)
+
+    def theirs() -> Tensor:
+        return by_grid(law, nodes)
+
+    return Case(
+        id=f"advantage.{nodes}",
+        what=f"{count:,} averaged advantages, {nodes:,} outputs",
+        unit=f"{count:,} models",
+        ours=Side("root of the likelihood ratio", ours),
+        theirs=Side(f"densities at {nodes:,} outputs", theirs),
+        check=lambda: close(ours(), theirs(), GRID, "same advantages"),
+        rounds=min(3, sizes.rounds),
+    )
+
+
+def panel_laws(widths: int, penalties: int) -> OutputLaw:
+    """The laws of the models on a panel of the figures, as vectors."""
+    phi = torch.logspace(0.05, 2, widths, dtype=DTYPE)[:, None]
+    law = solve(Setting.panel(lambda_delta=torch.logspace(-5, 6, penalties, dtype=DTYPE), phi=phi)).law
+    return OutputLaw(law.alpha.flatten(), law.sigma.flatten(), law.gamma.flatten(), law.kappa.flatten())
+
+
+def by_grid(law: OutputLaw, nodes: int) -> Tensor:
+    r"""$\int \max\{f_{\text{member}} - f_{\text{outsider}}, 0\}\,dz$ on equal steps of z, averaged over the points."""
+    parts = []
+    for chosen in torch.arange(len(law.alpha)).split(POINTS_AT_ONCE):
+        some = OutputLaw(law.alpha[chosen], law.sigma[chosen], law.gamma[chosen], law.kappa[chosen])
+        rule, wide = logit_rule(some.kappa, nodes=TEACHER_NODES), some.unsqueeze()
+        mean, one = wide.alpha * rule.nodes, torch.ones_like(rule.nodes)
+        low, high = mean - 9 * wide.sigma, prox(mean + 9 * wide.sigma, wide.gamma, one)
+        z = torch.lerp(low[..., None], high[..., None], torch.linspace(0, 1, nodes, dtype=DTYPE))
+        outsider, member = densities(wide, z, teacher=rule.nodes, label=one)
+        parts.append(average_over_points(torch.trapezoid((member - outsider).clamp_min(0), z, dim=-1), rule))
+    return torch.cat(parts)
+
+
+def system(sizes: Sizes) -> Case:
+    settings = random_settings(sizes.settings)
+
+    def ours() -> Solution:
+        return solve(settings)
+
+    def theirs() -> Solution:
+        return solve(settings, iterations=sizes.iterations, strict=False, method="fixed point")
+
+    def check() -> str:
+        quick, slow = ours(), theirs()
+        solved = slow.converged
+        first, second = (
+            torch.stack([found.alpha, found.sigma, found.gamma])[:, solved].log() for found in (quick, slow)
+        )
+        share = f"ours solves all, theirs {int(solved.sum()):,} of {len(solved):,}"
+        return f"{close(first, second, SOLVED, 'same solutions')}; {share}"
+
+    return Case(
+        id="system",
+        what=f"α, σ and γ at {sizes.settings:,} random settings",
+        unit=f"{sizes.settings:,} settings",
+        ours=Side("Newton's method in the logarithms", ours),
+        theirs=Side(f"fixed-point iteration, up to {sizes.iterations} steps", theirs),
+        check=check,
+        rounds=min(3, sizes.rounds),
+    )
+
+
+def random_settings(count: int) -> Setting:
+    """Bi-level settings over orders of magnitude of everything."""
+    draws = stream(0, "benchmark/settings")
+
+    def between(low: float, high: float) -> Tensor:
+        return low * torch.exp(math.log(high / low) * torch.rand(count, generator=draws, dtype=DTYPE))
+
+    phi = 1 + between(0.03, 100.0)
+    return Setting.bilevel(
+        penalty=between(1e-5, 1e3),
+        delta=between(0.1, 30.0) / phi,
+        phi=phi,
+        eta=between(0.03, 30.0),
+        kappa=between(0.2, 100.0),
+    )
+
+
+# ── logistic regressions ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def trial(sizes: Sizes) -> Case:
+    *size, ours, theirs = sizes.trial
+    ensemble = Bilevel(*size, sigma_beta=50.0)
+    points = fixed_points(ensemble, sizes.points, generator=stream(0, "benchmark/points"))
+
+    def check() -> str:
+        return f"{same_outputs(sizes)}; {same_refits(ensemble, points)}"
+
+    return Case(
+        id="trial",
+        what=f"{sizes.points} points, n = {ensemble.n}, p = {ensemble.p:,}",
+        unit="trial",
+        ours=Side("Gram factors, dual Newton, proximal operator", lambda: sample(ensemble, points, ours), ours),
+        theirs=Side(
+            f"rows of {ensemble.p:,} features, {sizes.points + 1} fits by scikit-learn's lbfgs",
+            lambda: by_refits(ensemble, points, theirs),
+            theirs,
+        ),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def sample(ensemble: Bilevel, points: Points, trials: int) -> bilevel_outputs.PointOutputs:
+    draws = stream(0, "benchmark/trials")
+    return bilevel_outputs.point_outputs(ensemble, points, penalty=PENALTY, trials=trials, generator=draws)
+
+
+def by_refits(ensemble: Bilevel, points: Points, trials: int) -> Tensor:
+    """Outputs at the points of models trained with them, one row a trial, as one writes it."""
+    draws, asked, ridge = stream(0, "benchmark/refits"), explicit(ensemble, points), ensemble.ridge(PENALTY)
+    each = (refits(*drawn(ensemble, draws), asked, points.labels, ridge=ridge)[1] for _ in range(trials))
+    return torch.stack(list(each))
+
+
+def same_outputs(sizes: Sizes) -> str:
+    """Evidence that both sides answer a point they have seen by the same law."""
+    *size, theirs, ours = sizes.checked
+    ensemble = Bilevel(*size, sigma_beta=50.0)
+    points = fixed_points(ensemble, 1, generator=stream(0, "benchmark/checked"))
+    return same_law(by_refits(ensemble, points, theirs).flatten(), sample(ensemble, points, ours).outputs)
+
+
+def same_refits(ensemble: Bilevel, points: Points) -> str:
+    """How far `with_point` is from training again, on the same rows."""
+    rows, labels = drawn(ensemble, stream(0, "benchmark/same"))
+    asked = explicit(ensemble, points)
+    model = logistic_regression.fit(rows @ rows.T, labels, ridge=ensemble.ridge(PENALTY))
+    added = logistic_regression.with_point(model, rows @ asked.T, asked.square().sum(-1), points.labels)
+    without, outputs = refits(rows, labels, asked, points.labels, ridge=model.ridge)
+    pairs = torch.stack([added.without, added.outputs]), torch.stack([without, outputs])
+    return close(*pairs, REFITTED, "on the same rows")
+
+
+def left_out(sizes: Sizes) -> Case:
+    *size, count = sizes.left_out
+    ensemble = Bilevel(*size, sigma_beta=10.0)
+    data = training_sets(ensemble, 1, generator=stream(0, "benchmark/left out"))
+    gram, labels, ridge = data.gram()[0], data.labels[0], ensemble.ridge(PENALTY)
+
+    def ours() -> tuple[logistic_regression.Fit, Tensor]:
+        model = logistic_regression.fit(gram, labels, ridge=ridge)
+        return model, logistic_regression.leave_one_out(model, gram, labels).without
+
+    start = logistic_regression.fit(gram, labels, ridge=ridge).dual
+
+    def theirs() -> Tensor:
+        return torch.stack([trained_without(i, gram, labels, ridge=ridge, start=start) for i in range(count)])
+
+    def check() -> str:
+        model, found = ours()
+        moved = (model.logits - found)[:count].abs().max()
+        return close(found[:count] / moved, theirs() / moved, LEFT_OUT, "same outputs, in units of the largest change")
+
+    return Case(
+        id="left_out",
+        what=f"every point left out once, n = {ensemble.n}",
+        unit="training set",
+        ours=Side("one fit", ours),
+        theirs=Side(
+            f"{ensemble.n} fits by our own solver, each from the full one ({count} timed)", theirs, count / ensemble.n
+        ),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def trained_without(point: int, gram: Tensor, labels: Tensor, *, ridge: float, start: Tensor) -> Tensor:
+    """The output at one point of the model trained on all others."""
+    kept = torch.arange(len(labels)) != point
+    model = logistic_regression.fit(gram[kept][:, kept], labels[kept], ridge=ridge, start=start[kept])
+    return gram[point, kept] @ model.dual
+
+
+# ── networks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def training(sizes: Sizes) -> Case:
+    models, records, count, inputs, width, classes, batch = sizes.training
+    draws, recipe = stream(0, "benchmark/training"), ensembles.Recipe(1, batch)
+    features, labels = binary_records((records,), inputs, classes, draws)
+    rows = torch.rand(models, records, generator=draws).argsort(-1)[:, :count]
+    start = mlp.initial((models,), (inputs, width, classes), generator=draws)
+
+    def ours(start: Mlp) -> Mlp:
+        return ensembles.train(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))
+
+    def theirs(start: Mlp) -> Mlp:
+        return by_modules(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))
+
+    single = start.to(torch.float32)
+    return Case(
+        id="training",
+        what=f"{models} networks {inputs}-{width}-{classes}, batch {batch}",
+        unit="epoch",
+        ours=Side("one tensor program", lambda: ours(single)),
+        theirs=Side("a loop over PyTorch modules and their Adam", lambda: theirs(single)),
+        check=lambda: equal(flat(ours(start)), flat(theirs(start))),
+        rounds=sizes.rounds,
+    )
+
+
+def private(sizes: Sizes) -> Case:
+    models, batch, inputs, width, classes = sizes.private
+    draws = stream(0, "benchmark/private")
+    points, labels = binary_records((models, batch), inputs, classes, draws)
+    networks = mlp.initial((models,), (inputs, width, classes), generator=draws)
+
+    def ours(networks: Mlp, points: Tensor) -> Mlp:
+        return dp_sgd.clipped_sum(networks, points, labels, clip=1.0)
+
+    def theirs(networks: Mlp, points: Tensor) -> Mlp:
+        return clipped_by_examples(networks, points, labels)
+
+    single, near = networks.to(torch.float32), points.float()
+    wide, single_wide = dp_sgd.for_settings(networks, 1), dp_sgd.for_settings(single, 1)
+    return Case(
+        id="private",
+        what=f"DP-SGD, {models} networks {inputs}-{width}-{classes}, batch {batch}",
+        unit="clipped sum",
+        ours=Side(
+            "norms without gradients for each example",
+            lambda: [ours(single_wide, near) for _ in range(sizes.private_steps)],
+            sizes.private_steps,
+        ),
+        theirs=Side("a gradient for each example, vmap(vmap(grad))", lambda: theirs(single, near)),
+        check=lambda: equal(flat(dp_sgd.at_setting(ours(wide, points), 0)), flat(theirs(networks, points))),
+        rounds=sizes.rounds,
+    )
+
+
+# ── support vector machines ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def machines(sizes: Sizes) -> Case:
+    count, rows, width = sizes.machines
+    model = weak_features(stream(0, "benchmark/point"), dimension=width)
+    sets = model.sets(count, rows=rows, fresh=1, width=width, generator=stream(0, "benchmark/machines"))
+    gram, labels = sets.rows @ sets.rows.mT, sets.labels
+
+    def ours() -> Tensor:
+        return hard_margin(gram, labels).dual * labels
+
+    def theirs() -> Tensor:
+        return torch.stack([machine(*each) for each in zip(gram.numpy(), labels.numpy(), strict=True)])
+
+    def check() -> str:
+        found = ours()
+        size = found.abs().max()
+        return close(found / size, theirs() / size, MACHINES, "same machines, of the largest coefficient")
+
+    return Case(
+        id="machines",
+        what=f"hard margin, {rows} rows, {width} features",
+        unit="machine",
+        ours=Side(f"block pivoting, {count} machines at once", ours, count),
+        theirs=Side("scikit-learn's SVC, C = 10²⁰, tolerance 1e-6", theirs, count),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def close(ours: Tensor, theirs: Tensor, tolerance: float, what: str) -> str:
+    """Evidence that numbers agree up to an error that one of the sides is known to make."""
+    difference = float((ours - theirs).abs().max())
+    if not difference < tolerance:
+        raise Disagreement(f"{what}? They differ by {difference:.2g}, more than {tolerance:g}.")
+    return f"{what}: up to {difference:.1g}"
+
+
+def binary_records(shape: tuple[int, ...], inputs: int, classes: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Records with one feature in eight present, as in Location-30, and random classes."""
+    points = (torch.rand((*shape, inputs), generator=draws) < 0.125).to(DTYPE)
+    return points, torch.randint(classes, shape, generator=draws)
+
+
+def flat(networks: Mlp) -> NDArray[np.float64]:
+    """All parameters as one vector."""
+    return torch.cat([part.flatten() for part in (*networks.weights, *networks.biases)]).numpy()
+
+
+BENCHMARK = Benchmark(
+    chapter="blessing",
+    title="A blessing of dimensionality",
+    description="Time the theory, simulations and trainings of chapter blessing against the straightforward ways.",
+    cases=cases,
+    paper=PAPER,
+    needed=NEEDED,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(BENCHMARK.run())
