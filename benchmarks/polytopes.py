@@ -1,0 +1,228 @@
+"""Chapter polytopes: cutting, exact rays and Gram matrices against the searches and matrices they replace.
+
+`python benchmarks/polytopes.py [--record]`. As in `min_norm`, every comparison first checks in the same run that both
+sides compute the same thing, then times them in turns (`timing`). Networks are random ones at a wide bias, which have
+as many polytopes in the window as trained ones. The exit status is 1 if a promise was not kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakage.attacks.polytopes.deepfool import Projections, deepfool
+from leakage.data.synthetic import gaussian
+from leakage.geometry import comparisons, oracles, ray_search, rays
+from leakage.geometry.cell_counts import he_networks
+from leakage.geometry.gram import frobenius_norm
+from leakage.geometry.patterns import pattern, read_out
+from leakage.geometry.subdivision import Subdivision, subdivide
+from leakage.geometry.unit_square import box
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from timing import Benchmark, Case, Disagreement, Needed, Side, equal
+
+APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14
+SEARCHED = 1e-9  # a bisection whose bracket held one crossing ends there; others end at a later one
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is: the chapter's, or small for a test.
+
+    Attributes:
+        hidden: layers of the network that is cut.
+        reach: half the side of the window, in units of the biases.
+        cells: polytopes that the linear programs are solved for.
+        side: pixels along one side.
+        widths: of the network for rays, norms and projections.
+        points: how many there are.
+        steps: of the bisection.
+        rounds: turns.
+    """
+
+    hidden: tuple[int, ...]
+    reach: float
+    cells: int
+    side: int
+    widths: tuple[int, ...]
+    points: int
+    steps: int
+    rounds: int
+
+
+CHAPTER = Sizes(
+    hidden=(25, 25, 25, 25),
+    reach=10.0,
+    cells=4,
+    side=800,
+    widths=(446, 128, 30),
+    points=1252,
+    steps=60,
+    rounds=5,
+)
+NEEDED = {
+    "programs": Needed(ratio=500.0),
+    "pixels": Needed(ratio=3.0),
+    "rays": Needed(ratio=4.0),
+    "norms": Needed(ratio=100.0),
+}
+
+
+def cases(sizes: Sizes) -> Iterator[Case]:
+    """All comparisons."""
+    yield programs(sizes)
+    yield pixels(sizes)
+    yield first_rays(sizes)
+    yield norms(sizes)
+    yield projections(sizes)
+
+
+def programs(sizes: Sizes) -> Case:
+    network, window, fine = cut(sizes)
+    chosen = torch.linspace(0, len(fine) - 1, sizes.cells).long()
+
+    def theirs() -> list[oracles.Polytope]:
+        return [oracles.by_programs(network, fine.middles[cell], window=window) for cell in chosen]
+
+    def check() -> str:
+        found = comparisons.with_programs(fine, chosen)
+        gap = float(found.vertex_error.max())
+        if not bool(found.same_edges.all()) or not gap < APART:
+            raise Disagreement(
+                f"the polytopes differ: same edges {found.same_edges.tolist()}, corners up to {gap:.2g}."
+            )
+        return f"same polytopes: edges of {sizes.cells}, corners up to {gap:.1g}"
+
+    return Case(
+        id="programs",
+        what=f"all {len(fine):,} polytopes of {sum(sizes.hidden)} neurons",
+        unit="window",
+        ours=Side("cutting", lambda: subdivide(network, window)),
+        theirs=Side("two linear programs for each edge", theirs, len(chosen) / len(fine)),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def pixels(sizes: Sizes) -> Case:
+    network, window, fine = cut(sizes)
+
+    def check() -> str:
+        seen = int(oracles.by_pixels(network, window, side=sizes.side).max()) + 1
+        if seen > len(fine):
+            raise Disagreement(f"pixels see {seen} patterns, and cutting finds {len(fine)}.")
+        return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
+
+    return Case(
+        id="pixels",
+        what=f"polytopes of {sum(sizes.hidden)} neurons",
+        unit="window",
+        ours=Side("cutting, all of them", lambda: subdivide(network, window)),
+        theirs=Side(
+            f"{sizes.side} × {sizes.side} pixels, some", lambda: oracles.by_pixels(network, window, side=sizes.side)
+        ),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def first_rays(sizes: Sizes) -> Case:
+    network, points, aims = asked(sizes)
+
+    def ours() -> Tensor:
+        return rays.walk(network, points, aims, crossings=1).lengths[..., 0]
+
+    def theirs() -> ray_search.Bracketed:
+        return ray_search.bisection(network, points, aims, steps=sizes.steps, event="pattern")
+
+    def check() -> str:
+        exact, found = ours(), theirs()
+        met = found.met & exact.isfinite()
+        excess = (found.lengths - exact)[met]
+        if not bool(met.any()) or not float(excess.min()) > -SEARCHED:
+            raise Disagreement(f"the search finds an earlier crossing on {int((excess < -SEARCHED).sum())} rays.")
+        first = float((excess < SEARCHED).double().mean())
+        return f"same first crossing on {first:.0%} of the rays, a later one by the search on the others"
+
+    return Case(
+        id="rays",
+        what=f"first hyperedge on {len(points):,} rays",
+        unit=f"{len(points):,} rays",
+        ours=Side("exact", ours),
+        theirs=Side("steps of one and bisection (Algorithm 5)", theirs),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def norms(sizes: Sizes) -> Case:
+    network, points, _ = asked(sizes)
+    gates = pattern(network, points)
+
+    def theirs() -> Tensor:
+        return read_out(network, gates)[0].square().sum((-2, -1)).sqrt()
+
+    return Case(
+        id="norms",
+        what=f"Frobenius norms at {len(points):,} points",
+        unit=f"{len(points):,} points",
+        ours=Side("Gram matrices", lambda: frobenius_norm(network, gates)),
+        theirs=Side("of the Jacobian, formed", theirs),
+        check=lambda: equal(frobenius_norm(network, gates).numpy(), theirs().numpy()),
+        rounds=sizes.rounds,
+    )
+
+
+def projections(sizes: Sizes) -> Case:
+    network, points, _ = asked(sizes)
+
+    def walked(space: str) -> Tensor:
+        return deepfool(network, points, settings=Projections(space=space)).distances
+
+    def check() -> str:
+        there = walked("input").isfinite()
+        return equal(walked("row")[there].numpy(), walked("input")[there].numpy())
+
+    return Case(
+        id="projections",
+        what=f"DeepFool at {len(points):,} points",
+        unit=f"{len(points):,} points",
+        ours=Side("in the row space of the first layer", lambda: walked("row")),
+        theirs=Side("in the space of the inputs", lambda: walked("input")),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cut(sizes: Sizes) -> tuple[Mlp, Tensor, Subdivision]:
+    """A random network, a window, and the polytopes in it."""
+    network = he_networks((2, *sizes.hidden, 2), 1, generator=stream(0, "benchmark/cut"))[0]
+    window = box((-sizes.reach, -sizes.reach), (sizes.reach, sizes.reach))
+    return network, window, subdivide(network, window)
+
+
+def asked(sizes: Sizes) -> tuple[Mlp, Tensor, Tensor]:
+    """A random network, points, and a direction for each."""
+    draws = stream(0, "benchmark/asked")
+    network = mlp.initial((), sizes.widths, generator=draws)
+    points, aims = gaussian((2, sizes.points, sizes.widths[0]), generator=draws)
+    return network, points, aims / aims.norm(dim=-1, keepdim=True)
+
+
+BENCHMARK = Benchmark(
+    chapter="polytopes",
+    title="The inside story",
+    description="Time cutting, exact rays and Gram matrices against the searches and matrices they replace.",
+    cases=cases,
+    paper=CHAPTER,
+    needed=NEEDED,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(BENCHMARK.run())

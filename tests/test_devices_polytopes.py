@@ -1,0 +1,161 @@
+"""Chapter polytopes on a second device: results live where the inputs live (`device_checks`).
+
+Trainers of whole tasks draw from streams of their own, which the pretended device does not have; what they are made of
+is checked here and in the other chapters.
+"""
+
+import pytest
+
+import device_checks
+from device_checks import PLANTED, faults_of
+from leakage.attacks.polytopes import (
+    attack_models,
+    calibration,
+    deepfool,
+    hyperedges,
+    label_only,
+    posterior,
+    row_space,
+    walk,
+)
+from leakage.attacks.polytopes.attack_models import Settings
+from leakage.data import clusters, synthetic
+from leakage.geometry import (
+    backpropagation,
+    boundary,
+    densities,
+    distances,
+    evidence,
+    gram,
+    movement,
+    patterns,
+    ray_search,
+    rays,
+    ridges,
+    unit_square,
+)
+from leakage.geometry.subdivision import subdivide
+from leakage.models import mlp
+from leakage.trainers.ensembles import Recipe
+
+
+class Inputs(device_checks.Inputs):
+    """A network on more inputs than neurons, deep ones in the plane, points, labels and memberships."""
+
+    def __init__(self, device, generator):
+        super().__init__(device, generator)
+        self.network = mlp.initial((), (6, 4, 3), generator=generator)
+        self.logits = self.network(self.pool)
+        self.labels = self.logits.argmin(-1)
+        self.member = self.pool[:, 0] > self.pool[:, 0].median()
+        self.members = (self.pool[:10].mT > 1.2).expand(6, 10)
+        self.rays = hyperedges.directions(self.pool, rays=2, generator=generator)
+        self.aims = self.rays[:, 0]
+        self.deep, self.other = (mlp.initial((), (2, 5, 4, 2), generator=generator) for _ in range(2))
+        self.flat = self.pool[:, :2]
+        self.square = unit_square.corners(device=device)
+
+    @property
+    def fine(self):
+        return subdivide(self.deep, self.square)
+
+
+QUICK = Settings(hidden=4, recipe=Recipe(epochs=1, batch=10))
+CHECKS = {
+    "posteriors": lambda x: (
+        posterior.top(x.logits),
+        posterior.top_logits(x.logits),
+        posterior.margin(x.logits, x.labels),
+        posterior.correct(x.logits, x.labels),
+    ),
+    "row space": lambda x: (row_space.row_space(x.network)[1], row_space.first_change(x.network, x.pool, -x.pool)),
+    "deepfool": lambda x: (*deepfool.deepfool(x.network, x.pool), deepfool.certified_radius(x.network, x.pool)),
+    "hyperedges": lambda x: (
+        *hyperedges.shoot(x.network, x.pool, x.rays, boundaries=2),
+        hyperedges.label_distances(x.network, x.pool, x.rays[:, 0], until=5.0),
+        hyperedges.cell_features(x.network, x.pool, count=2),
+    ),
+    "walks": lambda x: tuple(
+        part
+        for variant in walk.VARIANTS
+        for part in walk.walk(x.network, x.pool, walk.Steps(variant=variant, iterations=3))
+    ),
+    "walks by other losses": lambda x: tuple(
+        walk.walk(x.network, x.pool, walk.Steps(loss=loss, iterations=3)).distances for loss in walk.LOSSES
+    ),
+    "labels only": lambda x: (
+        *label_only.hop_skip_jump(
+            x.network, x.pool, -x.pool, jumps=label_only.Jumps(iterations=1, directions=5), generator=x.generator
+        ),
+        label_only.noise_robustness(
+            x.network, x.pool, x.labels, amount=0.1, copies=3, noise="gaussian", generator=x.generator
+        ),
+    ),
+    "attack networks": lambda x: tuple(
+        attack_models.networks(
+            {"a": x.pool, "b": x.logits}, x.member, {"a": x.pool, "b": x.logits}, settings=QUICK, generator=x.generator
+        ).values()
+    ),
+    "calibration": lambda x: calibration.calibrated(x.pool[:10].mT, x.pool[:10].mT > 1.5, without=1),
+    "patterns": lambda x: (
+        *patterns.pattern(x.network, x.pool),
+        *(part for parts in patterns.adapted(x.network, patterns.pattern(x.network, x.pool)) for part in parts),
+        *patterns.printed_biases(x.deep, patterns.pattern(x.deep, x.flat)),
+        patterns.layer_of(x.deep, device=x.device),
+    ),
+    "norms and distances": lambda x: (
+        gram.frobenius_norm(x.deep, patterns.pattern(x.deep, x.flat)),
+        gram.frobenius_norm(x.network, patterns.smooth(x.network, x.pool)),
+        *gram.row_norms(x.network, patterns.pattern(x.network, x.pool)),
+        *distances.nearest(x.deep, x.flat, count=2),
+    ),
+    "rays": lambda x: (
+        rays.walk(x.network, x.pool, x.aims, crossings=2).lengths,
+        rays.all_breaks(x.network, x.pool, x.aims, until=3.0).lengths,
+        rays.label_change(x.network, x.pool, x.aims, until=3.0),
+        rays.label_change_by_breaks(x.network, x.pool, x.aims, until=3.0),
+        *ray_search.bisection(x.network, x.pool, x.aims, steps=5),
+    ),
+    "subdivision": lambda x: (
+        x.fine.vertices,
+        x.fine.owners,
+        x.fine.maps,
+        x.fine.areas,
+        x.fine.weight_norms,
+        x.fine.bias_norms,
+        x.fine.locate(x.flat),
+        *x.fine.hyperedges(),
+        ridges.gradient_order(x.fine),
+        *evidence.refinement(x.deep, x.fine),
+    ),
+    "decision boundary": lambda x: (
+        (found := boundary.decision_boundary(x.fine)).segments,
+        found.classes,
+        found.distance(x.flat),
+        found.component_of,
+    ),
+    "densities": lambda x: (
+        *densities.by_distance(x.fine, x.flat, edges=(0.0, 0.1), lattice=unit_square.lattice(4, device=x.device)),
+        *densities.in_discs(x.fine, x.flat, radius=0.2),
+    ),
+    "movement": lambda x: (*movement.moves(x.deep, x.other, x.flat), movement.exact_moves(x.deep, x.other, x.square)),
+    "Clusters2D": lambda x: (
+        *(data := clusters.draw(clusters.Layout(pairs=2, points=3), generator=x.generator)),
+        data.middles,
+        data.walls,
+    ),
+    "one early gradient": lambda x: backpropagation.early_gradient(
+        synthetic.gaussian((4, 3, 2, 2), generator=x.generator), x.flat[:4], x.flat[4:8]
+    ),
+}
+faults = faults_of(__name__)
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_results_live_where_the_inputs_live(faults, name):
+    assert not faults[name]
+
+
+@pytest.mark.parametrize("name", list(PLANTED))
+def test_a_planted_mistake_is_noticed(faults, name):
+    assert faults[name]
