@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from leakage.attacks.polytopes.deepfool import Projections, deepfool
+from leakage.attacks.polytopes.row_space import first_change
 from leakage.data.synthetic import gaussian
 from leakage.geometry import comparisons, oracles, ray_search, rays
 from leakage.geometry.cell_counts import he_networks
 from leakage.geometry.gram import frobenius_norm
-from leakage.geometry.patterns import pattern, read_out
+from leakage.geometry.patterns import joined, pattern, read_out
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.geometry.unit_square import box
 from leakage.models import mlp
@@ -64,10 +65,12 @@ CHAPTER = Sizes(
     rounds=5,
 )
 NEEDED = {
-    "programs": Needed(ratio=500.0),
+    "programs": Needed(ratio=2000.0),
     "pixels": Needed(ratio=3.0),
+    "rows": Needed(ratio=5.0),
     "rays": Needed(ratio=4.0),
     "norms": Needed(ratio=100.0),
+    "differentiated": Needed(ratio=5.0),
 }
 
 
@@ -75,9 +78,11 @@ def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     yield programs(sizes)
     yield pixels(sizes)
+    yield rows(sizes)
     yield first_rays(sizes)
     yield norms(sizes)
     yield projections(sizes)
+    yield differentiated(sizes)
 
 
 def programs(sizes: Sizes) -> Case:
@@ -124,6 +129,34 @@ def pixels(sizes: Sizes) -> Case:
         theirs=Side(
             f"{sizes.side} × {sizes.side} pixels, some", lambda: oracles.by_pixels(network, window, side=sizes.side)
         ),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def rows(sizes: Sizes) -> Case:
+    """The pixel way as it is first written down: patterns as rows of booleans, and the distinct ones among them."""
+    network, window, fine = cut(sizes)
+    side = sizes.side // 2
+
+    def theirs() -> Tensor:
+        low, high = window.amin(0), window.amax(0)
+        steps = low + (torch.arange(side, dtype=low.dtype).unsqueeze(-1) + 0.5) / side * (high - low)
+        middles = torch.cartesian_prod(*steps.unbind(-1))
+        return torch.unique(joined(pattern(network, middles)), dim=0)
+
+    def check() -> str:
+        seen, packed = len(theirs()), int(oracles.by_pixels(network, window, side=side).max()) + 1
+        if seen != packed:
+            raise Disagreement(f"rows give {seen} patterns, and the library's pixels {packed}.")
+        return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
+
+    return Case(
+        id="rows",
+        what=f"polytopes of {sum(sizes.hidden)} neurons",
+        unit="window",
+        ours=Side("cutting, all of them", lambda: subdivide(network, window)),
+        theirs=Side(f"{side} × {side} pixels, distinct rows of booleans", theirs),
         check=check,
         rounds=sizes.rounds,
     )
@@ -195,6 +228,59 @@ def projections(sizes: Sizes) -> Case:
         check=check,
         rounds=sizes.rounds,
     )
+
+
+def differentiated(sizes: Sizes) -> Case:
+    """DeepFool as its authors publish it, a point at a time; `projections` has a batched baseline."""
+    network, points, _ = asked(sizes)
+    few = points[: min(16, len(points))]
+
+    def ours() -> Tensor:
+        return deepfool(network, points, settings=Projections(space="row")).distances
+
+    def theirs() -> Tensor:
+        return torch.cat([ordinary_deepfool(network, point.unsqueeze(0), Projections()) for point in few])
+
+    def check() -> str:
+        there, found = ours()[: len(few)], theirs()
+        met = there.isfinite() & found.isfinite()
+        return equal(there[met].numpy(), found[met].numpy())
+
+    return Case(
+        id="differentiated",
+        what=f"DeepFool at {len(points):,} points",
+        unit=f"{len(points):,} points",
+        ours=Side("all at once, in the row space of the first layer", ours),
+        theirs=Side("one at a time, gradients of each class by differentiation", theirs, len(few) / len(points)),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Tensor:
+    """Distances by DeepFool as it is usually written: one backward pass for each class and projection."""
+    ends, labels = points.clone(), network(points).argmax(-1)
+    moving = torch.arange(len(points))
+    for _ in range(settings.most):
+        here = ends[moving].requires_grad_()
+        outputs = network(here)
+        slopes = torch.stack(
+            [torch.autograd.grad(column.sum(), here, retain_graph=True)[0] for column in outputs.unbind(-1)], 1
+        )
+        rows_of, own = torch.arange(len(moving)), labels[moving]
+        gaps = outputs.detach()[rows_of, own].unsqueeze(-1) - outputs.detach()
+        slopes = slopes[rows_of, own].unsqueeze(1) - slopes
+        lengths = slopes.norm(dim=-1)
+        far = torch.where(lengths > 0, gaps / lengths, torch.inf)
+        near = far.argmin(-1)
+        # Where the piece is constant there is no way to go.
+        step = torch.where(far[rows_of, near].isfinite(), far[rows_of, near] / lengths[rows_of, near], 0.0)
+        ends[moving] -= (1 + settings.overshoot) * step.unsqueeze(-1) * slopes[rows_of, near]
+        moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
+        if not len(moving):
+            break
+    reached = torch.ones(len(points), dtype=torch.bool).index_fill(0, moving, False)
+    return torch.where(reached, first_change(network, points, ends), torch.inf)
 
 
 # ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
