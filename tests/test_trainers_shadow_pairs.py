@@ -59,3 +59,18 @@ def test_bad_input_is_refused(monkeypatch):
     side = shadow_pairs.train_pair(Labelled(features, labels), task, split=0, seed=0).target
     with pytest.raises(ValueError, match="count"):
         side.some(121)
+
+
+def test_the_sets_that_readers_bring_are_read_by_their_own_loaders(monkeypatch):
+    bits, labels = torch.ones(4, 3, dtype=torch.uint8), torch.arange(4)
+    monkeypatch.setattr(shadow_pairs.purchase, "load", lambda: shadow_pairs.purchase.PurchaseSet(bits, labels))
+    monkeypatch.setattr(shadow_pairs.texas, "load", lambda: shadow_pairs.texas.TexasSet(bits, labels))
+    for name in ("purchase100", "texas100"):
+        data = shadow_pairs.load(shadow_pairs.TASKS[name])
+        assert data.features.dtype == torch.float32
+        assert torch.equal(data.labels, labels)
+    messages = shadow_pairs.newsgroups.MessageSet(("one", "two", "three"), torch.arange(3), ("a", "b", "c"))
+    monkeypatch.setattr(shadow_pairs.newsgroups, "load", lambda: messages)
+    whole = shadow_pairs.newsgroups.tf_idf
+    monkeypatch.setattr(shadow_pairs.newsgroups, "tf_idf", lambda training: whole(training, features=3))
+    assert shadow_pairs.load(shadow_pairs.TASKS["20newsgroups"]).features.shape == (3, 3)
