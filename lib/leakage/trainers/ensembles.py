@@ -110,7 +110,7 @@ def train(
             observed epoch is never reached, or a network diverges (seen where it is observed, and at the end).
     """
     check(networks, features, labels, rows)
-    observed = _observed(epochs_observed, recipe)
+    observed = epochs_to_observe(epochs_observed, recipe)
     features, targets = features.to(networks.weights[0].dtype), one_hot(labels, networks.widths[-1])
     targets = targets.to(features.dtype)
     state = Mlp(*(tuple(tensor.clone() for tensor in part) for part in (networks.weights, networks.biases)))
@@ -127,7 +127,7 @@ def train(
     passed = journal.resume()
     if observe is not None and passed == 0 and 0 in observed:
         observe(0, copied(state))
-    for epoch in _epochs(passed, recipe.epochs, description):
+    for epoch in with_progress(passed, recipe.epochs, description):
         for batch in shuffled_batches(rows, recipe.batch, generator=generator):
             for tensor, slope in zip(parameters, _gradient(state, features[batch], targets[batch]), strict=True):
                 tensor.grad = slope
@@ -272,14 +272,14 @@ def _losses(logits: Float[Tensor, "models n classes"], labels: Int[Tensor, " n"]
     return -surprise.gather(-1, labels.expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)
 
 
-def _observed(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset[int]:
+def epochs_to_observe(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset[int]:
     chosen = frozenset(range(1, recipe.epochs + 1) if epochs is None else epochs)
     if any(not 0 <= epoch <= recipe.epochs for epoch in chosen):
         raise ValueError(f"`epochs_observed` must lie between 0 and {recipe.epochs}, got {sorted(chosen)}.")
     return chosen
 
 
-def _epochs(passed: int, count: int, description: str | None) -> Iterator[int]:
+def with_progress(passed: int, count: int, description: str | None) -> Iterator[int]:
     """The epochs left, with a progress bar where one is described and a page is not being made."""
     hidden = description is None or bool(os.environ.get("LEAKAGE_QUIET"))  # set while a page is made, see `keys`
     yield from tqdm(

@@ -21,11 +21,11 @@ from leakage.trainers.criteria import Criterion, Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal, content_key
 from leakage.trainers.ensembles import (
     Recipe,
-    _epochs,
-    _observed,
     check_rows,
+    epochs_to_observe,
     optimiser,
     shuffled_batches,
+    with_progress,
 )
 
 _CHUNK = 250  # examples evaluated at once
@@ -80,7 +80,7 @@ def train(
     """
     check(module, start)
     check_rows(rows, models=(len(start),), points=len(examples))
-    observed = _observed(epochs_observed, recipe)
+    observed = epochs_to_observe(epochs_observed, recipe)
     groups = _groups(len(start), route=route, together=together, device=rows.device)
     stack, form = start.clone(), copy.deepcopy(module).train()
     parameters = list(stack.parameters.values())
@@ -98,7 +98,7 @@ def train(
     passed = journal.resume()
     if observe is not None and passed == 0 and 0 in observed:
         observe(0, stack.clone())
-    for epoch in _epochs(passed, recipe.epochs, description):
+    for epoch in with_progress(passed, recipe.epochs, description):
         for batch in shuffled_batches(rows, recipe.batch, generator=generator):
             asked = _augmented(examples[batch], augment, generator)
             for group in groups:
