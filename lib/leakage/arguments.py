@@ -1,0 +1,200 @@
+"""What a caller's arguments must be: one place that looks, and one form of words for what is wrong.
+
+A function takes the argument's name and value and gives the value back, or raises `TypeError` for what is no tensor and
+`ValueError` for everything else; the message names the argument, the rule, what came instead and, where there is one,
+the cure. Shapes are written as in jaxtyping, `"*b n d"`; an axis whose length is known is given by keyword. Nothing
+here converts, moves or copies a value.
+"""
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
+
+import torch
+from torch import Tensor
+
+
+def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+    """`values` if it is a tensor of this shape.
+
+    Args:
+        name: of the argument.
+        values: what the caller gave.
+        shape: axes separated by blanks, such as `"*b n d"`: a first one with a star stands for any number of axes, a
+            number for itself, one name twice for equal lengths; "" leaves the shape open.
+        lengths: what a named axis must measure.
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if the shape is another.
+    """
+    if not isinstance(values, Tensor):
+        raise TypeError(f"`{name}` must be a tensor, got {type(values).__name__}; try torch.as_tensor.")
+    if shape and not _fits(tuple(values.shape), shape.split(), lengths):
+        known = ", ".join(f"{axis} = {length}" for axis, length in lengths.items())
+        where = f" with {known}" * bool(known)
+        raise ValueError(f"`{name}` must have shape ({', '.join(shape.split())}){where}, got {tuple(values.shape)}.")
+    return values
+
+
+def _fits(found: tuple[int, ...], axes: list[str], lengths: dict[str, int]) -> bool:
+    if axes[0].startswith("*"):
+        axes = axes[1:]
+        found = found[len(found) - len(axes) :] if len(found) >= len(axes) else ()
+    if len(found) != len(axes):
+        return False
+    bound = dict(lengths)
+    return all(
+        int(a) == size if a.isdigit() else bound.setdefault(a, size) == size
+        for a, size in zip(axes, found, strict=True)
+    )
+
+
+def real(
+    name: str,
+    values: Any,
+    shape: str = "",
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    finite: bool = True,
+    like: Tensor | None = None,
+    **lengths: int,
+) -> Tensor:
+    """`values` if it is a floating-point tensor of this shape (see `tensor`) and range, without NaN.
+
+    Args:
+        name: of the argument.
+        values: what the caller gave.
+        shape: see `tensor`.
+        least: the smallest value allowed.
+        above: every value must be larger.
+        most: the largest value allowed.
+        finite: whether infinite values are refused, too; NaN always is.
+        like: a tensor with which it is computed, so that dtype and device must agree.
+        lengths: see `tensor`.
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if dtype, device, shape or a value is another.
+    """
+    tensor(name, values, shape, **lengths)
+    if not values.is_floating_point():
+        raise ValueError(f"`{name}` must be floating-point, got {values.dtype}; try `.double()`.")
+    if like is not None and (values.dtype, values.device) != (like.dtype, like.device):
+        raise ValueError(
+            f"`{name}` must be {like.dtype} on {like.device}, as what it is computed with, "
+            f"got {values.dtype} on {values.device}; use `.to(…)`."
+        )
+    good = (values >= least) & (values <= most) & (values > above if above > -math.inf else True)
+    if finite:
+        good = good & values.isfinite()
+    if not bool(good.all()):
+        rule = _range(least=least, above=above, most=most, finite=finite)
+        raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
+    return values
+
+
+def whole(name: str, values: Any, shape: str = "", *, least: int = 0, most: float = math.inf, **lengths: int) -> Tensor:
+    """`values` if it is a tensor of whole numbers (an integer dtype) of this shape (see `tensor`) and range.
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if dtype, shape or a value is another.
+    """
+    tensor(name, values, shape, **lengths)
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"`{name}` must be whole numbers, got {values.dtype}; try `.long()`.")
+    good = (values >= least) & (values <= most)
+    if not bool(good.all()):
+        rule = _range(least=least, above=-math.inf, most=most, finite=False)
+        raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
+    return values
+
+
+def truth(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+    """`values` if it is a tensor of truth values (`torch.bool`) of this shape (see `tensor`).
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if the dtype or the shape is another.
+    """
+    tensor(name, values, shape, **lengths)
+    if values.dtype != torch.bool:
+        raise ValueError(f"`{name}` must hold truth values (torch.bool), got {values.dtype}; try `.bool()`.")
+    return values
+
+
+def signs(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+    """`values` if it is a tensor of labels -1 and 1, of any dtype that has them, of this shape (see `tensor`).
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if the shape or a value is another.
+    """
+    tensor(name, values, shape, **lengths)
+    good = (values == 1) | (values == -1)
+    if not bool(good.all()):
+        raise ValueError(f"`{name}` must be -1 or 1, got {values[~good].flatten()[0].item()!r} among them.")
+    return values
+
+
+def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> int:
+    """`value` as an `int` if it is a whole number in this range; NumPy's are, truth values and 2.0 are not.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    wrong = isinstance(value, bool) or not isinstance(value, SupportsIndex)
+    number = 0 if wrong else operator.index(value)
+    if wrong or not least <= number <= most:
+        rule = _range(least=least, above=-math.inf, most=most, finite=False)
+        raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {value!r}.")
+    return number
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    finite: bool = True,
+) -> float:
+    """`value` as a `float` if it is a real number in this range, without NaN.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    try:
+        found = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    good = least <= found <= most and (found > above or above == -math.inf) and (found < below or below == math.inf)
+    if not good or (finite and math.isinf(found)):
+        rule = _range(least=least, above=above, most=most, below=below, finite=finite)
+        raise ValueError(f"`{name}` must be a number {rule}, got {value!r}.")
+    return found
+
+
+def choice(name: str, value: Any, known: Iterable[str]) -> str:
+    """`value` if it is one of the names `known`.
+
+    Raises:
+        ValueError: otherwise, with the names.
+    """
+    names = tuple(known)
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {value!r}.")
+    return value
+
+
+def _range(*, least: float, above: float, most: float, below: float = math.inf, finite: bool) -> str:
+    """A range in words: `finite, at least 0 and below 1`."""
+    bounds = {"at least": least, "above": above, "at most": most, "below": below}
+    parts = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+    return " and ".join([*(["finite"] if finite else []), *parts]) or "not NaN"
