@@ -307,3 +307,8 @@ def test_the_two_sample_test_tells_different_laws_apart():
 
 def test_every_public_name_is_there():
     assert all(hasattr(metrics, name) for name in metrics.__all__)
+
+
+def test_the_auc_of_whole_numbers_that_float64_cannot_tell_apart_is_refused():
+    with pytest.raises(ValueError, match=r"`member` must hold whole numbers within ±2\*\*53"):
+        auc(torch.tensor([2**53 + 1, 2**53 + 1]), torch.tensor([2**53, 2**53]))

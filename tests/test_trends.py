@@ -37,7 +37,7 @@ def test_rank_correlation_of_a_constant_is_zero():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (X, X[:3], "pairs"),
+        (X, X[:3], "`y`"),
         (X[:1], X[:1], "`x`"),
         (torch.ones(3), X[:3], "constant"),
         (X, X * float("nan"), "`y`"),
@@ -46,3 +46,8 @@ def test_rank_correlation_of_a_constant_is_zero():
 def test_what_is_no_pair_of_samples_is_refused(function, x, y, message):
     with pytest.raises(ValueError, match=message):
         function(x, y)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_a_slope_follows_the_unit_of_x(unit):
+    assert slope(X * unit, 3 - 2 * X) == pytest.approx(-2 / unit, rel=1e-14)

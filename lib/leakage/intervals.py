@@ -14,7 +14,12 @@ from jaxtyping import Float, Real
 from scipy import stats
 from torch import Tensor
 
+from leakage import arguments
+
 _LARGEST_RESAMPLE = 2**22  # numbers held at once by `bootstrap`: 32 MiB of float64
+_EXACT = 2**53  # whole numbers up to this are float64 numbers
+_LONG = (torch.int64, torch.uint64)  # the integer types that can hold more
+_SQUARABLE = 1e150  # a sample between its inverse and this has a variance that neither over- nor underflows
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Esti
     Source: C. J. Clopper, E. S. Pearson (1934), Biometrika 26, through `scipy.stats.binomtest`.
 
     Raises:
-        ValueError: unless 0 <= `successes` <= `trials`, with at least one trial.
+        ValueError: unless 0 <= `successes` <= `trials`, with at least one trial and at most 2⁵³.
     """
     interval = _proportion(successes, trials, level=level, method="exact")
     return Estimate(successes / trials, *interval, n=trials, level=level)
@@ -116,8 +121,11 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     values = as_sample(values, "values", least=2)
     if values.ndim != 1:
         raise ValueError(f"`values` must have one axis, got shape {tuple(values.shape)}; flatten what is independent.")
+    unit = _unit(values)
+    values = values / unit
     mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
     half *= float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    mean, half = mean * unit, half * unit
     return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
 
 
@@ -127,11 +135,17 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
     Source: B. L. Welch (1947), Biometrika 34, through `scipy.stats.ttest_ind`.
 
     Raises:
-        ValueError: if a sample has fewer than two values or one that is not finite, or `level` is outside (0, 1).
+        ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis; if all values
+            of both are equal; or if `level` is outside (0, 1).
     """
+    check_level(level)
     samples = [as_sample(first, "first", least=2), as_sample(second, "second", least=2)]
+    for name, sample in zip(("first", "second"), samples, strict=True):
+        arguments.tensor(name, sample, "n")
+    if all(bool((sample == sample[0]).all()) for sample in samples):
+        raise ValueError("`first` or `second` must vary: two constants have no interval.")
     test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
-    low, high = test.confidence_interval(check_level(level))  # pyright: ignore[reportAttributeAccessIssue]
+    low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
     difference = float(samples[0].mean() - samples[1].mean())
     return Estimate(difference, low, high, sum(map(len, samples)), level)
 
@@ -192,12 +206,18 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
 
     Raises:
         TypeError: if `values` is not a tensor of real numbers.
-        ValueError: if there are fewer than `least` along the first axis, none at all, or one is not finite.
+        ValueError: if there are fewer than `least` along the first axis, none at all, one is not finite, or one is a
+            whole number beyond ±2⁵³, which float64 would round.
     """
     if not isinstance(values, Tensor) or values.is_complex():
         raise TypeError(f"`{name}` must be a tensor of real numbers, got {type(values).__name__}; try torch.as_tensor.")
     if values.ndim == 0 or len(values) < least or values.numel() == 0:
         raise ValueError(f"`{name}` must hold at least {least} observation(s), got shape {tuple(values.shape)}.")
+    if values.dtype in _LONG and bool(((values > _EXACT) | (values < -_EXACT)).any()):
+        raise ValueError(
+            f"`{name}` must hold whole numbers within ±2**53, which float64 tells apart, got larger ones; "
+            "subtract a constant, or give ranks."
+        )
     values = values.detach().to(torch.float64)
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
@@ -206,6 +226,12 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
             "find the failed runs, or clamp a log-likelihood of zero with torch.nan_to_num."
         )
     return values
+
+
+def _unit(values: Float[Tensor, " n"]) -> float:
+    """1, or the power of two that is a share of the largest size where squares would over- or underflow."""
+    largest = float(values.abs().max())
+    return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
 def check_level(level: float) -> float:
@@ -218,9 +244,9 @@ def check_level(level: float) -> float:
 def _proportion(successes: int, trials: int, *, level: float, method: str) -> tuple[float, float]:
     check_level(level)
     successes, trials = operator.index(successes), operator.index(trials)
-    if not 0 <= successes <= trials or trials < 1:
+    if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
         raise ValueError(
-            f"`successes` must lie in 0 … `trials` and `trials` be positive, got {successes} of {trials}; swapped?"
+            f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"
         )
     interval = stats.binomtest(successes, trials).proportion_ci(level, method=method)
     return float(interval.low), float(interval.high)
@@ -234,7 +260,7 @@ def _resample(
 
 
 def _apply(statistic: Callable[..., Tensor], samples: list[Tensor]) -> Float[Tensor, " batch"]:
-    values = statistic(*samples)
+    values = arguments.tensor("statistic", statistic(*samples)).to(torch.float64)
     if values.shape != samples[0].shape[:1]:
         raise ValueError(
             f"`statistic` must return shape (batch,) = ({len(samples[0])},), got {tuple(values.shape)}; "

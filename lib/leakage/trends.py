@@ -9,6 +9,7 @@ from jaxtyping import Real
 from scipy import stats
 from torch import Tensor
 
+from leakage import arguments
 from leakage.intervals import as_sample
 
 
@@ -16,11 +17,15 @@ def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     r"""The least-squares slope of y in x, $\sum (x - \bar x)(y - \bar y) / \sum (x - \bar x)^2$.
 
     Raises:
-        ValueError: if there are not as many x as y, fewer than two, one is not finite, or all x are equal.
+        ValueError: if there are not as many x as y, fewer than two, more than one axis, one is not finite, or all x are
+            equal.
     """
     x, y = _pairs(x, y)
     centred = x - x.mean()
-    return float((centred @ (y - y.mean())) / centred.square().sum())
+    # In units of the largest, so that no square over- or underflows.
+    unit = centred.abs().max()
+    centred = centred / unit
+    return float(((centred @ (y - y.mean())) / centred.square().sum()) / unit)
 
 
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
@@ -38,8 +43,8 @@ def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
 
 def _pairs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x, y = as_sample(x, "x", least=2), as_sample(y, "y", least=2)
-    if x.shape != y.shape:
-        raise ValueError(f"`x` and `y` must be pairs, got {len(x)} and {len(y)} numbers.")
+    arguments.tensor("x", x, "n")
+    arguments.tensor("y", y, "n", n=len(x))
     if bool((x == x[0]).all()):
         raise ValueError("`x` must not be constant: nothing can go with it.")
     return x, y
