@@ -162,9 +162,14 @@ def test_scores_are_float64_on_float32_losses(attack):
     ("change", "message"),
     [
         (lambda x, m, p: (x * math.nan, m, p), "finite"),
-        (lambda x, m, p: (x * math.inf, m, p), "finite"),
-        (lambda x, m, p: (-x, m, p), "not negative"),
-        (lambda x, m, p: (x[:, :-1], m, p), "`losses` must end"),
+        (lambda x, m, p: (x * math.inf, m, p), "probability of 0.*clip the probabilities"),
+        (lambda x, m, p: (x * 1e160, m, p), "at most 1e\\+150"),  # its square would be infinite
+        (lambda x, m, p: (-x, m, p), "at least 0"),
+        (lambda x, m, p: (x[:, :-1], m, p), "`losses` must have shape"),
+        (lambda x, m, p: (x.long(), m, p), "`losses` must be floating-point"),
+        (lambda x, m, p: (x, m.to(torch.uint8), p), "`member` must hold truth values"),
+        (lambda x, m, p: (x, m, p.double()), "`partner` must be whole numbers"),
+        (lambda x, m, p: (x[:, :0], m[:, :0], p), "`member` must have models and points"),
         (lambda x, m, p: (x, m, p.roll(1)), "mutually"),
         (lambda x, m, p: (x[:2], m[:2], p[:2]), "at least 4 models"),
     ],

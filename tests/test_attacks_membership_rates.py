@@ -48,7 +48,7 @@ def test_a_rate_that_cannot_be_seen_is_refused():
     scores, member = some_scores()
     with pytest.raises(ValueError, match="take at least 1000"):
         rates.tpr_at_fpr(scores, member, fpr=0.001)
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="above 0 and below 1"):
         rates.tpr_at_fpr(scores, member, fpr=1.0)
 
 
@@ -57,13 +57,23 @@ def test_a_rate_that_cannot_be_seen_is_refused():
     [
         (lambda s, m: (s * math.nan, m), "finite"),
         (lambda s, m: (s[..., :-1], m), "shape"),
-        (lambda s, m: (s, m.long()), "bool"),
+        (lambda s, m: (s, m.long()), "truth values"),
         (lambda s, m: (s, m | True), "members and outsiders"),
+        (lambda s, m: (s, m.to(torch.uint8)), "truth values"),
+        (lambda s, m: (s.long(), m), "floating-point"),
     ],
 )
-def test_bad_scores_are_refused(change, message):
+@pytest.mark.parametrize("measure", [rates.rates, rates.tpr_at_fpr])
+def test_bad_scores_are_refused(measure, change, message):
     with pytest.raises(ValueError, match=message):
-        rates.rates(*change(*some_scores()))
+        measure(*change(*some_scores()), **({"fpr": 0.05} if measure is rates.tpr_at_fpr else {}))
+
+
+def test_one_outsider_without_a_score_is_no_rate():
+    scores, member = some_scores()
+    scores[0, 0, int((~member[0]).nonzero()[0])] = math.nan
+    with pytest.raises(ValueError, match="`scores` must be finite"):
+        rates.tpr_at_fpr(scores, member, fpr=0.05)
 
 
 def test_a_curve_is_read_off_between_epochs():
@@ -93,6 +103,22 @@ def test_what_is_not_crossed_is_not_made_up():
     assert float(rates.at_crossing(error, advantage, target=0.4)) == pytest.approx(0.3)
     with pytest.raises(ValueError, match="finite"):
         rates.over_models(torch.tensor([0.1, 0.2, math.nan, 0.3]))
+
+
+@pytest.mark.parametrize(
+    ("level", "target", "expected"),
+    [
+        ((0.5, 0.2, 0.6), 0.3, 2 / 3),  # falls through the target before it rises
+        ((0.25, 0.35, 0.2), 0.3, 0.5),  # rises through it before it falls
+        ((0.2, 0.6, 0.4), 0.5, 0.75),
+        ((0.3, 0.2, 0.3), 0.3, math.nan),  # starts on it
+        ((0.2, 0.25, 0.28), 0.3, math.nan),
+    ],
+)
+def test_the_first_epoch_says_whether_a_curve_must_rise_or_fall(level, target, expected):
+    level, epochs = torch.tensor(level), torch.arange(3.0)
+    assert float(rates.at_crossing(level, epochs, target=target)) == pytest.approx(expected, nan_ok=True)
+    assert float(rates.at_crossing(-level, epochs, target=-target)) == pytest.approx(expected, nan_ok=True)
 
 
 def test_curves_that_do_not_fit_are_refused():

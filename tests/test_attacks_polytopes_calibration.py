@@ -62,7 +62,7 @@ def test_a_planted_leak_is_found_better_and_noise_is_not():
 
 def test_bad_input_is_refused():
     scores, member = some()
-    with pytest.raises(ValueError, match="both be"):
+    with pytest.raises(ValueError, match="`scores` must have shape"):
         calibrated(scores, member[:, :5])
     with pytest.raises(ValueError, match="finite"):
         calibrated(scores / 0, member)
@@ -70,3 +70,10 @@ def test_bad_input_is_refused():
         calibrated(scores, member, without=8)
     with pytest.raises(ValueError, match="no"):
         calibrated(scores, torch.ones_like(member))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64])
+def test_a_mask_of_numbers_is_refused_rather_than_turned_over_bit_by_bit(dtype):
+    scores, member = some()
+    with pytest.raises(ValueError, match="`member` must hold truth values"):
+        calibrated(scores, member.to(dtype))

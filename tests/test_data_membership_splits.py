@@ -59,8 +59,8 @@ def test_quarters_that_do_not_fit_are_refused(settings):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m, p: (m.long(), p), "bool tensor"),
-        (lambda m, p: (m[:-1], p), "bool tensor"),
+        (lambda m, p: (m.long(), p), "`member` must hold truth values"),
+        (lambda m, p: (m[:-1], p), "`partner` must have shape"),
         (lambda m, p: (m, p.roll(1)), "mutually"),
         (lambda m, p: (m, torch.arange(6)), "mutually"),
         (lambda m, p: (m, p + 6), "mutually"),

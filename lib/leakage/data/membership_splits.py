@@ -5,11 +5,14 @@ others *except its partner*: without the target alone, a point's count of member
 are positions in the pool. Nothing here reads a data set or trains.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+from leakage import arguments
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +91,10 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
     Raises:
         ValueError: if shapes do not fit, partners are not mutual or not complementary, or a count is too small.
     """
-    if member.ndim != 2 or member.dtype != torch.bool or partner.shape != member.shape[:1]:
-        raise ValueError(
-            f"`member` must be a bool tensor (models, points) and `partner` (models,); got {member.dtype} "
-            f"{tuple(member.shape)} and {tuple(partner.shape)}."
-        )
+    arguments.truth("member", member, "models points")
+    arguments.whole("partner", partner, "models", models=len(member), least=-math.inf)
+    if not member.numel():
+        raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
     models = torch.arange(len(partner), device=partner.device)
     valid = bool(((partner >= 0) & (partner < len(partner)) & (partner != models)).all())
     if not valid or not torch.equal(partner[partner], models):

@@ -11,7 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.membership_splits import check_pairs
+
+_LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
 
 
 def global_thresholds(
@@ -29,7 +32,8 @@ def global_thresholds(
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 
     Raises:
-        ValueError: if losses are negative or not finite, shapes do not fit, or the design tells (see `check_pairs`).
+        ValueError: if losses are negative, not finite or beyond 1e150, shapes do not fit, or the design tells (see
+            `check_pairs`).
     """
     check_losses(losses, member, partner)
     found = []
@@ -95,10 +99,16 @@ def check_losses(
 ) -> None:
     """Raise the errors of every attack on losses; `least` references of either kind are needed."""
     check_pairs(member, partner, least=least)
-    if losses.shape[-2:] != member.shape:
-        raise ValueError(f"`losses` must end in (models, points) = {tuple(member.shape)}, got {tuple(losses.shape)}.")
-    if not bool(torch.isfinite(losses).all()) or bool((losses < 0).any()):
-        raise ValueError("`losses` must be finite and not negative; a network that diverged must not be attacked.")
+    models, points = member.shape
+    arguments.tensor("losses", losses, "*e models points", models=models, points=points)
+    if bool(losses.isnan().any()):
+        raise ValueError("`losses` must be finite, got NaN among them; a network that diverged must not be attacked.")
+    if bool((losses == math.inf).any()):
+        raise ValueError(
+            "`losses` must be finite, got inf among them: the loss of a probability of 0, as a forest gives them; clip "
+            "the probabilities first, to 1e-12 say."
+        )
+    arguments.real("losses", losses, least=0, most=_LARGEST_LOSS)
 
 
 def _best_thresholds(

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.membership.audit import audit
 from leakage.intervals import Estimate, mean_interval
 from leakage.trainers import privacy_accounting
@@ -162,9 +163,9 @@ def _pairs(values: Float[Tensor, "settings ... models"]) -> Float[Tensor, "setti
 
 
 def _check(error: Tensor, advantage: Tensor) -> None:
+    arguments.real("error", error)
+    arguments.real("advantage", advantage)
     if error.shape != advantage.shape or not error.numel():
         raise ValueError(
             f"`error` and `advantage` must be of the same settings, got {tuple(error.shape)}, {tuple(advantage.shape)}."
         )
-    if not bool((torch.isfinite(error) & torch.isfinite(advantage)).all()):
-        raise ValueError("`error` and `advantage` must be finite, got NaN or infinity.")

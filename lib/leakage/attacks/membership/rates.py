@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+from leakage import arguments
 from leakage.intervals import Estimate, mean_interval
 
 FPRS = (0.01, 0.001)
@@ -30,15 +31,7 @@ def rates(
         ValueError: if scores are not finite, shapes do not fit, a model has no member or no outsider, or a rate in
             `fprs` cannot be seen on its outsiders.
     """
-    if member.dtype != torch.bool or scores.shape[-2:] != member.shape:
-        raise ValueError(
-            f"`scores` must end in the shape of the bool tensor `member`, got {tuple(scores.shape)} and "
-            f"{member.dtype} {tuple(member.shape)}."
-        )
-    if not bool(torch.isfinite(scores).all()):
-        raise ValueError("`scores` must be finite, got NaN or infinity.")
-    if bool((member.all(-1) | ~member.any(-1)).any()):
-        raise ValueError("`member` must have members and outsiders in every model.")
+    _check(scores, member)
     outsiders = _sorted_outsiders(scores, member)
     found = {"advantage": _advantage(scores, member), "auc": _auc(scores, member, outsiders)}
     return found | {f"tpr_at_{fpr}": _tpr_at_fpr(scores, member, outsiders, fpr) for fpr in fprs}
@@ -50,8 +43,9 @@ def tpr_at_fpr(
     """The share of a model's members that score above all but a share `fpr` of its outsiders; ties help nobody.
 
     Raises:
-        ValueError: if `fpr` is outside (0, 1) or some model has fewer than 1 / `fpr` outsiders.
+        ValueError: as `rates`: if `fpr` is outside (0, 1) or some model has fewer than 1 / `fpr` outsiders.
     """
+    _check(scores, member)
     return _tpr_at_fpr(scores, member, _sorted_outsiders(scores, member), fpr)
 
 
@@ -60,21 +54,23 @@ def at_crossing(
 ) -> Float64[Tensor, "*b"]:
     """`value` where `level` first reaches `target`, by linear interpolation between epochs; NaN if it never does.
 
-    `level` may rise or fall towards the target, as its first epoch says. A curve that starts beyond the target has not
-    been seen crossing it: NaN too, never the value at an end.
+    `level` must rise to the target where its first epoch is below it, and fall to it where its first epoch is above; a
+    curve that crosses several times is read where it crosses first. A curve that starts on the target has not been seen
+    crossing it: NaN too, never the value at an end.
 
     Raises:
         ValueError: if shapes differ, there are fewer than two epochs, or a number is not finite.
     """
-    if level.shape != value.shape or level.shape[-1] < 2:
+    arguments.real("level", level)
+    arguments.real("value", value)
+    arguments.number("target", target)
+    if level.shape != value.shape or level.ndim < 1 or level.shape[-1] < 2:
         raise ValueError(
             f"`level` and `value` must be curves over the same epochs, two at least; got {tuple(level.shape)} and "
             f"{tuple(value.shape)}."
         )
-    if not bool((torch.isfinite(level) & torch.isfinite(value)).all()) or not math.isfinite(target):
-        raise ValueError(f"`level`, `value` and `target` must be finite, got NaN or infinity (target {target!r}).")
     level, value = level.double(), value.double()
-    towards = torch.where(level[..., -1:] < level[..., :1], -1.0, 1.0)
+    towards = torch.where(level[..., :1] > target, -1.0, 1.0)
     reached = towards * level >= towards * target
     after = reached.to(torch.int8).argmax(-1, keepdim=True)
     valid = reached.any(-1, keepdim=True) & (after > 0)
@@ -94,8 +90,12 @@ def pairs_at_crossing(
     Raises:
         ValueError: as `at_crossing`, or if the number of models is odd.
     """
-    if level.shape[-1] % 2:
-        raise ValueError(f"`level` must hold pairs of models, got {level.shape[-1]} models.")
+    arguments.real("level", level, "*s epochs models")
+    arguments.real("value", value, "*s epochs models")
+    if level.shape[-1] % 2 or not level.shape[-1] or value.shape != level.shape:
+        raise ValueError(
+            f"`level` and `value` must hold the same pairs of models, got {tuple(level.shape)}, {tuple(value.shape)}."
+        )
     curves = (curve.double().unflatten(-1, (-1, 2)).mean(-1).mT for curve in (level, value))
     return at_crossing(*curves, target=target)
 
@@ -110,9 +110,18 @@ def over_models(values: Float[Tensor, "*splits models"], *, level: float = 0.95)
         ValueError: if the number of models is odd, there are fewer than two pairs, or a value is not finite (NaN: a
             target that some model never reached).
     """
-    if values.shape[-1] % 2:
+    if arguments.real("values", values, "*splits models").shape[-1] % 2:
         raise ValueError(f"`values` must hold pairs of models, got {values.shape[-1]} models.")
     return mean_interval(values.double().unflatten(-1, (-1, 2)).mean(-1).flatten(), level=level)
+
+
+def _check(scores: Tensor, member: Tensor) -> None:
+    """Raise the errors of `rates` that concern scores and members."""
+    arguments.truth("member", member, "models points")
+    models, points = member.shape
+    arguments.real("scores", scores, "*e models points", models=models, points=points)
+    if bool((member.all(-1) | ~member.any(-1)).any()):
+        raise ValueError("`member` must have members and outsiders in every model.")
 
 
 def _advantage(scores: Tensor, member: Tensor) -> Float64[Tensor, "*e models"]:
@@ -132,8 +141,7 @@ def _auc(scores: Tensor, member: Tensor, outsiders: Tensor) -> Float64[Tensor, "
 
 
 def _tpr_at_fpr(scores: Tensor, member: Tensor, outsiders: Tensor, fpr: float) -> Float64[Tensor, "*e models"]:
-    if not 0 < fpr < 1:
-        raise ValueError(f"`fpr` must lie between 0 and 1, got {fpr!r}.")
+    arguments.number("fpr", fpr, above=0, below=1)
     count = (~member).sum(-1)
     # 0.29 * 100 is 28.999999999999996: the tolerance keeps what was meant as a whole number whole.
     allowed = (count.double() * (fpr * (1 + 1e-12))).long()

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.membership.loss_threshold import check_losses
 
 _LEAST_LOSS = 1e-12  # a smaller loss is rounding even in float64: its logit is 27.6
@@ -53,8 +54,7 @@ def lira(
         ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
             point, or the variance is unknown.
     """
-    if variance not in VARIANCES:
-        raise ValueError(f"`variance` must be one of {', '.join(VARIANCES)}; got {variance!r}.")
+    arguments.choice("variance", variance, VARIANCES)
     check_losses(losses, member, partner, least=2)
     phi = logit(losses)
     phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
@@ -100,8 +100,7 @@ def rmia(
     Raises:
         ValueError: as `lira`, or if `gamma` is not positive.
     """
-    if not gamma > 0:
-        raise ValueError(f"`gamma` must be positive, got {gamma!r}.")
+    arguments.number("gamma", gamma, above=0)
     check_losses(losses, member, partner, least=2)
     chance = torch.exp(-losses.double())
     average = (_reference_mean(chance, member, partner) + _reference_mean(chance, ~member, partner)) / 2

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
+
 
 def calibrated(
     scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], *, without: int | None = None
@@ -35,14 +37,15 @@ def calibrated(
     Raises:
         ValueError: if shapes differ, a score is not finite, `without` is no model, or a point has no reference.
     """
-    if scores.shape != member.shape or scores.ndim != 2:
-        raise ValueError(
-            f"`scores` and `member` must both be (models, n), got {tuple(scores.shape)} and {tuple(member.shape)}."
-        )
+    models, points = arguments.truth("member", member, "models n").shape
+    arguments.tensor("scores", scores, "models n", models=models, n=points)
     if not bool(torch.isfinite(scores).all()):
         raise ValueError("`scores` must be finite; put a finite end in place of a boundary that was not reached.")
-    if without is not None and not 0 <= without < len(scores):
-        raise ValueError(f"`without` must be a model from 0 to {len(scores) - 1}, got {without!r}.")
+    arguments.real("scores", scores)
+    if not member.numel():
+        raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
+    if without is not None:
+        arguments.count("without", without, most=len(scores) - 1)
     outside = (~member).to(scores.dtype)
     everyone = _others(outside), _others(outside * scores)
     if without is not None:
