@@ -191,7 +191,7 @@ def test_impossible_arguments_are_refused():
         outsider_variances(model, times, own)
     with pytest.raises(ValueError, match="must not be among"):
         exact_outsider_variances(model, times, own)
-    with pytest.raises(ValueError, match="from 0 to 31"):
+    with pytest.raises(ValueError, match="at most 31"):
         training_times(model, torch.tensor([32]), trials=1, generator=generator)
     with pytest.raises(ValueError, match="`times` must have shape"):
         outsider_variances(model, times[..., :3], torch.tensor([6]))
@@ -227,3 +227,24 @@ def test_the_gpu_gives_the_same_variances():
     aliased = Cosines.released(10, 32, 12)
     exact = exact_outsider_variances(aliased, times, QUERIES)
     torch.testing.assert_close(exact.cpu(), exact_outsider_variances(aliased, times.cpu(), QUERIES))
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([[1, 2, 3, 40]], "at most 31"),
+        ([[1, 2, 3, -1]], "at least 0"),
+        ([[1, 2, 3, 3]], "at most once"),
+        ([[1.0, 2.0, 3.0, 4.5]], "whole numbers"),
+    ],
+)
+@pytest.mark.parametrize("variances", [outsider_variances, exact_outsider_variances])
+def test_training_times_are_distinct_times_of_the_horizon(variances, times, message):
+    with pytest.raises(ValueError, match=f"`times` must .*{message}"):
+        variances(Cosines.released(4, 32, 8), torch.tensor([times]), torch.tensor([5]))
+
+
+def test_a_row_of_variances_belongs_to_each_query():
+    model = Cosines.released(4, 32, 8)
+    with pytest.raises(ValueError, match="`uncovered`"):
+        with_aliases(model, torch.tensor([5, 6]), torch.ones(3))

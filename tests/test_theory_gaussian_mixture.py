@@ -144,7 +144,7 @@ def test_impossible_means_are_refused(bad):
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_variances_are_refused(bad):
-    with pytest.raises(ValueError, match="`variances` must be positive and finite"):
+    with pytest.raises(ValueError, match="`variances` must be finite and above 0"):
         GaussianMixture(tensor(0.0, 0.0), tensor(1.0, bad))
 
 
@@ -154,3 +154,8 @@ def test_the_gpu_gives_the_same_distance():
     outsider, member = random_law(7, batch=(3,)), random_law(8, batch=(3,))
     there = [GaussianMixture(law.means.cuda(), law.variances.cuda()) for law in (outsider, member)]
     torch.testing.assert_close(total_variation(*there).cpu(), total_variation(outsider, member), rtol=0, atol=1e-9)
+
+
+def test_a_mixture_of_nothing_is_no_law():
+    with pytest.raises(ValueError, match="at least one atom"):
+        GaussianMixture(torch.ones(0), torch.ones(0))

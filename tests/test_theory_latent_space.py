@@ -142,7 +142,7 @@ def test_impossible_models_are_refused(arguments, message):
 
 def test_mismatched_shapes_and_unknown_labels_are_refused():
     model, latent, directions, generator = setting(16, 3, 8)
-    with pytest.raises(ValueError, match="d = 3 columns"):
+    with pytest.raises(ValueError, match=r"must have shape .* with d = 3"):
         outsider_variances(model, latent[:2], directions, trials=1, generator=generator)
     with pytest.raises(ValueError, match="one batch"):
         outsider_variances(model, latent.expand(2, 3), directions, trials=1, generator=generator)
@@ -161,3 +161,13 @@ def test_the_gpu_draws_from_the_same_law(p):
         ours = sampler(model, latent, directions, trials=TRIALS, generator=there)
         assert ours.is_cuda
         assert ks_2samp(ours.cpu(), here).pvalue > P_VALUE or torch.allclose(ours.cpu(), here)
+
+
+@pytest.mark.parametrize("p", [8, 20])
+@pytest.mark.parametrize("sampler", [outsider_variances, member_variances])
+def test_a_direction_that_is_no_number_is_refused_at_every_width(sampler, p):
+    model, latent, directions, generator = setting(16, 3, p)
+    with pytest.raises(ValueError, match="`directions` must be finite"):
+        sampler(model, latent, directions * math.nan, trials=1, generator=generator)
+    with pytest.raises(ValueError, match="`directions` must have shape"):
+        sampler(model, latent, directions[0], trials=1, generator=generator)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -219,7 +220,7 @@ def test_impossible_widths_are_refused(p):
     with pytest.raises(ValueError, match="`p` must"):
         design.widths(p)
     if not isinstance(p, list):
-        with pytest.raises(ValueError, match="`p` must be a whole number from 1 to D = 30"):
+        with pytest.raises(ValueError, match="`p` must be a whole number at least 1 and at most 30"):
             design.features(p)
     with pytest.raises(ValueError, match="`p` must"):
         outsider_variance(design, torch.as_tensor(p), Query.typical(design, 3))
@@ -228,12 +229,12 @@ def test_impossible_widths_are_refused(p):
 def test_impossible_points_are_refused():
     one, design = torch.ones(2, dtype=DTYPE), Design(10, 30)
     for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="`used` must be positive"):
+        with pytest.raises(ValueError, match="`used` must be finite and above 0"):
             Query(torch.tensor([1.0, bad]), one)
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="`unused` must be finite and at least 0"):
             Query(one, torch.tensor([1.0, bad]))
-    with pytest.raises(ValueError, match="`point` must have D = 30 coordinates, got 29"):
+    with pytest.raises(ValueError, match=r"`point` must have shape .* with D = 30"):
         Query.of(torch.ones(29), design, 3)
     with pytest.raises(ValueError, match="`p` must increase strictly"):
         Query.draw(design, [5, 5], count=1, generator=stream(0, "draw"))
@@ -246,7 +247,7 @@ def test_formulas_refuse_the_regime_they_are_not_about():
     with pytest.raises(ValueError, match=r"`p` must be at least n \+ 2 = 12"):
         prediction_error(design, torch.tensor([11, 20]))
     for budget in (0.0, 1.0, math.nan):
-        with pytest.raises(ValueError, match="`budget` must lie strictly between 0 and 1"):
+        with pytest.raises(ValueError, match=r"`budget` must be .*above 0 and below 1"):
             widths_within_budget(design, budget)
     with pytest.raises(ValueError, match="`design` has no width of at least"):
         widths_within_budget(Design(10, 11), 0.5)
@@ -261,3 +262,23 @@ def test_the_gpu_gives_the_same_numbers():
     torch.testing.assert_close(far.cpu(), near, rtol=0, atol=1e-12)
     assert noise_for_error(FIGURE, prediction_error(FIGURE, widths[1:].cuda())).device.type == "cuda"
     assert float(gaussian_test.advantage(*(v.cuda() for v in (widths[:1], widths[:1])))) == 0
+
+
+def test_sizes_may_come_from_numpy():
+    design = Design(n=np.int64(10), D=np.int64(30), sigma=np.float32(0.5))
+    assert design == Design(10, 30, 0.5)
+    assert type(design.n) is int
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_noise_is_a_variance_and_an_error_a_number(bad):
+    design = Design(10, 30)
+    with pytest.raises(ValueError, match="`noise` must be finite and at least 0"):
+        noise_advantage(design, torch.tensor([bad]), Query.typical(design, 30), on_members=True)
+    with pytest.raises(ValueError, match="`error` must be"):
+        noise_for_error(design, torch.tensor([bad]))
+
+
+def test_the_parts_of_a_point_have_one_shape():
+    with pytest.raises(ValueError, match="one shape"):
+        Query(torch.ones(2), torch.ones(3, 2))

@@ -225,7 +225,7 @@ def test_laws_that_do_not_exist_are_refused():
         lambda: sample_outsider(design, 31, query, trials=2, generator=generator),
         lambda: sample_member(design, 0, query, trials=2, generator=generator),
     ):
-        with pytest.raises(ValueError, match="`p` must be a whole number from 1 to D = 30"):
+        with pytest.raises(ValueError, match="`p` must be a whole number at least 1 and at most 30"):
             call()
     for widths in ([20], [20, 25, 30]):
         with pytest.raises(ValueError, match=f"`query` must have the {len(widths)} widths on its last axis"):

@@ -15,6 +15,7 @@ from leakage.theory.ridge import (
     Spectra,
     crossover_ratio,
     limit_variances,
+    sample_resolvent,
     shrinkage,
     silent_penalty,
     variance_ratio,
@@ -228,3 +229,42 @@ def test_the_gpu_gives_the_same_limit():
     far = limit_variances(WIDE, WIDE.widths([500, 3000]).cuda(), tensor(0.1, 2.0).cuda(), there)
     for ours, reference in zip(far, near, strict=True):
         torch.testing.assert_close(ours.cpu(), reference, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1e-160, 1e-40])
+def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty):
+    design, tiny = Design(100, 400), torch.tensor(penalty, dtype=DTYPE)
+    for p in (50, 200, 400):
+        query = Query.typical(design, p)
+        plain = limit_variances(design, p, torch.zeros((), dtype=DTYPE), query)
+        assert torch.stack(limit_variances(design, p, tiny, query)).allclose(torch.stack(plain), rtol=1e-14)
+    outsider, member = limit_variances(design, 100, tiny, Query.typical(design, 100))
+    # At p = n the noise grows as t / 2√λ, t = 1 + σ² - p/D, and the label is returned.
+    assert float(outsider) == pytest.approx(1.75 / (2 * penalty**0.5), rel=1e-10)
+    assert float(member) == pytest.approx(2, rel=1e-10)
+
+
+def test_the_silent_penalty_has_its_limit_with_infinitely_many_features():
+    gamma = torch.tensor([0.5, 1.5, 2.5], dtype=DTYPE)
+    for psi in (1e160, math.inf):
+        found = silent_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
+        assert found.tolist() == pytest.approx([0.75, 0.25, math.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda one: silent_penalty(one, -3 * one, sigma=1.0), "psi"),
+        (lambda one: silent_penalty(one, math.nan * one, sigma=1.0), "psi"),
+        (lambda one: silent_penalty(0 * one, one, sigma=1.0), "gamma"),
+        (lambda one: silent_penalty(one, one, sigma=-1.0), "sigma"),
+        (lambda one: variance_ratio(0.5 * one, 2 * one, one, sigma=1.0), "psi"),
+        (lambda one: variance_ratio(0.5 * one, 0.2 * one, one, sigma=1.0), "shrinkage"),
+        (lambda one: shrinkage(-one, one), "penalty"),
+        (lambda one: shrinkage(one, one.long()), "gamma"),
+        (lambda one: sample_resolvent(3, 3, 1e-160 * one, trials=1, generator=stream(0, "r")), "mu"),
+    ],
+)
+def test_ratios_and_penalties_without_a_limit_are_refused(call, name):
+    with pytest.raises(ValueError, match=f"`{name}`"):
+        call(torch.ones(1, dtype=DTYPE))

@@ -5,7 +5,6 @@ others *except its partner*: without the target alone, a point's count of member
 are positions in the pool. Nothing here reads a data set or trains.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -92,7 +91,7 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
         ValueError: if shapes do not fit, partners are not mutual or not complementary, or a count is too small.
     """
     arguments.truth("member", member, "models points")
-    arguments.whole("partner", partner, "models", models=len(member), least=-math.inf)
+    arguments.whole("partner", partner, "models", models=len(member), least=-(2**63))
     if not member.numel():
         raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
     models = torch.arange(len(partner), device=partner.device)

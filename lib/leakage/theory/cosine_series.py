@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory.scale_mixture import ScaleMixture
 
@@ -62,9 +63,7 @@ class Cosines:
 
     def __post_init__(self) -> None:
         for name in ("n", "horizon", "width", "period", "signal"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
         if self.n >= self.horizon:
             raise ValueError(f"`n` must be smaller than the horizon {self.horizon}, got {self.n}.")
         if self.width > self.signal:
@@ -131,8 +130,8 @@ def rows(model: Cosines, times: Int[Tensor, "*b"], *, phase: str = "reduced") ->
     Raises:
         ValueError: if `phase` is none of the three.
     """
-    if phase not in PHASES:
-        raise ValueError(f"`phase` must be one of {', '.join(PHASES)}, got {phase!r}.")
+    arguments.choice("phase", phase, PHASES)
+    arguments.tensor("times", times)
     k = torch.arange(model.signal, dtype=DTYPE, device=times.device)
     cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), model.period))
     return cosines / cosines.norm(dim=-1, keepdim=True)
@@ -159,13 +158,13 @@ def outsider_variances(
         phase: see `rows`.
 
     Raises:
-        ValueError: if a query time is among its training times or outside the horizon, or `cutoff` is not in [0, 1).
+        ValueError: if training times are not whole, distinct and within the horizon, a query time is among them or
+            outside the horizon, or `cutoff` is not in [0, 1).
     """
     queries = _check_outsiders(model, times, query_times)
     if cutoff is None:
         cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
-    if not 0 <= cutoff < 1:
-        raise ValueError(f"`cutoff` must be at least 0 and below 1, got {cutoff!r}.")
+    arguments.number("cutoff", cutoff, least=0, below=1)
     targets = rows(model, queries, phase=phase)
     step = max(1, _CHUNK // max(1, queries.numel() * model.n * model.signal))
     parts = [
@@ -189,7 +188,7 @@ def exact_outsider_variances(
     Not in the paper. It is what a fit with any cutoff well above rounding computes.
 
     Raises:
-        ValueError: if $D \ne p$ or the period is not $2p - 1$, or a query time is among its training times.
+        ValueError: if $D \ne p$ or the period is not $2p - 1$, or times are wrong as in `outsider_variances`.
     """
     if model.period != 2 * model.width - 1 or model.signal != model.width:
         raise ValueError(f"`model` must have D = p and period 2p − 1 = {2 * model.width - 1}, got {model!r}.")
@@ -217,7 +216,16 @@ def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Floa
 
     An observed alias makes the variance that of a member. Its probability is known, so it is not left to sampling: the
     result has one more atom, the last, with that weight.
+
+    Raises:
+        ValueError: if `uncovered` does not hold a row of positive variances for each query time.
     """
+    arguments.real("uncovered", uncovered, "*b trials", above=0)
+    if uncovered.shape[:-1] != _check_queries(model, query_times).shape or not uncovered.numel():
+        raise ValueError(
+            f"`uncovered` must be (*query_times, trials) for query times {tuple(query_times.shape)}, got "
+            f"{tuple(uncovered.shape)}."
+        )
     share = uncovered_probability(model, query_times).to(uncovered.device).unsqueeze(-1)
     atom = torch.full_like(uncovered[..., :1], 1 / model.signal)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
@@ -257,18 +265,19 @@ def _classes(model: Cosines, times: Tensor) -> Tensor:
 
 
 def _check_queries(model: Cosines, query_times: Tensor) -> Tensor:
-    if query_times.is_floating_point() or not bool(((query_times >= 0) & (query_times < model.horizon)).all()):
-        raise ValueError(f"`query_times` must be whole numbers from 0 to {model.horizon - 1}.")
-    return query_times
+    return arguments.whole("query_times", query_times, most=model.horizon - 1)
 
 
 def _check_outsiders(model: Cosines, times: Tensor, query_times: Tensor) -> Tensor:
+    arguments.whole("times", times, "*b trials n", most=model.horizon - 1, n=model.n)
     queries = _check_queries(model, query_times).to(times.device)
     if times.shape[:-2] != queries.shape or times.shape[-1] != model.n:
         raise ValueError(
             f"`times` must have shape [*query_times, trials, n = {model.n}], got {tuple(times.shape)} "
             f"for query times {tuple(queries.shape)}."
         )
+    if bool((times.sort(-1).values.diff(dim=-1) == 0).any()):
+        raise ValueError("`times` must name a time at most once in each draw, got one twice.")
     if bool((times == queries[..., None, None]).any()):
         raise ValueError("`query_times` must not be among an outsider's training times; a member's variance is 1/D.")
     return queries

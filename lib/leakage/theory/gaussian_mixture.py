@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.crossings import distance_from_gaps, sign_changes
 
 _GRID = 1500  # points on which the sign of the density difference is read, at least: quantiles of all components
@@ -25,17 +26,19 @@ class GaussianMixture:
     r"""Equal mixture of $N(\mu_i, v_i)$ along the last dimension.
 
     Raises:
-        ValueError: if a mean is not finite or a variance not positive and finite.
+        TypeError: if one is no tensor.
+        ValueError: if there is no atom, a mean is not finite or a variance not positive and finite, or one of them not
+            floating-point.
     """
 
     means: Float[Tensor, "*batch atoms"]
     variances: Float[Tensor, "*batch atoms"]
 
     def __post_init__(self) -> None:
-        if not bool(torch.isfinite(self.means).all()):
-            raise ValueError("`means` must be finite.")
-        if not bool((torch.isfinite(self.variances) & (self.variances > 0)).all()):
-            raise ValueError("`variances` must be positive and finite.")
+        atoms = arguments.real("means", self.means, "*batch atoms").shape[-1]
+        arguments.real("variances", self.variances, "*batch atoms", above=0, like=self.means, atoms=atoms)
+        if atoms == 0:
+            raise ValueError("`means` must have at least one atom along its last dimension.")
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         """Distribution function; y may be ±∞."""
@@ -56,7 +59,11 @@ class GaussianMixture:
 
 
 def total_variation(outsider: GaussianMixture, member: GaussianMixture) -> Float[Tensor, "*batch"]:
-    """Total variation distance, the advantage of the best attack, from the distribution functions at the crossings."""
+    """Total variation distance, the advantage of the best attack, from the distribution functions at the crossings.
+
+    Every atom is evaluated at some points of every atom, so the cost grows with the square of their number: 0.1 s for
+    100 atoms a side, some minutes for 5000.
+    """
     crossings = sign_changes(lambda y: outsider.density(y) - member.density(y), _grid(outsider, member))
     return distance_from_gaps(outsider.cdf(crossings) - member.cdf(crossings))
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
+
 _EQUAL = 1e-12  # |log ratio| under which the two laws are one: the limits below are then exact to rounding
 
 
@@ -25,6 +27,7 @@ def advantage(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
         outsider, member: variances $\sigma_0^2, \sigma_1^2 \in (0, \infty]$, not both infinite.
 
     Raises:
+        TypeError: if a variance is no tensor.
         ValueError: if a variance is not positive, or both are infinite.
     """
     over_outsider, over_member = _scaled_thresholds(outsider, member)
@@ -40,9 +43,10 @@ def threshold(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
     Source: Tan et al. (2022), eq. (3). The arguments and errors are those of `advantage`; an infinite variance has no
     crossing and gives $+\infty$.
     """
-    over_outsider, _ = _scaled_thresholds(outsider, member)
-    by_outsider = over_outsider * outsider.sqrt()
-    return torch.where(torch.isinf(outsider) | torch.isinf(member), torch.inf, by_outsider)
+    over_outsider, over_member = _scaled_thresholds(outsider, member)
+    # In units of the smaller deviation: over the larger one the threshold may be too small for a number.
+    found = torch.where(outsider < member, over_outsider * outsider.sqrt(), over_member * member.sqrt())
+    return torch.where(torch.isinf(outsider) | torch.isinf(member), torch.inf, found)
 
 
 def power(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"], *, fpr: float) -> Float[Tensor, "*b"]:
@@ -50,33 +54,26 @@ def power(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"], *, fpr: 
 
     $$ \mathrm{TPR} = 2\,\Phi\!\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\Phi^{-1}(\mathrm{FPR}/2)\Bigr)
        \ (\sigma_1 \ge \sigma_0), \qquad
-       2\,\Phi\!\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\Phi^{-1}\bigl(\tfrac{1 + \mathrm{FPR}}2\bigr)\Bigr) - 1
+       \operatorname{erf}\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\operatorname{erf}^{-1}(\mathrm{FPR})\Bigr)
        \ (\sigma_1 < \sigma_0). $$
 
     Raises:
         ValueError: if `fpr` is not strictly between 0 and 1, or as `advantage` does.
     """
-    if not 0 < fpr < 1:
-        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr!r}.")
+    arguments.number("fpr", fpr, above=0, below=1)
     ratio = _log_ratio(outsider, member).div(2).exp()
     level = torch.as_tensor(fpr, dtype=ratio.dtype, device=ratio.device)
     outside = 2 * torch.special.ndtr(ratio * torch.special.ndtri(level / 2))
-    inside = 2 * torch.special.ndtr(ratio * torch.special.ndtri((1 + level) / 2)) - 1
+    inside = torch.erf(ratio * torch.erfinv(level))
     return torch.where(ratio <= 1, outside, inside)
 
 
 def _log_ratio(outsider: Tensor, member: Tensor) -> Tensor:
     for name, variance in (("outsider", outsider), ("member", member)):
-        if not bool((variance > 0).all()):  # NaN compares false and is refused too
-            raise ValueError(f"`{name}` must hold positive variances (+inf allowed); got {_worst(variance)}.")
+        arguments.real(name, variance, above=0, finite=False)
     if bool((torch.isinf(outsider) & torch.isinf(member)).any()):
         raise ValueError("`outsider` and `member` are both infinite: their ratio is undefined.")
     return outsider.log() - member.log()
-
-
-def _worst(variance: Tensor) -> float:
-    bad = variance[~(variance > 0)]
-    return float(bad.flatten()[0])
 
 
 def _scaled_thresholds(outsider: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,6 @@ What is left:
   with $G$ Gaussian, $2d \times (p - n + d)$. This needs no gap between p and n.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 
@@ -47,11 +47,9 @@ class LatentSpace:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, value in (("n", self.n), ("d", self.d)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
-        if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise ValueError(f"`sigma` must be finite and at least 0, got {self.sigma!r}.")
+        for name in ("n", "d"):
+            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
+        object.__setattr__(self, "sigma", arguments.number("sigma", self.sigma, least=0))
 
 
 class _Weights(NamedTuple):
@@ -79,7 +77,7 @@ def outsider_variances(
             first p rows of one matrix.
 
     Raises:
-        ValueError: if the shapes do not fit together.
+        ValueError: if the shapes do not fit together, or a number is not finite.
     """
     factor, corner = _query(model, latent, directions, generator.device)
     weights = _weights(model.n, directions.shape[-2], factor, corner, trials=trials, generator=generator)
@@ -109,10 +107,9 @@ def member_variances(
             computes: it replaces the features of the first row and leaves its label.
 
     Raises:
-        ValueError: if the shapes do not fit together or `label` is neither of the two.
+        ValueError: if the shapes do not fit together, a number is not finite, or `label` is neither of the two.
     """
-    if label not in LABELS:
-        raise ValueError(f"`label` must be one of {', '.join(LABELS)}, got {label!r}.")
+    arguments.choice("label", label, LABELS)
     factor, corner = _query(model, latent, directions, generator.device)
     own = latent.to(generator.device, DTYPE).unsqueeze(-2)
     shape = (*own.shape[:-2], trials, model.d)
@@ -127,11 +124,9 @@ def member_variances(
 
 def _query(model: LatentSpace, latent: Tensor, directions: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factor R of the directions, and the query's rotated features."""
-    if latent.shape[-1:] != (model.d,) or directions.shape[-1] != model.d or directions.shape[-2] < 1:
-        raise ValueError(
-            f"`latent` and `directions` must have d = {model.d} columns and `directions` a row for each feature, "
-            f"got {tuple(latent.shape)} and {tuple(directions.shape)}."
-        )
+    arguments.real("latent", latent, "*b d", d=model.d)
+    if arguments.real("directions", directions, "*b p d", d=model.d).shape[-2] < 1:
+        raise ValueError(f"`directions` must have a row for each feature, got shape {tuple(directions.shape)}.")
     if latent.shape[:-1] != directions.shape[:-2]:
         raise ValueError(
             f"`latent` and `directions` must have one batch, got {tuple(latent.shape)} and {tuple(directions.shape)}."

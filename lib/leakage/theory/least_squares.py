@@ -16,6 +16,7 @@ from jaxtyping import Float
 from scipy.optimize import root_scalar
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import chi_square
 from leakage.runtime import DTYPE
 from leakage.theory import gaussian_test
@@ -34,17 +35,13 @@ class Design:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, value in (("n", self.n), ("D", self.D)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
-        if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise ValueError(f"`sigma` must be finite and at least 0, got {self.sigma!r}.")
+        for name in ("n", "D"):
+            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
+        object.__setattr__(self, "sigma", arguments.number("sigma", self.sigma, least=0))
 
     def features(self, p: int) -> int:
         """Return `p` if it is a legal number of features, 1 ≤ p ≤ D; raise `ValueError` otherwise."""
-        if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= self.D:
-            raise ValueError(f"`p` must be a whole number from 1 to D = {self.D}, got {p!r}.")
-        return p
+        return arguments.count("p", p, least=1, most=self.D)
 
     def widths(
         self, p: int | Sequence[int] | Tensor, *, device: torch.device | str | None = None
@@ -67,17 +64,22 @@ class Query:
         unused: $\rho^2 = \lVert x_{0,p+1:D} \rVert^2 \ge 0$, of the same shape.
 
     Raises:
-        ValueError: if `used` is not positive (the prediction is then 0 whatever was trained) or `unused` negative.
+        TypeError: if one is no tensor.
+        ValueError: if `used` is not positive (the prediction is then 0 whatever was trained), `unused` is negative, one
+            is not floating-point and finite, or their shapes differ.
     """
 
     used: Float[Tensor, "*q"]
     unused: Float[Tensor, "*q"]
 
     def __post_init__(self) -> None:
-        if not bool((torch.isfinite(self.used) & (self.used > 0)).all()):
-            raise ValueError("`used` must be positive: a point with no features in use is always predicted as 0.")
-        if not bool((torch.isfinite(self.unused) & (self.unused >= 0)).all()):
-            raise ValueError("`unused` must be finite and at least 0.")
+        # At 0 a point has no feature in use, and is always predicted as 0.
+        arguments.real("used", self.used, above=0)
+        arguments.real("unused", self.unused, least=0)
+        if self.used.shape != self.unused.shape:
+            raise ValueError(
+                f"`used` and `unused` must have one shape, got {tuple(self.used.shape)} and {tuple(self.unused.shape)}."
+            )
 
     @property
     def total(self) -> Float[Tensor, "*q"]:
@@ -97,8 +99,7 @@ class Query:
     @classmethod
     def of(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
         """The query of an actual point, whose last dimension must have length D."""
-        if point.shape[-1] != design.D:
-            raise ValueError(f"`point` must have D = {design.D} coordinates, got {point.shape[-1]}.")
+        arguments.real("point", point, "*b D", D=design.D)
         squares = point.to(DTYPE).square()
         used = squares[..., : design.features(p)].sum(-1)
         return cls(used, squares[..., p:].sum(-1))
@@ -190,8 +191,9 @@ def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor,
     $\nu^2 = \mathrm{err} - \mathrm{err}(D)$. Source: Tan et al. (2022), Lemma 4.4, eq. (6).
 
     Raises:
-        ValueError: if an error is smaller than that of the full model.
+        ValueError: if an error is smaller than that of the full model, or not finite.
     """
+    arguments.real("error", error)
     extra = error - prediction_error(design, design.widths(design.D, device=error.device))
     if bool((extra < 0).any()):
         raise ValueError("`error` must be at least the error of the full model: noise cannot improve it.")
@@ -206,7 +208,11 @@ def noise_advantage(
     With `on_members=False` the noise falls on outsiders only, $(\sigma_0^2 + \nu^2, \sigma_1^2)$, as in Lemma 4.4 of
     Tan et al. (2022): a defender who knows who is a member. With `on_members=True` every answer is perturbed,
     $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$, which is what a defender can do.
+
+    Raises:
+        ValueError: if a $\nu^2$ is negative or not finite.
     """
+    arguments.real("noise", noise, least=0)
     full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
@@ -222,8 +228,7 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
     Raises:
         ValueError: if `budget` is not strictly between 0 and 1, or no p ≥ n + 2 exists.
     """
-    if not 0 < budget < 1:
-        raise ValueError(f"`budget` must lie strictly between 0 and 1, got {budget!r}.")
+    arguments.number("budget", budget, above=0, below=1)
     if design.D < design.n + 2:
         raise ValueError(f"`design` has no width of at least n + 2 = {design.n + 2}: D is {design.D}.")
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
@@ -20,6 +21,7 @@ from leakage.theory.least_squares_law import unused_direction
 from leakage.theory.scale_mixture import ScaleMixture
 
 _ROUNDING = 2.0**-53  # of a double: what a chain may leave out of any of its four scalars
+_LEAST_MU = 1e-150  # the square of its inverse is a number
 _SPREAD = 8.0  # a singular value lies further than this outside √p ± √n with a probability below exp(-32)
 
 
@@ -59,12 +61,17 @@ def sample_resolvent(
         Tensors of shape `[*m, trials]`.
 
     Raises:
-        ValueError: if there is no `mu` or one is not positive (λ = 0 is `least_squares_law`), or the shape is wrong.
+        ValueError: if there is no `mu`, one is below 1e-150, whose square is no number (λ = 0 is `least_squares_law`),
+            or the shape is wrong.
     """
-    if rows < 0 or columns < 1:
-        raise ValueError(f"`rows` must be at least 0 and `columns` at least 1, got {rows} and {columns}.")
-    if mu.numel() == 0 or not bool((torch.isfinite(mu) & (mu > 0)).all()):
-        raise ValueError("`mu` must hold positive and finite numbers; for no penalty use least_squares_law.")
+    arguments.count("rows", rows)
+    arguments.count("columns", columns, least=1)
+    arguments.count("trials", trials, least=1)
+    arguments.real("mu", mu, finite=False)
+    if mu.numel() == 0 or not bool((torch.isfinite(mu) & (mu >= _LEAST_MU)).all()):
+        raise ValueError(
+            f"`mu` must hold positive and finite numbers from {_LEAST_MU} on; for no penalty use least_squares_law."
+        )
     heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
     mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
     inverse = (1 / mu).expand(*mu.shape[:-1], trials)
@@ -215,7 +222,7 @@ def limit_variances(
     Marchenko–Pastur law is $m = 2/(b + s)$, or $(s - b)/(2\gamma\lambda)$ where $b < 0$; $u = 1/(1 + \gamma m)$,
     $q = r^2 m/n$, $t = 1 + \sigma^2 - p/D$, and
 
-    $$ e = \frac{(mu)^2}{1 - \gamma (mu)^2}, \quad a = e\,(u + \gamma\lambda m), \quad
+    $$ e = \frac{(mu)^2}{1 - \gamma (mu)^2} = \frac{mu}s, \quad a = e\,(u + \gamma\lambda m), \quad
        \sigma_0^2 = r^2 \Bigl(\frac aD + \frac{te}n\Bigr), $$
     $$ \sigma_1^2 = \frac{(r^2/D)(q^2 + 2qmu + a) + q^2 (\rho^2/D + \sigma^2) + t r^2 e/n}{(1 + q)^2}. $$
 
@@ -230,26 +237,37 @@ def limit_variances(
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
     outsider = used * (a / D + t * e / n)
-    signal = used / D * (q.square() + 2 * q * mu_product + a)
-    member = (signal + q.square() * (unused / D + design.sigma**2) + t * used * e / n) / (1 + q).square()
+    # Shares, since q² may be no number.
+    kept, lost = 1 / (1 + 1 / q), 1 / (1 + q)
+    signal = used / D * (kept.square() + 2 * kept * lost * mu_product + a * lost.square())
+    member = signal + kept.square() * (unused / D + design.sigma**2) + t * used * e / n * lost.square()
     interpolates = torch.isinf(m)  # λ = 0 and p > n: q is infinite and the prediction is the label
     return outsider, torch.where(interpolates, design.sigma**2 + query.total / D, member)
 
 
 def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    r"""$m$, $mu$, $e$ and $a$ of `limit_variances`, each as a ratio of positive terms."""
+    r"""$m$, $mu$, $e$ and $a$ of `limit_variances`, each as a ratio of positive terms.
+
+    With $T = 1 + \gamma + \lambda$ and $s = \sqrt{T^2 - 4\gamma}$, $v = \gamma mu = 2\gamma/(T + s)$ is the
+    smaller root of $v^2 - Tv + \gamma = 0$. Then $1 - v\,mu = mu\,s$, and $u + \gamma\lambda m = (1 - v) + (\gamma - v)$
+    by $\lambda m = 1 - mu$ and $u = 1 - v$.
+    """
     gamma, penalty = torch.broadcast_tensors(gamma, penalty)
     if bool(((gamma == 1) & (penalty == 0)).any()):
         raise ValueError("`penalty` must be positive where p = n: the limit variance diverges there.")
-    b = 1 - gamma + penalty
-    s = (b.square() + 4 * gamma * penalty).sqrt()
-    # v = γmu is the smaller root of v² - (1 + γ + λ) v + γ = 0, and mu = v/γ stays finite as λ → 0.
-    v = 2 * gamma / (1 + gamma + penalty + s)
-    m = torch.where(b >= 0, 2 / (b + s), (s - b) / (2 * gamma * penalty))
-    mu_product = v / gamma
-    e = mu_product.square() / (1 - v * mu_product)
-    # u + γλm = (1 - v) + (γ - v): from λm = 1 - mu and u = 1 - v.
-    return m, mu_product, e, e * ((1 - v) + (gamma - v))
+    root = 2 * (gamma * penalty).sqrt()
+    below, above = 1 - gamma + penalty, gamma - 1 + penalty
+    s = torch.hypot(below, root)
+    whole = 1 + gamma + penalty + s
+    mu_product = 2 / whole
+    m = torch.where(below >= 0, 2 / (below + s), (s - below) / (2 * gamma * penalty))
+    e = mu_product / s
+    # 1 - v and γ - v, where one of the two sums would cancel.
+    one_left = torch.where(below >= 0, below + s, root.square() / (s - below)) / whole
+    gamma_left = gamma * torch.where(
+        above >= 0, above + s, 4 * penalty / (torch.hypot(above, 2 * penalty.sqrt()) - above)
+    )
+    return m, mu_product, e, e * (one_left + gamma_left / whole)
 
 
 def variance_ratio(
@@ -260,9 +278,16 @@ def variance_ratio(
     $$ \rho = L + \frac{\kappa\,(\gamma - v^2)}{\kappa L + t\gamma}, \qquad L = \gamma + 1 - 2v, \quad
        \kappa = \gamma/\psi, \quad t = 1 + \sigma^2 - \kappa, $$
 
-    where $v = q/(1+q) \in (0, \min(1, \gamma))$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
+    where $v = q/(1+q) \in [0, \min(1, \gamma)]$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
     chapter derives it and proves that ρ decreases in v.
+
+    Raises:
+        ValueError: if γ or ψ is not positive, ψ is below γ, a shrinkage is outside its interval, or σ is negative.
     """
+    _check_ratios(gamma, psi, sigma)
+    arguments.real("shrinkage", shrinkage, least=0, most=1)
+    if bool((shrinkage > gamma).any()):
+        raise ValueError("`shrinkage` must be at most γ: no fit keeps a larger share of a label.")
     phi = gamma / psi
     width = gamma + 1 - 2 * shrinkage
     unexplained = 1 + sigma**2 - phi
@@ -273,7 +298,12 @@ def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Flo
     r"""$v = q/(1 + q)$ at the typical point: the share of its own label a training point's prediction contains.
 
     The smaller root of $v^2 - (1 + \gamma + \lambda)v + \gamma = 0$.
+
+    Raises:
+        ValueError: if λ is negative or γ is not positive, or one is not finite.
     """
+    _penalties(penalty, zero_allowed=True)
+    arguments.real("gamma", gamma, above=0)
     total = 1 + gamma + penalty
     return 2 * gamma / (total + ((1 - gamma + penalty).square() + 4 * gamma * penalty).sqrt())
 
@@ -288,18 +318,37 @@ def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, si
 
     which tends to $1 - \gamma/2$ as $\psi \to \infty$. NaN from $\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$ on, where every
     penalty leaves an advantage. Not in the paper.
+
+    Raises:
+        ValueError: if γ or ψ is not positive, or NaN; ψ may be infinite.
     """
-    T = psi * (1 + sigma**2)
-    total = gamma + 1 + T
-    # The root as a quotient: the difference of near-equal numbers would lose digits at large ψ.
-    v = gamma * (T + 2) / (total + (total.square() - 3 * gamma * (T + 2)).sqrt())
+    _check_ratios(gamma, psi, sigma, ordered=False)
+    # The root as a quotient, in units of T: a difference would lose digits at large ψ, and a square may be no number.
+    inverse = 1 / (psi * (1 + sigma**2))
+    total, factor = 1 + (gamma + 1) * inverse, 1 + 2 * inverse
+    v = gamma * factor / (total + (total.square() - 3 * gamma * factor * inverse).sqrt())
     penalty = (gamma - v) * (1 - v) / v
     return torch.where(gamma < crossover_ratio(psi, sigma=sigma), penalty, torch.nan)
 
 
 def crossover_ratio(psi: Float[Tensor, "*b"], *, sigma: float) -> Float[Tensor, "*b"]:
-    r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance."""
+    r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance.
+
+    Raises:
+        ValueError: if ψ is not positive, or NaN.
+    """
+    arguments.real("psi", psi, above=0, finite=False)
+    arguments.number("sigma", sigma, least=0)
     return 2 - 1 / (psi * (1 + sigma**2))
+
+
+def _check_ratios(gamma: Tensor, psi: Tensor, sigma: float, *, ordered: bool = True) -> None:
+    """γ = p/n and ψ = D/n; a fit has at most the D features there are."""
+    arguments.real("gamma", gamma, above=0)
+    arguments.real("psi", psi, above=0, finite=False)
+    arguments.number("sigma", sigma, least=0)
+    if ordered and bool((gamma > psi).any()):
+        raise ValueError("`psi` = D/n must be at least `gamma` = p/n: no fit has more features than there are.")
 
 
 def _one(penalty: float) -> Tensor:
@@ -307,7 +356,7 @@ def _one(penalty: float) -> Tensor:
 
 
 def _penalties(penalty: Tensor, *, zero_allowed: bool = False) -> Tensor:
-    legal = penalty >= 0 if zero_allowed else penalty > 0
+    legal = arguments.tensor("penalty", penalty) >= 0 if zero_allowed else penalty > 0
     if not bool((torch.isfinite(penalty) & legal).all()):
         rule = "at least 0" if zero_allowed else "positive; for no penalty use least_squares_law"
         raise ValueError(f"`penalty` must be finite and {rule}.")

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory.crossings import distance_from_gaps, sign_changes
 
@@ -20,6 +21,7 @@ _GRID = 384  # points of |y| on which the sign of the density difference is read
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
 _CHUNK = 2**22  # elements evaluated at once, to bound memory
+_LEAST_FPR = 1e-13  # of `power`, whose masses are right to 1e-16
 _UNIT = 1e-6  # how far a sum of weights may be from 1: rounding, in single precision too
 
 
@@ -29,23 +31,25 @@ class ScaleMixture:
 
     Args:
         variances: $v_i > 0$, finite.
-        weights: $w_i \ge 0$ with sum 1; equal if left out. Broadcasts against `variances`.
+        weights: $w_i \ge 0$ with sum 1, one for each atom; equal if left out. Leading dimensions broadcast.
 
     Raises:
-        ValueError: if a variance is not positive and finite, a weight is negative, or the weights do not sum to 1.
+        TypeError: if one is no tensor.
+        ValueError: if a variance is not floating-point, positive and finite, there are not as many weights as atoms, a
+            weight is negative, or the weights do not sum to 1.
     """
 
     variances: Float[Tensor, "*batch atoms"]
     weights: Float[Tensor, "*#batch atoms"] | None = None
 
     def __post_init__(self) -> None:
-        if self.variances.ndim == 0 or self.variances.shape[-1] == 0:
+        atoms = arguments.real("variances", self.variances, "*batch atoms", above=0).shape[-1]
+        if atoms == 0:
             raise ValueError("`variances` must have at least one atom along its last dimension.")
-        if not bool((torch.isfinite(self.variances) & (self.variances > 0)).all()):
-            raise ValueError("`variances` must be positive and finite; drop degenerate atoms first.")
-        if self.weights is not None and not bool(
-            (self.weights >= 0).all() and ((self.weights.sum(-1) - 1).abs() < _UNIT).all()
-        ):
+        if self.weights is None:
+            return
+        arguments.real("weights", self.weights, "*batch atoms", least=0, like=self.variances, atoms=atoms)
+        if not bool(((self.weights.sum(-1) - 1).abs() < _UNIT).all()):
             raise ValueError("`weights` must be at least 0 and sum to 1 along the last dimension.")
 
     @property
@@ -65,7 +69,14 @@ class ScaleMixture:
         )
 
     def log_density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
-        r"""Logarithm of `density`, finite also where the density is too small for a floating-point number."""
+        r"""Logarithm of `density`, finite also where the density is too small for a floating-point number.
+
+        Raises:
+            ValueError: if a y is negative or more than 1e150 of the smallest deviations (1e15 in single precision): the
+                square of that is infinite.
+        """
+        most = torch.finfo(self.variances.dtype).max ** 0.49 * float(self.variances.min().sqrt())
+        arguments.real("y", y, "*batch points", least=0, most=most)
 
         def kernel(z: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
             # The widest atom decides in the tails: relative to it no term overflows, and not all of them vanish.
@@ -140,11 +151,13 @@ def power(
     The cells are ordered by likelihood ratio and filled until the false positive rate is spent; the last cell is used
     in part, which is the randomised test.
 
+    A mass is a difference of distribution functions and may be off by 1e-16: at the least `fpr` that is 0.1 % of it.
+
     Raises:
-        ValueError: if `fpr` is not strictly between 0 and 1.
+        ValueError: if `fpr` is not between 1e-13 and 1, or `cells` is less than 2.
     """
-    if not 0 < fpr < 1:
-        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr!r}.")
+    arguments.number("fpr", fpr, least=_LEAST_FPR, below=1)
+    arguments.count("cells", cells, least=2)
     first, second = _as_mixture(outsider), _as_mixture(member)
     grid = _log_grid(first, second, points=cells)
     masses = [_cell_masses(law.cdf(grid)) for law in (first, second)]
