@@ -160,11 +160,14 @@ def test_the_error_of_a_coin_is_one_half():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: OutputLaw(of(1.0), of(0.0), of(1.0), of(1.0)), "`sigma` must be finite and positive; got 0.0"),
+        (lambda: OutputLaw(of(1.0), of(0.0), of(1.0), of(1.0)), "`sigma` must be finite and above 0, got 0.0"),
         (lambda: OutputLaw(of(1.0), of(1.0), of(-1.0), of(1.0)), "`gamma` must be finite and at least 0"),
         (lambda: OutputLaw(of(float("nan")), of(1.0), of(1.0), of(1.0)), "`alpha` must be finite"),
         (lambda: tpr_at_fpr(LAW, of(0.0)), "`fpr` must lie strictly between 0 and 1"),
         (lambda: sample_attack(LAW, teacher=of(0.0), label=of(2.0)), "`label` must hold 0 and 1"),
+        (lambda: sample_attack(LAW, teacher=of(float("nan")), label=of(1.0)), "`teacher` must be finite"),
+        (lambda: average_advantage(LAW, nodes=1), "`nodes` must be a whole number at least 21"),
+        (lambda: average_advantage(LAW, nodes=0), "`nodes` must be a whole number at least 21"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):

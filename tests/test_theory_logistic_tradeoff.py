@@ -84,10 +84,11 @@ def test_a_best_penalty_outside_the_search_is_marked():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: at_error(CURVES, 0.0), "`target` must lie strictly between 0 and 1"),
-        (lambda: at_advantage(CURVES, 1.0), "`target` must lie strictly between 0 and 1"),
+        (lambda: at_error(CURVES, 0.0), "`target` must be .*above 0 and below 1"),
+        (lambda: at_advantage(CURVES, 1.0), "`target` must be .*above 0 and below 1"),
         (lambda: trade_off(PHI, strongest=1.0, weakest=2.0), "`strongest` must exceed `weakest`"),
-        (lambda: trade_off(of(0.5)), "`phi` must be finite and above 1"),
+        (lambda: trade_off(of(0.5).reshape(1)), "`phi` must be finite and above 1"),
+        (lambda: trade_off(of(5.0).squeeze()), "`phi` must have shape"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):

@@ -249,7 +249,7 @@ def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tens
     r"""$m$, $mu$, $e$ and $a$ of `limit_variances`, each as a ratio of positive terms.
 
     With $T = 1 + \gamma + \lambda$ and $s = \sqrt{T^2 - 4\gamma}$, $v = \gamma mu = 2\gamma/(T + s)$ is the
-    smaller root of $v^2 - Tv + \gamma = 0$. Then $1 - v\,mu = mu\,s$, and $u + \gamma\lambda m = (1 - v) + (\gamma - v)$
+    smaller root of $v^2 - Tv + \gamma = 0$. Then $1 - v\,mu = mu\,s$ and $u + \gamma\lambda m = (1 - v) + (\gamma - v)$
     by $\lambda m = 1 - mu$ and $u = 1 - v$.
     """
     gamma, penalty = torch.broadcast_tensors(gamma, penalty)

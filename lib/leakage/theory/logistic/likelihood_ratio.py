@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, densities
-from leakage.theory.logistic.prox import curvature, inverse_prox, prox
+from leakage.theory.logistic.prox import curvature, inverse_prox, prox, side
 
 _TAIL = 9.0
 _TINY = 1e-290  # below it log(1 + u)/u is 1 to the last digit, and u is about to lose its own
@@ -38,8 +39,13 @@ def log_ratio(
     r"""Logarithm of member's over outsider's density: $S(z)$ of `sample_attack`, reflected for label 0.
 
     $S(z) = \log(1 + \gamma\rho''(z)) + a(z)\,(2(z - \alpha Z) - a(z))/(2\sigma^2)$ with $a(z) = \gamma\rho'(-z)$.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1, or an output or a teacher's logit is not finite.
     """
-    sign = torch.where(label == 1, 1.0, -1.0).to(outputs)[..., None]
+    arguments.real("outputs", outputs)
+    arguments.real("teacher", teacher)
+    sign = side(label).to(outputs)[..., None]
     wide, z, mean = law.unsqueeze(), sign * outputs, sign * (law.alpha * teacher)[..., None]
     pull = wide.gamma * torch.sigmoid(-z)
     return torch.log1p(wide.gamma * curvature(z)) + pull * (2 * (z - mean) - pull) / (2 * wide.sigma.square())
@@ -71,8 +77,12 @@ def single_root(
        u = \gamma p(1 - p) . $$
 
     Source: not in the paper, which attacks with the likelihood ratio.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1, or a teacher's logit is not finite.
     """
-    sign = torch.where(label == 1, 1.0, -1.0).to(law.alpha)
+    arguments.real("teacher", teacher)
+    sign = side(label).to(law.alpha)
     mean, one = torch.broadcast_tensors(sign * law.alpha * teacher, law.alpha / law.alpha)
     grid = output_grid(law, teacher=sign * teacher, label=one, nodes=nodes)
     wide, mean = law.unsqueeze(), mean[..., None]
@@ -103,7 +113,8 @@ def output_grid(
     law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"], nodes: int = _NODES
 ) -> Float[Tensor, "*b grid"]:
     """Ascending outputs that are dense wherever one of the two laws has mass: equal steps in each, merged."""
-    mean = law.alpha * teacher
+    arguments.count("nodes", nodes, least=2)
+    mean = law.alpha * arguments.real("teacher", teacher)
     steps = torch.linspace(-_TAIL, _TAIL, nodes, dtype=mean.dtype, device=mean.device)
     fresh = mean[..., None] + law.sigma[..., None] * steps
     seen = prox(fresh, law.gamma[..., None], label[..., None])

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox
+from leakage import arguments
+from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox, side
 from leakage.theory.logistic.teacher import (
     NODES,
     SPAN,
@@ -45,12 +46,10 @@ class OutputLaw:
     kappa: Float[Tensor, "*b"]
 
     def __post_init__(self) -> None:
-        for name, least in (("alpha", -math.inf), ("sigma", 0.0), ("gamma", -0.0), ("kappa", -0.0)):
-            values = getattr(self, name)
-            good = torch.isfinite(values) & ((values > 0) if name == "sigma" else (values >= least))
-            if not bool(good.all()):
-                rule = "positive" if name == "sigma" else "at least 0" if least == 0 else "a number"
-                raise ValueError(f"`{name}` must be finite and {rule}; got {float(values[~good].flatten()[0])!r}.")
+        arguments.real("alpha", self.alpha)
+        arguments.real("sigma", self.sigma, above=0)
+        arguments.real("gamma", self.gamma, least=0)
+        arguments.real("kappa", self.kappa, least=0)
 
     @property
     def spread(self) -> Float[Tensor, "*b"]:
@@ -104,6 +103,8 @@ def densities(
 
     Source: Tan et al. (2023), (64) and (65).
     """
+    arguments.real("outputs", outputs)
+    arguments.real("teacher", teacher)
     wide, mean, label = law.unsqueeze(), (law.alpha * teacher)[..., None], label[..., None]
     norm = wide.sigma * math.sqrt(2 * math.pi)
     before = inverse_prox(outputs, wide.gamma, label)
@@ -129,9 +130,12 @@ def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[T
 
     At $m - \max(9, \sigma)\,\sigma$ S is negative, at $\operatorname{Prox}(m + 9\sigma)$ it is positive. The root is
     not in the paper; the advantage is that of its (7), exactly.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1, or a teacher's logit is not finite.
     """
-    sign = torch.where(label == 1, 1.0, -1.0).to(law.alpha)
-    # `loss` is called for its check of the labels too.
+    arguments.real("teacher", teacher)
+    sign = side(label).to(law.alpha)
     root = _root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
     distance = (root - sign * law.alpha * teacher) / law.sigma
     pull = law.gamma * torch.sigmoid(-root) / law.sigma
@@ -161,6 +165,9 @@ def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"
     r"""Mean over points and labels of the best advantage on each, $2\E[\rho'(Z)\operatorname{Adv}(Z, 1)]$.
 
     Source: Tan et al. (2023), (7) and (69), without their integral over outputs.
+
+    Raises:
+        ValueError: if there are fewer than 21 nodes.
     """
     rule = logit_rule(law.kappa, nodes=nodes)
     attack = sample_attack(law.unsqueeze(), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
@@ -179,7 +186,7 @@ def tpr_at_fpr(law: OutputLaw, fpr: Float[Tensor, "*#b"], *, nodes: int = NODES)
     Raises:
         ValueError: if a rate is not strictly between 0 and 1.
     """
-    if not bool(((fpr > 0) & (fpr < 1)).all()):
+    if not bool(((arguments.real("fpr", fpr) > 0) & (fpr < 1)).all()):
         raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr.flatten().tolist()}.")
     return average_over_points(*_power(law, -torch.special.ndtri(fpr)[..., None], nodes=nodes))
 

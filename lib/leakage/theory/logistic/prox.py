@@ -10,6 +10,9 @@ from jaxtyping import Float, Num
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from leakage import arguments
+
+_LARGEST = 1e300  # the sum of the output and γ is a number
 _STEPS = 400  # far more than halving a bracket to the last bit takes
 _ROUNDINGS = 2  # units of rounding at which the equation counts as met
 _LOSES = 0.5  # a Newton step must be at most this share of the one before, or the bracket is halved
@@ -21,7 +24,7 @@ def loss(output: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> Float[Tenso
     Raises:
         ValueError: if a label is neither 0 nor 1.
     """
-    return softplus(-_sign(label) * output, threshold=40.0)
+    return softplus(-side(label) * output, threshold=40.0)
 
 
 def curvature(output: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -40,18 +43,16 @@ def prox(output: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], label: Num[T
     Source: Tan et al. (2023), Definition 2 and equation (49).
 
     Args:
-        output: v, finite: the output without the point.
+        output: v, finite and at most 1e300 in size, as γ is: the output without the point.
         gamma: $\gamma \ge 0$, finite.
         label: y, 0 or 1.
 
     Raises:
-        ValueError: if a label is neither 0 nor 1, or γ is negative or not finite, or v is not finite.
+        ValueError: if a label is neither 0 nor 1, γ is negative, or γ or v is not finite or beyond 1e300.
     """
-    sign = _sign(label)
-    if not bool((torch.isfinite(gamma) & (gamma >= 0)).all()):
-        raise ValueError(f"`gamma` must be finite and at least 0, got {_worst(gamma, gamma >= 0)!r}.")
-    if not bool(torch.isfinite(output).all()):
-        raise ValueError(f"`output` must be finite, got {_worst(output, torch.isfinite(output))!r}.")
+    sign = side(label)
+    arguments.real("gamma", gamma, least=0, most=_LARGEST)
+    arguments.real("output", output, least=-_LARGEST, most=_LARGEST)
     return -sign * _root(*torch.broadcast_tensors(-sign * output, gamma))
 
 
@@ -65,7 +66,7 @@ def inverse_prox(
     Raises:
         ValueError: if a label is neither 0 nor 1.
     """
-    sign = _sign(label)
+    sign = side(label)
     return output - gamma * sign * torch.sigmoid(-sign * output)
 
 
@@ -92,16 +93,16 @@ def _root(v: Tensor, gamma: Tensor) -> Tensor:
     raise ArithmeticError("the proximal operator did not converge: are its arguments finite?")
 
 
-def _sign(label: Tensor) -> Tensor:
-    """+1 for label 1 and -1 for label 0."""
-    if not bool(((label == 0) | (label == 1)).all()):
-        raise ValueError(f"`label` must hold 0 and 1 only, got {_worst(label, (label == 0) | (label == 1))!r}.")
+def side(label: Num[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """+1 for label 1 and -1 for label 0.
+
+    Raises:
+        ValueError: if a label is neither 0 nor 1.
+    """
+    arguments.tensor("label", label)
+    good = (label == 0) | (label == 1)
+    if not bool(good.all()):
+        raise ValueError(f"`label` must hold 0 and 1 only, got {label[~good].flatten()[0].item()!r}.")
     return torch.where(label == 1, 1.0, -1.0).to(
         label.dtype if label.is_floating_point() else torch.get_default_dtype()
     )
-
-
-def _worst(values: Tensor, good: Tensor) -> float:
-    """The first value that is not good, for a message."""
-    bad = values[~(good & torch.isfinite(values))]
-    return float(bad.flatten()[0])

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, label_given_output, output_rule
 from leakage.theory.logistic.prox import curvature
 from leakage.theory.logistic.setting import Setting
@@ -87,10 +88,11 @@ def solve(
 
     Raises:
         ArithmeticError: if `strict` and a point did not converge.
-        ValueError: if the method is unknown.
+        ValueError: if the method is unknown, or there is no iteration.
     """
-    if method not in _METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(_METHODS)}; got {method!r}.")
+    arguments.choice("method", method, _METHODS)
+    arguments.count("nodes", nodes, least=2)
+    arguments.count("iterations", iterations, least=1)
     flat = setting.flat()
     logs = _start(flat)
     for _ in range(_FIXED_POINT_STEPS):

@@ -12,10 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.logistic.prox import curvature
 
 SPAN = 8.5  # standard deviations that a rule covers: beyond them lies 2e-17 of the mass
 NODES = 161  # of the rule in Z: 12 digits for κ up to 100
+_FEWEST = 21  # nodes of a rule in Z: 4 digits at κ = 50; below, averages are off by anything
 _WIDE = 1.1  # spread from which the logistic variable is the one to sum over
 _LOGISTIC_STEP, _LOGISTIC_END = 0.55, 27.5  # both rules are good to 1e-12, which steps of 0.75 and 0.6 are not:
 _NORMAL_STEP, _NORMAL_END = 0.5, 8.5  # they leave 1e-9 at spreads near 1
@@ -41,7 +43,11 @@ def logit_rule(kappa: Float[Tensor, "*b"], *, nodes: int = NODES) -> Rule:
 
     The stretch puts as many nodes where Z is of order 1, where labels are drawn, as where it is of order κ. For
     $\kappa = 0$ every node is 0.
+
+    Raises:
+        ValueError: if there are fewer than 21 nodes, which leave errors beyond 2e-4.
     """
+    arguments.count("nodes", nodes, least=_FEWEST)
     end = torch.asinh(SPAN * kappa)[..., None]
     x = end * torch.linspace(-1, 1, nodes, dtype=kappa.dtype, device=kappa.device)
     z = torch.sinh(x)

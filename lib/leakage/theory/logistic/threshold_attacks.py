@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, exceedance
 from leakage.theory.logistic.prox import inverse_prox, prox
 
@@ -46,6 +47,7 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     Raises:
         ValueError: if a threshold is not positive and finite: no loss is below 0.
     """
+    arguments.real("threshold", threshold, finite=False)
     if not bool(((threshold > 0) & torch.isfinite(threshold)).all()):
         raise ValueError(f"`threshold` must be positive and finite, in nats; got {threshold.flatten().tolist()}.")
     return _rates(law, -torch.log(torch.expm1(threshold)))
@@ -59,6 +61,7 @@ def magnitude_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     Raises:
         ValueError: if a threshold is not positive and finite.
     """
+    arguments.real("threshold", threshold, finite=False)
     if not bool(((threshold > 0) & torch.isfinite(threshold)).all()):
         raise ValueError(f"`threshold` must be positive and finite; got {threshold.flatten().tolist()}.")
     threshold, one = torch.broadcast_tensors(threshold, torch.ones_like(law.alpha))
@@ -91,6 +94,7 @@ def global_tpr_at_fpr(law: OutputLaw, fpr: Float[Tensor, "*#b"]) -> Float[Tensor
     Raises:
         ValueError: if a rate is not strictly between 0 and 1.
     """
+    arguments.real("fpr", fpr)
     if not bool(((fpr > 0) & (fpr < 1)).all()):
         raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr.flatten().tolist()}.")
     fpr, reach = torch.broadcast_tensors(fpr, _TAIL * law.spread)

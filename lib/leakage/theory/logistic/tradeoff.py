@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
@@ -81,8 +82,11 @@ def trade_off(
     axis is $1/(\lambda\delta)$.
 
     Raises:
-        ValueError: if `strongest` does not exceed `weakest`, or as in `Setting.panel`.
+        ValueError: if `phi` is no vector of numbers above 1, `strongest` does not exceed `weakest`, or as in
+            `Setting.panel`.
     """
+    arguments.real("phi", phi, "phis", above=1)
+    arguments.count("per_decade", per_decade, least=1)
     if not 0 < weakest < strongest:
         raise ValueError(f"`strongest` must exceed `weakest` and both be positive, got {strongest!r} and {weakest!r}.")
     ends = torch.tensor([strongest, weakest], dtype=DTYPE, device=phi.device).log10()
@@ -143,8 +147,7 @@ def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> O
 
 def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -> Operating:
     """Where the quantity first crosses the target, on its way from a strong ridge down."""
-    if not 0 < target < 1:
-        raise ValueError(f"`target` must lie strictly between 0 and 1, got {target!r}.")
+    arguments.number("target", target, above=0, below=1)
     x, beyond = curves.lambda_delta.log10().expand(len(curves.phi), -1), getattr(curves, quantity) - target
     if not past_best:
         end = curves.best.lambda_delta.log10()[:, None]
