@@ -148,3 +148,16 @@ def test_the_gpu_draws_from_the_same_law(query):
         assert there.is_cuda
         for ours, expected in zip(there.cpu(), here, strict=True):
             assert ks_2samp(ours, expected).pvalue > P_VALUE or torch.allclose(ours, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("design", "p"), [(Design(3, 30), 4), (Design(5, 30), 6), (Design(8, 2), 12)])
+def test_a_member_that_some_designs_do_not_interpolate_has_the_law_of_the_full_regression(design, p):
+    generator = stream(0, f"silent rows {design.n}")
+    point = gaussian((design.D,), generator=generator)
+    found = member_variances(design, point.square().sum(), widths=[p], trials=TRIALS, generator=generator)[0]
+    brute = brute_variances(design, p, point, "relu", generator, member=True)
+    label = point.square().sum() / design.D + 1
+    silent = (found - label).abs() > 1e-6
+    assert 0.01 < float(silent.double().mean()) < 0.99  # both kinds of design are there
+    # Rounded, since designs that interpolate all give one number.
+    assert ks_2samp(found.round(decimals=6), brute.round(decimals=6)).pvalue > P_VALUE

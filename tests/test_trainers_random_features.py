@@ -122,7 +122,7 @@ def test_the_law_under_label_noise_has_the_fitted_mean_and_the_noise_of_the_weig
 
 @pytest.mark.parametrize("query", [-1, POOL, 99])
 def test_a_query_outside_the_pool_is_refused(query):
-    with pytest.raises(ValueError, match=f"`query` must be the number of an input, 0 to {POOL - 1}"):
+    with pytest.raises(ValueError, match=f"`query` must be a whole number at least 0 and at most {POOL - 1}"):
         label_weights(
             inputs(), query, rows=2, widths=[3], designs=1, member=True, generator=stream(0, "refused")
         )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_query_outside_the_pool_is_refused(query):
 
 @pytest.mark.parametrize("rows", [0, POOL, 50])
 def test_a_training_set_needs_rows_besides_the_query(rows):
-    with pytest.raises(ValueError, match=f"`rows` must be 1 to {POOL - 1}, the inputs besides the query"):
+    with pytest.raises(ValueError, match=f"`rows` must be a whole number at least 1 and at most {POOL - 1}"):
         train(rows=rows)
     assert train(rows=POOL - 1, designs=3).rows.shape == (3, POOL - 1)
 
@@ -149,3 +149,55 @@ def test_the_gpu_trains_models_of_the_same_law():
     )
     assert far.weights.device.type == far.rows.device.type == "cuda"
     assert stats.ks_2samp(far.weights[:, 0, 0].cpu(), near).pvalue > P_VALUE
+
+
+def test_a_member_that_is_not_interpolated_gets_its_row_of_the_projector():
+    """Inputs in one orthant leave many directions linear: the rank is below n although p ≥ n."""
+    generator = stream(0, "orthant")
+    points = torch.rand((40, 6), generator=generator, dtype=DTYPE)
+    found = label_weights(
+        points, 3, rows=16, widths=[8, 16, 20, 60], designs=300, member=True, generator=generator
+    ).weights
+    # A row of a projector H = H²: its squared norm is its own entry.
+    torch.testing.assert_close(found.square().sum(-1), found[..., 0], rtol=1e-8, atol=1e-9)
+    interpolated = (found[..., 0] > 1 - 1e-6).double().mean(0)
+    # The definition, at the same sizes.
+    rows = torch.stack([torch.randperm(39, generator=generator)[:15] for _ in range(300)])
+    own = torch.cat([torch.zeros(300, 1, dtype=torch.int64), 1 + rows], 1)
+    order = torch.tensor([3, *(i for i in range(40) if i != 3)])
+    features = (points[order[own]] @ gaussian((300, 6, 60), generator=generator)).relu()
+    for index, p in enumerate((8, 16, 20, 60)):
+        hat = features[..., :p] @ torch.linalg.pinv(features[..., :p])
+        expected = (hat[:, 0, 0] > 1 - 1e-6).double().mean()
+        error = 4 * (2 * 0.25 / 300) ** 0.5  # of a difference of two shares of 300 designs
+        assert abs(float(interpolated[index] - expected)) < error
+    assert float(interpolated[1]) < 0.5 < float(interpolated[3])
+
+
+def test_twice_the_same_input_shares_the_label():
+    points = inputs().repeat(2, 1)
+    found = label_weights(
+        points, QUERY, rows=26, widths=[26, 80], designs=50, member=True, generator=stream(0, "twins")
+    )
+    twin = found.rows == QUERY + POOL
+    seen = twin.any(1)
+    assert bool(seen.any())
+    assert found.weights[seen, 1, 0].tolist() == pytest.approx([0.5] * int(seen.sum()))
+    assert found.weights[:, 1][twin].tolist() == pytest.approx([0.5] * int(seen.sum()))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda law, x: teacher_variances(law, x.float(), sigma=1.0), "inputs"),
+        (lambda law, x: teacher_variances(law, x, sigma=-1.0), "sigma"),
+        (lambda law, x: teacher_variances(law, x[:3], sigma=1.0), "inputs"),
+        (lambda law, x: label_noise_law(law, x[:3, 0], sigma=1.0), "labels"),
+        (lambda law, x: train(points=x.float()), "inputs"),
+        (lambda law, x: train(points=x * float("nan")), "inputs"),
+        (lambda law, x: train(designs=0), "designs"),
+    ],
+)
+def test_what_does_not_belong_to_the_pool_is_refused(call, name):
+    with pytest.raises(ValueError, match=f"`{name}` must"):
+        call(train(designs=3), inputs())

@@ -1,5 +1,7 @@
 """Support vector machines against their optimality conditions, geometry by hand, and scikit-learn."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -123,7 +125,7 @@ def test_more_points_than_features_are_refused_by_the_hard_margin():
 @pytest.mark.parametrize(("change", "message"), [
     (dict(labels=torch.ones(3)), "one class only"),
     (dict(labels=torch.tensor([0.0, 1.0, 1.0])), "`labels` must be -1 or 1, got 0.0"),
-    (dict(labels=torch.tensor([-1.0, 1.0])), "`gram` must be n × n"),
+    (dict(labels=torch.tensor([-1.0, 1.0])), "`labels` must have shape"),
     (dict(gram=torch.full((3, 3), float("inf"))), "`gram` must be finite"),
 ])  # fmt: skip
 def test_impossible_problems_are_refused(train, change, message):
@@ -134,5 +136,37 @@ def test_impossible_problems_are_refused(train, change, message):
 
 @pytest.mark.parametrize("box", [0.0, -1.0, float("inf"), float("nan")])
 def test_boxes_that_are_not_positive_are_refused(box):
-    with pytest.raises(ValueError, match="`box` must be positive"):
+    with pytest.raises(ValueError, match=r"`box` must be .*above 0"):
         soft_margin(torch.eye(2), torch.tensor([-1.0, 1.0]), box=box)
+
+
+def test_a_machine_that_says_one_thing_of_every_point_has_no_hyperplane():
+    """One negative between positives: paying for its margin is cheaper than any slope."""
+    rows = torch.tensor([0.0, -4, -4, 3, 2, 3], dtype=torch.float64)[:, None]
+    labels = torch.tensor([1.0, -1, 1, 1, 1, 1], dtype=torch.float64)
+    for sign in (1.0, -1.0):
+        machine = soft_margin(rows @ rows.mT, sign * labels)
+        assert float(machine.norm) == 0
+        assert machine.distances(rows @ rows.mT).tolist() == [sign * math.inf] * 6
+        assert float(machine.offset) == pytest.approx(sign, abs=1e-5)  # the solver's accuracy
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_norm_is_0_exactly_where_no_slope_is_better_than_none(unit):
+    generator = stream(0, "flat")
+    rows = gaussian((200, 8, 2), generator=generator) * unit
+    labels = torch.where(torch.rand((200, 8), generator=generator) < 0.7, 1.0, -1.0).double()
+    kept = labels.abs().sum(-1) != labels.sum(-1).abs()
+    rows, labels = rows[kept], labels[kept]
+    box = 1 / unit**2  # the problem that all units share
+    machine = soft_margin(rows @ rows.mT, labels, box=box)
+    # |w|² / 2 + C Σ hinge at its optimum, by the dual, beside that of w = 0 and the best b.
+    pull = machine.dual * labels
+    square = (pull.unsqueeze(-2) @ (rows @ rows.mT) @ pull.unsqueeze(-1)).flatten()
+    optimum = machine.dual.sum(-1) - square / 2
+    flat = 2 * box * torch.minimum((labels > 0).sum(-1), (labels < 0).sum(-1))
+    gain = (flat - optimum) / flat
+    none = machine.norm == 0
+    assert 0 < int(none.sum()) < len(none)
+    assert float(gain[none].abs().max()) < 1e-7  # the solver leaves 4e-8 where C is 1e-6
+    assert float(gain[~none].min()) > 1e-6

@@ -25,12 +25,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import check_widths, nested_weights
 
 QUERIES = {"relu": torch.relu, "linear": torch.clone}
+_SURE = 64  # with more features than this, and than n, a design of full rank is as good as certain: 1 - n / 2^64
 _CHUNK = 2**24  # features held at once, to bound memory
 
 
@@ -59,7 +61,8 @@ def outsider_variances(
             which is what the authors' released simulation computes.
 
     Raises:
-        ValueError: if a norm is not positive, `query` is unknown, or the widths do not increase strictly from 1.
+        ValueError: if a norm is not positive, `query` is unknown, the widths do not increase strictly from 1, or there
+            is no trial.
     """
     squares, widths = _check_norms(norms, generator), check_widths(widths)
     activation = _check_query(query)
@@ -81,21 +84,37 @@ def member_variances(
 ) -> Float[Tensor, "*b w trials"]:
     r"""Variances of the prediction at $x_0$, for `trials` designs whose first row is $x_0$ with its label.
 
-    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$: what a ReLU query of a
-    training row gives exactly, and what the authors' simulation returns although it asks outsiders linearly. For
-    $p \le n$ the model is trained, and asked as `query` says. Arguments as in `outsider_variances`.
+    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$, wherever the features of the
+    training rows have full rank: what a ReLU query of a training row gives, and what the authors' simulation returns
+    although it asks outsiders linearly. A row is silent in all p features with probability $2^{-p}$, and is then
+    answered 0; a set of rows with too few features awake among them loses rank, too. So up to p = 64, and wherever
+    $D < n$, the designs are drawn and asked with the ReLU. Elsewhere the chance is some $n\,2^{-p}$, and the label is
+    taken as returned.
+
+    For $p \le n$ the model is trained, and asked as `query` says. Arguments as in `outsider_variances`.
+
+    Raises:
+        ValueError: as `outsider_variances`.
     """
     squares, widths = _check_norms(norms, generator), check_widths(widths)
     activation = _check_query(query)
     label = squares / design.D + design.sigma**2
     variances = label[..., None, None].expand(*squares.shape, len(widths), trials).clone()
-    narrow = [p for p in widths if p <= design.n]
-    if narrow:
+    sure = max(design.n, _SURE) if design.D >= design.n else widths[-1]
+    narrow, drawn = ([p for p in widths if p <= most] for most in (design.n, sure))
+    if drawn:
         trained = [
-            _trained_member(design, draw, squares, narrow, activation)
-            for draw in _draws(design, design.n, narrow[-1], trials, generator)
+            torch.cat(
+                [
+                    _trained_member(design, draw, squares, part, asked)
+                    for part, asked in ((narrow, activation), (drawn[len(narrow) :], torch.relu))
+                    if part
+                ],
+                dim=-2,
+            )
+            for draw in _draws(design, design.n, drawn[-1], trials, generator)
         ]
-        variances[..., : len(narrow), :] = torch.cat(trained, dim=-1)
+        variances[..., : len(drawn), :] = torch.cat(trained, dim=-1)
     return variances
 
 
@@ -105,7 +124,8 @@ def _trained_member(design: Design, draw: _Draw, squares: Tensor, widths: list[i
     points = torch.cat([scale * draw.points[:, :1], draw.points[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)], dim=-2)
     own = scale * draw.products[:, :1]
     others = draw.products[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)
-    weights = nested_weights(torch.cat([own, others], dim=-2).relu(), activation(own), widths=widths)
+    features = torch.cat([own, others], dim=-2)[..., : widths[-1]].relu()
+    weights = nested_weights(features, activation(own)[..., : widths[-1]], widths=widths)
     return _variance(design, points, weights).mT
 
 
@@ -117,6 +137,7 @@ def _variance(design: Design, points: Tensor, weights: Float[Tensor, "*b w 1 n"]
 
 def _draws(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> Iterator[_Draw]:
     """Draw designs of `rows` points, the first of unit norm, a bounded number at a time."""
+    arguments.count("trials", trials, least=1)
     step = max(1, _CHUNK // (rows * p))
     for start in range(0, trials, step):
         yield _draw(design, rows, p, min(step, trials - start), generator)
@@ -137,12 +158,9 @@ def _draw(design: Design, rows: int, p: int, trials: int, generator: torch.Gener
 
 
 def _check_norms(norms: Tensor, generator: torch.Generator) -> Tensor:
-    if not bool((torch.isfinite(norms) & (norms > 0)).all()):
-        raise ValueError("`norms` must hold positive squared norms: a zero point is always predicted as 0.")
+    arguments.real("norms", norms, above=0)  # a zero point is always predicted as 0
     return norms.to(generator.device, DTYPE)
 
 
 def _check_query(query: str):
-    if query not in QUERIES:
-        raise ValueError(f"`query` must be one of {', '.join(QUERIES)}, got {query!r}.")
-    return QUERIES[query]
+    return QUERIES[arguments.choice("query", query, QUERIES)]

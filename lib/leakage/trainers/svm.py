@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
+from leakage import arguments
+
 _ROUNDS = 200  # of pivoting; most batches need fewer than 10
 _PATIENCE = 4  # rounds without fewer violations before a machine moves one point at a time
 _BARRIER_STEPS = 100
@@ -25,7 +27,7 @@ class Machine:
     Attributes:
         dual: $a_i \ge 0$; not zero for the support vectors.
         offset: $b$.
-        norm: $\lVert w \rVert$.
+        norm: $\lVert w \rVert$; 0 where the optimum is $w = 0$ as far as the solver can tell.
         labels: $y_i$, ±1.
         residual: $\max_i |a_i - \min(\max(a_i - s_i, 0), C)|$ with the slack $s_i = y_i f(x_i) - 1$: 0 at the optimum
             only.
@@ -38,8 +40,13 @@ class Machine:
     residual: Float[Tensor, "*b"]
 
     def distances(self, cross: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b k"]:
-        r"""Signed distances of k points from the hyperplane, from their inner products with the training points."""
+        r"""Signed distances of k points from the hyperplane, from their inner products with the training points.
+
+        A machine with $w = 0$ has no hyperplane, which is common for a soft margin with few features: it says b of
+        every point, and all distances are infinite with the sign of b; NaN where b is 0.
+        """
         outputs = (cross.mT @ (self.dual * self.labels).unsqueeze(-1)).squeeze(-1)
+        outputs = torch.where(self.norm.unsqueeze(-1) > 0, outputs, 0.0)
         return (outputs + self.offset.unsqueeze(-1)) / self.norm.unsqueeze(-1)
 
 
@@ -100,8 +107,7 @@ def soft_margin(
         ArithmeticError: if the conditions are not met after 100 steps.
     """
     target = _check(gram, labels)
-    if not 0 < box < torch.inf:
-        raise ValueError(f"`box` must be positive and finite, got {box!r}; for no upper bound use hard_margin.")
+    arguments.number("box", box, above=0)
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = target.reshape(-1, n)
     barrier = _Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, box)
@@ -241,23 +247,36 @@ def _machine(
     return Machine(
         dual.reshape(*batch, n),
         offset.reshape(batch),
-        (dual * pull).sum(-1).clamp_min(0).sqrt().reshape(batch),
+        _norm(dual, (dual * pull).sum(-1), slack, box).reshape(batch),
         signs.reshape(*batch, n),
         (dual - projected).abs().amax(-1).reshape(batch),
     )
 
 
+def _norm(dual: Tensor, square: Tensor, slack: Tensor, box: float | None) -> Float[Tensor, " m"]:
+    r"""$\lVert w \rVert$, or 0 where the solver cannot tell w from 0.
+
+    The objective $P(w, b) = \frac12 \lVert w \rVert^2 + C \sum_i (-s_i)_+$ is strongly convex in w, so that the optimum
+    $w^*$ is as near as $\frac12 \lVert w - w^* \rVert^2 \le P - D$, with the dual objective
+    $D = \mathbf 1^\top a - \frac12 \lVert w \rVert^2$. Where w itself is as near to 0, nothing speaks against
+    $w^* = 0$. Rounding of the terms of P and D counts to their gap.
+    """
+    square = square.clamp_min(0)
+    if box is None:  # a margin is finite, so that a separating w is not 0
+        return square.sqrt()
+    missed, mass = box * (-slack).clamp_min(0).sum(-1), dual.sum(-1)
+    rounding = torch.finfo(dual.dtype).eps * dual.shape[-1] * (missed + mass)
+    gap = (square + missed - mass).clamp_min(0) + rounding
+    return torch.where(square <= 2 * gap, 0.0, square.sqrt())
+
+
 def _check(gram: Tensor, labels: Tensor) -> Float[Tensor, "*b n"]:
     """The labels in the precision of the Gram matrices, once both are known to be usable."""
-    if gram.shape[-1] != gram.shape[-2] or gram.shape[:-1] != labels.shape:
+    arguments.real("gram", gram, "*b n n")
+    arguments.signs("labels", labels, "*b n", n=gram.shape[-1])
+    if gram.shape[:-1] != labels.shape or not labels.numel():
         raise ValueError(
             f"`gram` must be n × n and `labels` its rows, got {tuple(gram.shape)} and {tuple(labels.shape)}."
-        )
-    if not bool(torch.isfinite(gram).all()):
-        raise ValueError("`gram` must be finite, got NaN or infinity.")
-    if not bool((labels.abs() == 1).all()):
-        raise ValueError(
-            f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r}; for 0 and 1 use 2y - 1."
         )
     if bool((labels.amin(-1) == labels.amax(-1)).any()):
         raise ValueError(
