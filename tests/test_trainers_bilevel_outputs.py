@@ -116,7 +116,7 @@ def test_ten_million_features_agree_with_the_theory():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (dict(penalty=0.0), "`ridge` must be positive"),
+    (dict(penalty=0.0), "`ridge` must be .*above 0"),
     (dict(refits=3), "`refits` must be 0 to `trials` = 2"),
     (dict(trials=0, refits=0), "`trials` must be at least 1"),
 ])  # fmt: skip

@@ -1,5 +1,7 @@
 """Dual Newton against scikit-learn and its own optimality; points added and left out against training again."""
 
+import math
+
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
@@ -99,8 +101,8 @@ def test_leaving_out_is_adding_backwards():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (dict(ridge=0.0), "`ridge` must be positive"),
-    (dict(ridge=float("nan")), "`ridge` must be positive"),
+    (dict(ridge=0.0), "`ridge` must be .*above 0"),
+    (dict(ridge=float("nan")), "`ridge` must be .*above 0"),
     (dict(labels=torch.tensor([0.0, 1.0, 2.0])), "`labels` must be 0 or 1, got 2.0"),
     (dict(labels=torch.zeros(2)), "`gram` must be n × n"),
     (dict(gram=torch.full((3, 3), float("nan"))), "`gram` must be finite"),
@@ -119,3 +121,41 @@ def test_a_long_step_is_shortened_until_the_objective_falls():
     assert bool(model.converged)
     assert float(model.residual) < 1e-9
     assert logistic_regression._ENOUGH < 0.5
+
+
+@pytest.mark.parametrize(("gram", "ridge"), [(1.0, 1e-12), (1.0, 1e-17), (1.0, 1e-30), (1e200, 1.0), (1e-200, 1e-217)])
+def test_one_point_is_fitted_at_any_scale(gram, ridge):
+    """f = K c and μ c = ρ'(-f): the logit solves f = (K/μ) ρ'(-f), far from 0 at a small ridge."""
+    one = torch.ones((), dtype=torch.float64)
+    model = fit(gram * one.reshape(1, 1), one.reshape(1), ridge=ridge, most_steps=600)
+    assert bool(model.converged)
+    logit = float(model.logits)
+    assert logit + math.log1p(math.exp(-logit)) + math.log(logit) == pytest.approx(
+        math.log(gram / ridge), rel=1e-9
+    )  # the square of the tolerance
+
+
+@pytest.mark.parametrize("ridge", [1e-8, 1e-16, 1e-40])
+def test_a_separable_set_is_fitted_down_to_ridges_below_rounding(ridge):
+    generator = stream(0, "tiny ridge")
+    rows = torch.randn((3, 20, 40), generator=generator, dtype=torch.float64)
+    labels = (torch.rand((3, 20), generator=generator) < 0.5).double()
+    model = fit(rows @ rows.mT, labels, ridge=ridge, most_steps=200)
+    assert bool(model.converged.all())
+    missing = torch.sigmoid(-(2 * labels - 1) * model.logits)
+    # The condition μ|c| = 1 - p in its own scale; a step of 1e-4 leaves its square.
+    torch.testing.assert_close(ridge * model.dual.abs(), missing, rtol=1e-6, atol=0)
+
+
+def test_a_step_that_rounding_made_is_no_arrival():
+    one = torch.ones((), dtype=torch.float64)
+    model = fit(one.reshape(1, 1), one.reshape(1), ridge=1e-17, most_steps=3)
+    assert not bool(model.converged)
+    assert float(model.residual) > 0.01
+
+
+def test_a_matrix_that_is_no_gram_matrix_is_refused():
+    with pytest.raises(ValueError, match="`gram` must be positive semi-definite"):
+        fit(-torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 1.0]).double(), ridge=1e-3)
+    with pytest.raises(ValueError, match="`gram` must be floating-point"):
+        fit(torch.eye(2, dtype=torch.int64), torch.tensor([0, 1]), ridge=1e-3)

@@ -14,10 +14,12 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from leakage import arguments
 from leakage.theory.logistic.prox import curvature, prox
 
 _ENOUGH = 1e-4  # share of the promised decrease of the objective that a step must bring
 _HALVINGS = 40
+_SOLVED = 1e-3  # share of the right-hand side that a Newton step may leave
 _ROUNDING = 1e-12  # of the objective: what its rounding may hide of a decrease
 
 
@@ -32,7 +34,8 @@ class Fit:
         ridge: μ.
         residual: $\max_i |y_i - \rho'(f_i) - \mu c_i|$, in units of probability.
         change: the largest change of a logit in the last Newton step; the error left is of the order of its square.
-        converged: whether that change is below the tolerance.
+            Infinite where rounding left no step that solves its equation.
+        converged: whether that change and the residual are below the tolerance.
         steps: Newton steps taken.
     """
 
@@ -79,6 +82,11 @@ def fit(
     one is of second order, so the logits are right to about the square of the tolerance. A model that has not arrived
     after `most_steps` is marked in `converged`.
 
+    Where μ is small beside $WK$, the difference $r - W^{1/2} B^{-1} W^{1/2} K r$ cancels. Such a step is found as
+    $W^{1/2} B^{-1} W^{-1/2} r$, which is the same and does not, but loses digits where some $W_i$ are small beside
+    others. A step counts only if it solves $(\mu I + WK)\,\Delta c = r$; r is computed from margins, where a
+    probability near 1 keeps its digits.
+
     Source: Tan et al. (2023), equation (2), times n; the method is C. E. Rasmussen, C. K. I. Williams (2006), Gaussian
     Processes for Machine Learning, Algorithm 3.1.
 
@@ -91,10 +99,13 @@ def fit(
         most_steps: after which to give up.
 
     Raises:
-        ValueError: if a label is neither 0 nor 1, μ is not positive and finite, the Gram matrices are not finite, or
-            shapes do not fit.
+        TypeError: if `gram` or `labels` is no tensor.
+        ValueError: if a label is neither 0 nor 1, μ is not positive and finite, the Gram matrices are not
+            floating-point and finite, or not positive semi-definite up to μ, or shapes do not fit.
     """
     _check(gram, labels, ridge)
+    arguments.number("tolerance", tolerance, above=0)
+    arguments.count("most_steps", most_steps)
     n, batch = gram.shape[-1], gram.shape[:-2]
     state = _State(gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n), ridge)
     if start is not None:
@@ -105,7 +116,8 @@ def fit(
             break
         state.advance(moving)
     logits = (state.gram @ state.dual.unsqueeze(-1)).squeeze(-1)
-    residual = (state.labels - torch.sigmoid(logits) - ridge * state.dual).abs().amax(-1)
+    residual = _rest(state.labels, logits, ridge * state.dual).abs().amax(-1)
+    arrived = (state.change <= tolerance) & (residual <= tolerance)
     shape = (*batch, n)
     return Fit(
         dual=state.dual.reshape(shape),
@@ -114,7 +126,7 @@ def fit(
         ridge=ridge,
         residual=residual.reshape(batch),
         change=state.change.reshape(batch),
-        converged=(state.change <= tolerance).reshape(batch),
+        converged=arrived.reshape(batch),
         steps=state.steps.reshape(batch),
     )
 
@@ -220,21 +232,40 @@ class _State:
         gram = self.gram if everyone else self.gram[moving]
         labels, dual = self.labels[moving], self.dual[moving]
         logits = (gram @ dual.unsqueeze(-1)).squeeze(-1)
-        rest = labels - torch.sigmoid(logits) - self.ridge * dual
+        rest = _rest(labels, logits, self.ridge * dual)
         root, lower = curvature(logits).sqrt(), _factor(gram, logits, self.ridge)
         pull = root * (gram @ rest.unsqueeze(-1)).squeeze(-1)
         step = (rest - root * torch.cholesky_solve(pull.unsqueeze(-1), lower).squeeze(-1)) / self.ridge
         turn = (gram @ step.unsqueeze(-1)).squeeze(-1)
+        solved = self._solved(step, turn, rest, root, dual)
+        if not bool(solved.all()):
+            step, turn = self._uncancelled(gram, rest, root, lower, step, turn, solved)
+            solved = self._solved(step, turn, rest, root, dual)
         length = self._length(labels, logits, dual, step, turn).unsqueeze(-1)
         self.dual[moving] = dual + length * step
-        # A shortened step never counts as an arrival.
-        change = torch.where(length < 1, torch.inf, turn.abs()).amax(-1)
+        # A shortened step never counts as an arrival, and neither does one that rounding made.
+        change = torch.where((length < 1) | ~solved.unsqueeze(-1), torch.inf, turn.abs()).amax(-1)
         self.change[moving] = change
         self.steps[moving] += 1
 
+    def _solved(self, step: Tensor, turn: Tensor, rest: Tensor, root: Tensor, dual: Tensor) -> Bool[Tensor, " m"]:
+        """Whether a step solves its equation, up to a share of its right-hand side or to the rounding of that."""
+        wrong = (rest - self.ridge * step - root.square() * turn).abs().amax(-1)
+        rounding = torch.finfo(rest.dtype).eps * (self.ridge * dual).abs().amax(-1)
+        return wrong <= _SOLVED * rest.abs().amax(-1) + rounding
+
+    def _uncancelled(
+        self, gram: Tensor, rest: Tensor, root: Tensor, lower: Tensor, step: Tensor, turn: Tensor, solved: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The steps that are not solved by the formula that does not cancel."""
+        scaled = (rest / root.clamp_min(torch.finfo(root.dtype).tiny)).unsqueeze(-1)
+        other = (root * torch.cholesky_solve(scaled, lower).squeeze(-1)).nan_to_num()
+        step = torch.where(solved.unsqueeze(-1), step, other)
+        return step, torch.where(solved.unsqueeze(-1), turn, (gram @ other.unsqueeze(-1)).squeeze(-1))
+
     def _length(self, labels: Tensor, logits: Tensor, dual: Tensor, step: Tensor, turn: Tensor) -> Tensor:
         """1, 1/2, 1/4, …: the first share of the step that lowers the objective."""
-        slope = ((torch.sigmoid(logits) - labels + self.ridge * dual) * turn).sum(-1)
+        slope = -(_rest(labels, logits, self.ridge * dual) * turn).sum(-1)
         length = torch.ones_like(slope)
         before = self._objective(labels, logits, dual)
         for _ in range(_HALVINGS):
@@ -250,26 +281,34 @@ class _State:
         return (softplus(logits, threshold=40.0) - labels * logits + self.ridge / 2 * dual * logits).sum(-1)
 
 
+def _rest(labels: Tensor, logits: Tensor, pull: Tensor) -> Tensor:
+    """y - ρ'(f) - μc: a probability near the label's own keeps its digits."""
+    sign = 2 * labels - 1
+    return sign * torch.sigmoid(-sign * logits) - pull
+
+
 def _factor(gram: Tensor, logits: Tensor, ridge: float) -> Tensor:
     """The Cholesky factor of B."""
     root = curvature(logits).sqrt()
     matrix = gram * root.unsqueeze(-1)
     matrix *= root.unsqueeze(-2)
     matrix.diagonal(dim1=-2, dim2=-1).add_(ridge)
-    return torch.linalg.cholesky(matrix)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed.any()):
+        raise ValueError(
+            f"`gram` must be positive semi-definite, to less than `ridge` = {ridge!r}: is it a Gram matrix, and is the "
+            "ridge above its rounding?"
+        )
+    return factor
 
 
 def _check(gram: Tensor, labels: Tensor, ridge: float) -> None:
-    if gram.shape[-1] != gram.shape[-2] or gram.shape[:-1] != labels.shape:
+    arguments.real("gram", gram, "*b n n")
+    if gram.shape[:-1] != arguments.tensor("labels", labels).shape or not labels.numel():
         raise ValueError(
             f"`gram` must be n × n and `labels` its rows, got {tuple(gram.shape)} and {tuple(labels.shape)}."
         )
-    if not 0 < ridge < torch.inf:
-        raise ValueError(
-            f"`ridge` must be positive and finite, got {ridge!r}; without one a separable data set has no solution."
-        )
-    if not bool(torch.isfinite(gram).all()):
-        raise ValueError("`gram` must be finite, got NaN or infinity.")
+    arguments.number("ridge", ridge, above=0)  # without one a separable data set has no solution
     if not bool(((labels == 0) | (labels == 1)).all()):
         wrong = labels[(labels != 0) & (labels != 1)][0].item()
         raise ValueError(f"`labels` must be 0 or 1, got {wrong!r} among them; for -1 and 1 use (labels + 1) / 2.")
