@@ -89,3 +89,20 @@ def test_bad_input_is_refused():
     for settings in bad:
         with pytest.raises(ValueError, match="most"):
             Projections(**settings)
+
+
+@pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
+@pytest.mark.parametrize("x", [1.0, 1.0 + 2**-52, 1.0 - 2**-53])
+def test_a_point_on_the_boundary_is_no_distance_from_it(x):
+    one = torch.ones(1, dtype=torch.float64)
+    network = Mlp((one[:, None], torch.tensor([[1.0], [0.0]]).double()), (0 * one, torch.tensor([0.0, 1.0]).double()))
+    found = deepfool(network, torch.tensor([[x]], dtype=torch.float64))
+    assert bool(found.reached.all())
+    assert float(found.distances) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("widths", [(3, 2), (3, 4, 1)])
+def test_a_network_that_has_no_polytopes_or_no_other_label_is_refused(widths):
+    network = mlp.initial((), widths, generator=stream(0, "refused"))
+    with pytest.raises(ValueError, match="`network` must be a single one with a hidden layer and two classes"):
+        deepfool(network, torch.zeros((2, 3), dtype=torch.float64))

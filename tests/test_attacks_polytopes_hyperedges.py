@@ -105,3 +105,34 @@ def test_bad_input_is_refused():
         hyperedges.directions(points, rays=0, generator=stream(0, "rays"))
     with pytest.raises(ValueError, match="signal"):
         hyperedges.features(hyperedges.shoot(strips(), points, first), "volume")
+
+
+def a_slope():
+    """o = (relu(x₁), 1) of two inputs and one neuron: rays see x₁ only."""
+    one = torch.ones(1, dtype=torch.float64)
+    first, second = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[1.0], [0.0]]).double()
+    return Mlp((first, second), (0 * one, torch.tensor([0.0, 1.0]).double()))
+
+
+def test_a_label_further_than_asked_for_is_infinitely_far_in_the_input_too():
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.1, 0.99**0.5]]).double()
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=25.0)) == pytest.approx(20)
+
+
+def test_a_ray_along_all_hyperedges_meets_none():
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
+    shots = hyperedges.shoot(a_slope(), point, way[:, None], boundaries=2)
+    assert shots.distance.tolist() == [[[math.inf, math.inf]]]
+    assert shots.found.tolist() == [[0]]
+    assert bool(shots.norm.isfinite().all())
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_directions_are_unit_vectors(factor):
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), factor * torch.tensor([[0.1, 0.99**0.5]]).double()
+    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+        hyperedges.label_distances(a_slope(), point, way, until=5.0)
+    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+        hyperedges.shoot(a_slope(), point, way[:, None])

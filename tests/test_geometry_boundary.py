@@ -7,6 +7,7 @@ import torch
 
 from geometry_networks import SQUARE, network, one_layer
 from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.rays import label_change
 from leakage.geometry.subdivision import subdivide
 from leakage.runtime import stream
 
@@ -84,3 +85,45 @@ def test_without_a_change_of_label_there_is_no_boundary():
 def test_one_output_is_refused():
     with pytest.raises(ValueError, match="two outputs"):
         decision_boundary(subdivide(one_layer([[1.0, 0.0]], [0.1], outputs=[[1.0]]), SQUARE))
+
+
+def two_ramps(outputs):
+    """Neurons max(x, 0) and max(-x, 0), which share their hyperedge, and outputs that are linear in them."""
+    return one_layer([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "components"),
+    [
+        ([[0.0, 0.0], [1.0, -1.0]], 1),  # o₁ - o₀ = x changes its sign on the hyperedge
+        ([[0.0, 0.0], [1.0, 0.0]], 1),  # equal for x < 0, where the lower class has the label
+        ([[0.0, 0.0], [-1.0, 0.0]], 0),  # and keeps it
+        ([[0.0, 0.0], [-1.0, -1.0]], 0),  # only touches
+        ([[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]], 1),
+    ],
+)
+def test_a_boundary_may_run_along_a_hyperedge(outputs, components):
+    model = two_ramps(outputs)
+    found = decision_boundary(subdivide(model, SQUARE))
+    assert found.components == components
+    points = torch.tensor([[0.5, 0.0], [-0.25, 0.7]], dtype=torch.float64)
+    expected = [0.5, 0.25] if components else [math.inf] * 2
+    assert found.distance(points).tolist() == pytest.approx(expected)
+    ways = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    assert label_change(model, points, ways, until=0.9).tolist() == pytest.approx(expected)
+    assert float(found.lengths.sum()) == pytest.approx(2.0 * components)
+
+
+def test_a_boundary_along_a_hyperedge_ends_where_a_third_class_leads():
+    # o₂ = y is above o₀ = o₁ = 0 in the upper half of the window; its neuron cuts the sides beyond x = 0 alone.
+    model = one_layer(
+        [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+        [0.0] * 4,
+        outputs=[[0.0] * 4, [1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]],
+    )
+    found = decision_boundary(subdivide(model, SQUARE))
+    along = found.segments[(found.segments[..., 0].abs() < 1e-12).all(-1)]
+    pair = found.classes[(found.segments[..., 0].abs() < 1e-12).all(-1)]
+    ours = along[(pair == torch.tensor([0, 1])).all(-1)]
+    assert float((ours[:, 1] - ours[:, 0]).norm(dim=-1).sum()) == pytest.approx(1.0)
+    assert float(ours[..., 1].max()) == pytest.approx(0, abs=1e-12)

@@ -100,3 +100,13 @@ def regular(corners: int, step: int) -> torch.Tensor:
 def test_other_windows_are_refused(window, complaint):
     with pytest.raises(ValueError, match=complaint):
         polygons.oriented(window)
+
+
+@pytest.mark.parametrize(("side", "fine"), [(1e-9, True), (1e-11, False)])
+def test_a_window_that_is_rounding_of_its_coordinates_is_refused(side, fine):
+    window = 0.5 + side * torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
+    if fine:
+        assert len(polygons.oriented(window)) == 4
+    else:
+        with pytest.raises(ValueError, match="`window` must measure at least 1e-10"):
+            polygons.oriented(window)

@@ -1,5 +1,6 @@
 """Two exact methods find the same crossings and label changes."""
 
+import itertools
 import math
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 
 from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import patterns, rays
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
 
 WIDTHS = [(6, 15, 3), (2, 8, 8, 8, 2), (10, 7, 9, 4)]
 ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3
@@ -121,3 +124,66 @@ def test_bad_input_is_refused():
         rays.walk(model, given, along[:2], crossings=1)
     with pytest.raises(ValueError, match="hidden layer"):
         rays.walk(network((3, 2), 0), given, along, crossings=1)
+
+
+def a_network(outputs):
+    """One neuron relu(x) and outputs that are linear in it: rows of (weight, bias)."""
+    table = torch.tensor(outputs, dtype=torch.float64)
+    first = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    return Mlp((first[0], table[:, :1]), (first[1], table[:, 1]))
+
+
+@pytest.mark.parametrize("change", [rays.label_change, rays.label_change_by_breaks])
+@pytest.mark.parametrize(
+    ("outputs", "start", "way", "expected"),
+    [
+        ([(1, 0), (0, 0)], 1.0, -1.0, math.inf),  # equal behind 0, where the lower class keeps the label
+        ([(0, 0), (1, 0)], 1.0, -1.0, 1.0),  # and where it takes it
+        ([(1, 0), (0, 0)], -1.0, 1.0, math.inf),
+        ([(0, 0), (1, 0)], -1.0, 1.0, 1.0),
+        ([(1, 0), (0, 1)], 3.0, -1.0, 2.0),
+        ([(0, 1), (0, 1)], 1.0, -1.0, math.inf),
+    ],
+)
+def test_where_outputs_are_equal_the_lowest_class_has_the_label(change, outputs, start, way, expected):
+    point, direction = (torch.tensor([[value, 0.0]], dtype=torch.float64) for value in (start, way))
+    assert float(change(a_network(outputs), point, direction, until=5.0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("change", [rays.label_change, rays.label_change_by_breaks])
+def test_outputs_that_only_touch_change_no_label(change):
+    first = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    second = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    network = Mlp((first[0], second[0]), (first[1], second[1]))  # o = (0, |x|)
+    point, direction = (torch.tensor([[value, 0.0]], dtype=torch.float64) for value in (1.0, -1.0))
+    assert float(change(network, point, direction, until=5.0)) == math.inf
+
+
+@pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
+def test_both_methods_agree_on_networks_full_of_ties():
+    """Whole weights, points and diagonal ways: ties, dead zones and crossings at one place are everywhere."""
+    draws = stream(3, "whole networks")
+
+    def whole(*shape):
+        return torch.randint(-2, 3, shape, generator=draws).double()
+
+    for trial in range(40):
+        widths = (2, 3, 3) if trial % 2 else (2, 3, 3, 3)
+        pairs = list(itertools.pairwise(widths))
+        network = Mlp(tuple(whole(o, i) for i, o in pairs), tuple(whole(o) for _, o in pairs))
+        points = whole(25, 2)
+        angle = torch.randint(0, 8, (25,), generator=draws).double() * torch.pi / 4
+        ways = torch.stack([angle.cos(), angle.sin()], -1)
+        walked, cut = (
+            change(network, points, ways, until=8.0) for change in (rays.label_change, rays.label_change_by_breaks)
+        )
+        torch.testing.assert_close(walked, cut, rtol=0, atol=1e-9)
+        # The label on a grid of places that no tie of these networks falls on.
+        places = torch.arange(0.0137, 8, 0.05, dtype=torch.float64)
+        outputs = network(points[:, None] + places[:, None] * ways[:, None])
+        label = torch.where((outputs.amax(-1, keepdim=True) - outputs) < 1e-9, 0.0, -1.0).argmax(-1)
+        differs = label != network(points).argmax(-1, keepdim=True)
+        seen = torch.where(differs.any(1), places[differs.to(torch.int8).argmax(1)], torch.inf)
+        short = walked < seen - 0.05  # the grid may step over a short change only
+        assert bool(((walked <= seen + 1e-9) | short).all())
+        assert float(short.double().mean()) < 0.1

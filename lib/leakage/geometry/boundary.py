@@ -1,8 +1,9 @@
 r"""The decision boundary of a network in a subdivided window, as exact line segments.
 
 On a cell the outputs are affine, so the points where two classes share the largest output form at most one segment for
-each pair of classes. Coordinates are those of the window. A cell on which two outputs are equal throughout has no
-segment. Nothing here samples the window.
+each pair of classes. Where the boundary runs along a hyperedge, it does so between two cells, and the segment is that
+of the cell of the higher class. A cell on which two outputs are equal throughout belongs to the lower class, as in
+`geometry.rays`. Coordinates are those of the window. Nothing here samples the window.
 """
 
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from leakage.geometry.polygons import next_corner
+from leakage import arguments
+from leakage.geometry.polygons import following, next_corner
 from leakage.geometry.subdivision import Subdivision
 
 _ROUNDING = 1e-12  # heights and shares of a segment below this are rounding
@@ -73,6 +75,7 @@ class Boundary:
         """
         if not len(self):
             raise ValueError("`draw` needs a decision boundary: one class has the whole window.")
+        arguments.count("count", count)
         total = self.lengths.cumsum(0)
         drawn = torch.rand((2, count), generator=generator, device=generator.device, dtype=total.dtype).to(total.device)
         chosen = torch.searchsorted(total, drawn[0] * total[-1]).clamp_max(len(self) - 1)
@@ -80,7 +83,12 @@ class Boundary:
         return start + drawn[1].unsqueeze(-1) * (end - start), chosen
 
     def distance(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, " t"]:
-        """From each point to the nearest segment in the window: exact; infinite if there is none."""
+        """From each point to the nearest segment in the window: exact; infinite if there is none.
+
+        Raises:
+            ValueError: if the points are not finite float64 rows of two coordinates.
+        """
+        arguments.real("points", points, "t 2", like=self.segments)
         if not len(self):
             return torch.full_like(points[:, 0], torch.inf)
         start, end = self.segments.unbind(1)
@@ -103,7 +111,8 @@ def decision_boundary(subdivision: Subdivision) -> Boundary:
     if classes < 2:
         raise ValueError(f"`subdivision` must be of a network with at least two outputs, got {classes}.")
     outputs = _outputs(subdivision)
-    found = [_pair(subdivision, outputs, k, m) for k in range(classes) for m in range(k + 1, classes)]
+    pairs = [(k, m) for k in range(classes) for m in range(k + 1, classes)]
+    found = [part(subdivision, outputs, k, m) for part in (_within, _between) for k, m in pairs]
     segments, cells, pairs = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Boundary(segments, cells, pairs, float(subdivision.window.abs().max()))
 
@@ -114,13 +123,72 @@ def _outputs(subdivision: Subdivision) -> Float[Tensor, "cells v classes"]:
     return subdivision.vertices @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
 
 
-def _pair(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Segments, cells and classes where two given classes are level and no other is above."""
+def _gaps(outputs: Tensor, first: int, second: int) -> Float[Tensor, "cells v"]:
+    """How far the second class is above the first at the corners of every cell, 0 where that is rounding."""
     gaps = outputs[..., second] - outputs[..., first]
-    rounding = _ROUNDING * outputs.abs().amax((1, 2)).unsqueeze(-1)
-    gaps = gaps.masked_fill(gaps.abs() <= rounding, 0.0)
+    return gaps.masked_fill(gaps.abs() <= _ROUNDING * outputs.abs().amax((1, 2)).unsqueeze(-1), 0.0)
+
+
+def _within(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments, cells and classes where two given classes are level inside a cell and no other is above."""
+    gaps = _gaps(outputs, first, second)
     cells = ((gaps > 0).any(1) & (gaps < 0).any(1)).nonzero().squeeze(-1)
     segments = _zeros(subdivision.vertices[cells], subdivision.counts[cells], gaps[cells])
+    return _trimmed(subdivision, segments, cells, first, second)
+
+
+def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same along hyperedges: common pieces of a side where the second class leads and one where it does not."""
+    gaps = _gaps(outputs, first, second)
+    level = _level_sides(gaps, subdivision.counts)
+    above, below = (gaps > 0).any(1), (gaps < 0).any(1)
+    sides = torch.stack([subdivision.vertices, following(subdivision.vertices, subdivision.counts)], 2)
+    ours = level & (above & ~below).unsqueeze(-1) & _leads(subdivision, outputs, second)
+    theirs = level & ~above.unsqueeze(-1) & _leads(subdivision, outputs, first)
+    cells = ours.nonzero()[:, 0]
+    size = float(subdivision.window.abs().max())
+    segments, owner = _common(sides[ours], sides[theirs], least=_JOINT * size)
+    return _trimmed(subdivision, segments, cells[owner], first, second)
+
+
+def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) -> Bool[Tensor, "cells v"]:
+    """The sides of each cell along which two classes are level."""
+    used = torch.arange(gaps.shape[1], device=gaps.device) < counts.unsqueeze(-1)
+    return used & (gaps == 0) & (gaps.gather(1, next_corner(counts, gaps.shape[1])) == 0)
+
+
+def _leads(subdivision: Subdivision, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
+    """Sides behind which, in the cell, no class that is level with one along the side takes the label from it."""
+    lost = torch.zeros_like(outputs[..., 0], dtype=torch.bool)
+    for other in range(outputs.shape[-1]):
+        if other != own:
+            gaps = _gaps(outputs, own, other)
+            taken = (gaps > 0).any(1) | (gaps == 0).all(1) if other < own else (gaps > 0).any(1)
+            lost |= _level_sides(gaps, subdivision.counts) & taken.unsqueeze(-1)
+    return ~lost
+
+
+def _common(ours: Tensor, theirs: Tensor, *, least: float) -> tuple[Float[Tensor, "k 2 2"], Int[Tensor, " k"]]:
+    """What segments on one line have in common, if it is longer than `least`, and the number of ours that it is on."""
+    if not len(ours) or not len(theirs):
+        return ours[:0], torch.zeros(0, dtype=torch.int64, device=ours.device)
+    start, along = ours[:, 0], ours[:, 1] - ours[:, 0]
+    length = along.norm(dim=-1).clamp_min(torch.finfo(along.dtype).tiny)
+    unit = along / length.unsqueeze(-1)
+    offset = theirs - start[:, None, None]  # (ours, theirs, 2 ends, 2)
+    axis = unit[:, None, None]
+    across = (offset[..., 0] * axis[..., 1] - offset[..., 1] * axis[..., 0]).abs().amax(-1)
+    place = (offset * axis).sum(-1)
+    low, high = place.amin(-1).clamp_min(0), torch.minimum(place.amax(-1), length.unsqueeze(-1))
+    owner, other = ((across <= least) & (high - low > least)).nonzero().unbind(-1)
+    shares = torch.stack([low[owner, other], high[owner, other]], -1).unsqueeze(-1)
+    return start[owner].unsqueeze(1) + shares * unit[owner].unsqueeze(1), owner
+
+
+def _trimmed(
+    subdivision: Subdivision, segments: Tensor, cells: Tensor, first: int, second: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments without the parts on which a third class is above the two, their cells and classes."""
     low, high = _envelope(subdivision.maps[cells], segments, first, second)
     kept = high - low > _ROUNDING
     start, along = segments[:, 0], segments[:, 1] - segments[:, 0]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.mlp import Mlp
 
 Gates = tuple[Tensor, ...]
@@ -21,7 +22,8 @@ def pattern(network: Mlp, points: Float[Tensor, "*b t d"]) -> tuple[Bool[Tensor,
     Source: Peinemann (2021), Definition 3.3 and Algorithm 1.
 
     Raises:
-        ValueError: if a point is not finite, or has another dimension than the network's input.
+        TypeError: if the points are no tensor.
+        ValueError: if a point is not finite, or has another dimension than the network's input or another dtype.
     """
     check(network, points)
     return tuple(layer > 0 for layer in network.preactivations(points)[:-1])
@@ -35,8 +37,7 @@ def smooth(network: Mlp, points: Float[Tensor, "*b t d"], *, sharpness: float = 
     Raises:
         ValueError: if the sharpness β is not positive, or as in `pattern`.
     """
-    if not sharpness > 0:
-        raise ValueError(f"`sharpness` must be positive, got {sharpness!r}.")
+    arguments.number("sharpness", sharpness, above=0)
     check(network, points)
     return tuple(torch.sigmoid(sharpness * layer) for layer in network.preactivations(points)[:-1])
 
@@ -115,12 +116,11 @@ def layer_of(network: Mlp, *, device: torch.device | None = None) -> Tensor:
     return torch.repeat_interleave(torch.arange(1, len(widths) + 1, device=device), widths)
 
 
-def check(network: Mlp, points: Float[Tensor, "*b t d"]) -> None:
-    """Raise the errors of `pattern`."""
-    if points.ndim < 2 or points.shape[-1] != network.widths[0]:
-        raise ValueError(f"`points` must be (…, t, {network.widths[0]}) for this network, got {tuple(points.shape)}.")
-    if not bool(torch.isfinite(points).all()):
-        raise ValueError("`points` must be finite, got NaN or infinity.")
+def check(network: Mlp, points: Float[Tensor, "*b t d"], *, least: int = 0, name: str = "points") -> None:
+    """Raise the errors of `pattern`, and `ValueError` for fewer than `least` points; `name` is that of the argument."""
+    arguments.real(name, points, "*b t d", d=network.widths[0], like=network.weights[0])
+    if points.shape[-2] < least:
+        raise ValueError(f"`{name}` must be at least {least}, got shape {tuple(points.shape)}.")
 
 
 def check_gates(network: Mlp, gates: Gates) -> None:

@@ -2,7 +2,8 @@ r"""Many convex polygons at once, and cutting them by lines: what `geometry.subd
 
 One row of each table is a polygon: its corners counter-clockwise, the last one repeated to the end of the row, so that
 extremes over corners need no mask. Edge k leads from corner k to the next one and has an owner, the number of the
-neuron that drew it. Coordinates are float64. Nothing here knows of networks.
+neuron that drew it. Coordinates are float64; a line that is closer to a corner than 1e-12 of the largest coordinate of
+the window counts as meeting it, so that no cell is resolved below that. Nothing here knows of networks.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
+
 _ROUNDING = 1e-12  # a corner is on a line if its height is below this share of the terms that the height is a sum of
+_SMALLEST = 1e-10  # side of a window, in units of its largest coordinate: a hundred times what is rounding
 _SPARE_CORNERS = 4  # corners of room added where a polygon outgrows the table, so that this happens rarely
 
 
@@ -193,15 +197,23 @@ def oriented(window: Float[Tensor, "w 2"]) -> Float[Tensor, "w 2"]:
     """A copy of a convex polygon, counter-clockwise.
 
     Raises:
-        ValueError: if there are fewer than three float64 corners, one is not finite, they are on one line, or the
-            polygon is not strictly convex with its corners in order.
+        TypeError: if the window is no tensor.
+        ValueError: if there are fewer than three float64 corners, one is not finite, they are on one line, the polygon
+            is not strictly convex with its corners in order, or it is smaller than 1e-10 of its coordinates, where a
+            hundredth of it would be rounding.
     """
+    arguments.tensor("window", window)
     if window.ndim != 2 or window.shape[1] != 2 or len(window) < 3 or window.dtype != torch.float64:
         shape = tuple(window.shape)
         raise ValueError(f"`window` must be at least three float64 corners (w, 2), got {shape} of {window.dtype}.")
     if not bool(torch.isfinite(window).all()):
         raise ValueError("`window` must be finite, got NaN or infinity.")
     area, size = float(fans(window.unsqueeze(0))[1].sum()), float((window.amax(0) - window.amin(0)).max())
+    if size < _SMALLEST * float(window.abs().max()):
+        raise ValueError(
+            f"`window` must measure at least {_SMALLEST:g} of its largest coordinate, got {size!r}: move the origin "
+            "into it, with the network's first biases."
+        )
     if abs(area) <= _ROUNDING * size**2:
         raise ValueError(f"`window` must have an area, got {area!r}: its corners are on one line.")
     found = window.clone() if area > 0 else window.flip(0).clone()

@@ -3,9 +3,12 @@ r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: 
 Two independent exact methods: `walk` goes from polytope to polytope and flips one bit of the pattern at each crossing;
 `all_breaks` cuts the ray layer by layer. The search that the thesis prints is in `geometry.ray_search`. Directions are
 unit vectors. A pattern is carried, never read off at a crossing, where $z_i$ is ±1e-17.
+
+A label is the class of the largest output, the lowest of several equal ones, as `argmax` has it. It changes where it is
+another one on a piece of the ray that has a length: outputs that only touch change nothing, while outputs that are
+equal throughout a polytope, as where all neurons are inactive, give its points to the lowest class.
 """
 
-import math
 import warnings
 from typing import NamedTuple
 
@@ -13,10 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.patterns import Gates, check, check_gates, joined, pattern, split
 from leakage.models.mlp import Mlp
 
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
+_LEVEL = (
+    1e-12  # outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none
+)
 _UNIT = 1e-6  # how far from 1 the length of a direction may be
 
 
@@ -68,8 +75,7 @@ def walk(
         ValueError: if a point or direction is not finite or does not fit, a direction is not of length 1, or
             `crossings` is less than 1.
     """
-    if crossings < 1:
-        raise ValueError(f"`crossings` must be at least 1, got {crossings!r}.")
+    arguments.count("crossings", crossings, least=1)
     ray = _Ray(network, points, directions, gates)
     lengths, neurons = [], []
     for _ in range(crossings):
@@ -82,37 +88,54 @@ def walk(
 def label_change(
     network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
 ) -> Float[Tensor, "*b t"]:
-    r"""The first t at which another class overtakes the label $y = \arg\max_k o_k(x)$ of the start; else infinity.
+    r"""The first t at which the label is no longer the $y = \arg\max_k o_k(x)$ of the start; else infinity.
 
     On each polytope of the walk, with $g_k = o_y - o_k$, the label changes at
-    $t = \min_k \{ -g_k / \dot g_k : \dot g_k < 0 \}$, if that is not behind the polytope's end.
+    $t = \min_k \{ -g_k / \dot g_k : \dot g_k < 0 \}$, if that is before the polytope's end; and at the polytope's begin
+    if $g_k = 0$ on all of it for some $k < y$. For equal outputs see the module.
 
     Raises:
         ValueError: if `until` is not positive, or as in `walk`.
     """
     _check_until(until)
     ray = _Ray(network, points, directions, None)
-    label = network(points).argmax(-1, keepdim=True)
+    outputs = network(points)
+    label, size = outputs.argmax(-1, keepdim=True), outputs.abs().amax(-1, keepdim=True)
     found, open_ = torch.full_like(points[..., 0], torch.inf), torch.ones_like(points[..., 0], dtype=torch.bool)
     single = points.ndim == 2 and network.weights[0].ndim == 2
     rows = torch.arange(len(points), device=points.device)
     while bool(open_.any()):
         if single:  # rays that have arrived need no more work
-            rows, label = rows[open_], label[open_]
+            rows, label, size = rows[open_], label[open_], size[open_]
             ray.keep(open_)
         start, (constants, slopes) = ray.level, ray.heights()
-        change = _overtaken(constants[-1], slopes[-1], label).clamp_min(start)
         end, _ = ray.advance(constants, slopes)
-        found[rows] = torch.where(found[rows].isinf() & (change <= end), change, found[rows])
+        change = _overtaken(constants[-1], slopes[-1], label, size, start, end.clamp_max(until), until=until)
+        found[rows] = torch.where(found[rows].isinf(), change, found[rows])
         open_ = found[rows].isinf() & (end <= until)
     return torch.where(found <= until, found, torch.inf)
 
 
-def _overtaken(constant: Tensor, slope: Tensor, label: Tensor) -> Tensor:
-    """Where the first other class meets the class `label`, all outputs being affine; infinite where none gains."""
+def _overtaken(
+    constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, start: Tensor, end: Tensor, *, until: float
+) -> Tensor:
+    """The first t in [start, end) behind which another class has the label, all outputs being affine; else infinity.
+
+    What happens within rounding of the end is left to the polytope behind it, which begins there. Outputs of a ray that
+    begins with outputs of this `size` are known to that rounding.
+    """
+    begin, stop = start.unsqueeze(-1), end.unsqueeze(-1)
+    level = _LEVEL * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
     lead = constant.gather(-1, label) - constant
     loss = slope - slope.gather(-1, label)
-    return torch.where(loss > 0, lead / loss, torch.inf).amin(-1)
+    here, there = lead - loss * begin, lead - loss * stop
+    meets = torch.where((loss > 0) & (there < -level), lead / loss, torch.inf)
+    # A lower class has the label where it is level; a higher one must be above.
+    lower = torch.arange(constant.shape[-1], device=constant.device) < label
+    ties = lower & (here.abs() <= level) & (there.abs() <= level)
+    meets = torch.where((here < -level) | ties, begin, torch.maximum(meets, begin))
+    meets = torch.where(meets < stop - _LEVEL * until, meets, torch.inf)
+    return meets.amin(-1)
 
 
 class _Ray:
@@ -170,10 +193,11 @@ def all_breaks(
     neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$.
 
     Raises:
-        ValueError: if `until` is not positive, or as in `walk`.
+        ValueError: if `until` is not positive, there is no point, or as in `walk`.
     """
     _check_until(until)
     check_rays(network, points, directions)
+    check(network, points, least=1)
     ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
     grid = ends.expand(*points.shape[:-1], 2)
     owners = torch.full_like(grid, -1, dtype=torch.int64)
@@ -227,14 +251,19 @@ def label_change_by_breaks(
     outputs = _along(network, points, directions, grid)[-1]
     label = outputs[..., :1, :].argmax(-1, keepdim=True).expand(*outputs.shape[:-1], 1)
     lead = outputs.gather(-1, label) - outputs
+    lead = lead.masked_fill(lead.abs() <= _LEVEL * outputs.abs().amax((-2, -1), keepdim=True), 0.0)
     low, high = lead[..., :-1, :], lead[..., 1:, :]
     left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
-    places = torch.where((low >= 0) & (high < 0), left + step * low / (low - high), torch.inf)
+    lower = torch.arange(outputs.shape[-1], device=outputs.device) < label[..., 1:, :]
+    places = torch.where(high < 0, left + step * (low / (low - high)).clamp_min(0), torch.inf)
+    places = torch.where(lower & (low == 0) & (high == 0), left, places)
+    places = torch.where(step > _LEVEL * until, places, torch.inf)
     return places.flatten(-2).amin(-1)
 
 
 def check_rays(network: Mlp, points: Tensor, directions: Tensor) -> None:
     """Raise the errors of `walk` that concern the rays."""
+    arguments.tensor("directions", directions)
     check(network, points)
     if len(network.weights) < 2:
         raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
@@ -242,6 +271,7 @@ def check_rays(network: Mlp, points: Tensor, directions: Tensor) -> None:
         raise ValueError(
             f"`directions` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}."
         )
+    arguments.real("directions", directions, like=points)
     lengths = directions.norm(dim=-1)
     if not bool(((lengths - 1).abs() <= _UNIT).all()):
         worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
@@ -249,8 +279,7 @@ def check_rays(network: Mlp, points: Tensor, directions: Tensor) -> None:
 
 
 def _check_until(until: float) -> None:
-    if not 0 < until < math.inf:
-        raise ValueError(f"`until` must be positive and finite, got {until!r}.")
+    arguments.number("until", until, above=0)
 
 
 def _warn_on_hyperedge(network: Mlp, points: Tensor) -> None:

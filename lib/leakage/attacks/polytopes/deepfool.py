@@ -18,6 +18,7 @@ from leakage.geometry.patterns import check, pattern
 from leakage.models.mlp import Mlp
 
 SPACES = ("auto", "row", "input")
+_LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
 _CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
 
 
@@ -67,15 +68,15 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projection
     y is the label predicted at the start. In the row space of $W_1$ the same is done in $\min(d, n_1)$ dimensions.
 
     Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the result is
-    the first label change on the segment from the point to where the projections ended, found exactly.
+    the first label change on the segment from the point to where the projections ended, found exactly. A step is at
+    least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on: distance 0.
 
     Raises:
-        ValueError: if there is one class only, a point is not finite or does not fit the network.
+        ValueError: if there is no point, one is not finite or does not fit the network, or the network is not a single
+            one with a hidden layer and two classes or more.
     """
     settings = settings or Projections()
-    check(network, points)
-    if network.widths[-1] < 2:
-        raise ValueError("`network` must have two classes or more: with one there is no other label.")
+    _check(network, points)
     if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
         network, basis = row_space(network)
         points = points @ basis
@@ -90,8 +91,9 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     moving = torch.arange(len(points), device=points.device)
     projections = torch.zeros_like(moving)
     stays = torch.zeros_like(moving, dtype=torch.bool)
+    promised = _nearest_boundary(network, points, labels).distances
     for step in range(settings.most):
-        ends[moving] += (1 + settings.overshoot) * _nearest_boundary(network, ends[moving], labels[moving]).ways
+        ends[moving] += _steps(_nearest_boundary(network, ends[moving], labels[moving]), ends[moving], settings)
         projections[moving] += 1
         if step == 0:
             stays = _same_polytope(network, points, ends)
@@ -99,19 +101,37 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
         if not len(moving):
             break
     reached = torch.ones_like(stays).index_fill(0, moving, False)
-    distances = torch.where(reached, first_change(network, points, ends), torch.inf)
+    found = first_change(network, points, ends)
+    # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
+    found = torch.where(found <= _LEAST * points.abs().amax(-1).clamp_min(1), torch.minimum(found, promised), found)
+    distances = torch.where(reached, found, torch.inf)
     return Reach(distances, reached, projections, stays)
 
 
 class _Boundaries(NamedTuple):
-    """Of the affine piece at each point: the class whose boundary is nearest, how far it is, and the way there."""
+    """Of the affine piece at each point: how far the nearest boundary of another class is, and the way, of length 1."""
 
     distances: Float[Tensor, " t"]
     ways: Float[Tensor, "t d"]
 
 
+def _steps(nearest: _Boundaries, points: Float[Tensor, "t d"], settings: Projections) -> Float[Tensor, "t d"]:
+    """A little further than the boundary, and never so little that rounding hides it; nowhere if there is none."""
+    length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
+    return torch.maximum(length, _LEAST * points.abs().amax(-1).clamp_min(1))[:, None] * nearest.ways
+
+
+def _check(network: Mlp, points: Tensor) -> None:
+    if network.weights[0].ndim != 2 or len(network.weights) < 2 or network.widths[-1] < 2:
+        raise ValueError(
+            f"`network` must be a single one with a hidden layer and two classes or more, got weights "
+            f"{[tuple(weight.shape) for weight in network.weights]}."
+        )
+    check(network, points, least=1)
+
+
 def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _Boundaries:
-    """Infinite, with a way of length zero, where the piece is constant."""
+    """Infinite, with the way 0, where the piece is constant."""
     outputs, weights = network(points), read_out_weights(network, pattern(network, points))
     own = labels[:, None]
     slopes = weights.gather(1, own.unsqueeze(-1).expand(-1, 1, weights.shape[-1])) - weights
@@ -121,8 +141,8 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     nearest = distances.argmin(1, keepdim=True)
     distance = distances.gather(1, nearest)
     way = -slopes.gather(1, nearest.unsqueeze(-1).expand(-1, 1, slopes.shape[-1])).squeeze(1)
-    length = torch.where(distance.isfinite(), distance / norms.gather(1, nearest), 0.0)
-    return _Boundaries(distance.squeeze(1), length * way)
+    scale = torch.where(distance.isfinite(), 1 / norms.gather(1, nearest), 0.0)
+    return _Boundaries(distance.squeeze(1), scale * way)
 
 
 def _same_polytope(network: Mlp, first: Tensor, second: Tensor) -> Bool[Tensor, " t"]:
@@ -148,7 +168,7 @@ def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     Raises:
         ValueError: as `deepfool`.
     """
-    check(network, points)
+    _check(network, points)
     reduced, basis = row_space(network)
     chunk = max(1, _CHUNK // (reduced.widths[-1] * reduced.widths[0]))
     parts = (points @ basis).split(chunk)

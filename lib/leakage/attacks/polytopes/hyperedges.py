@@ -11,15 +11,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.polytopes.row_space import row_space
 from leakage.geometry.distances import nearest
 from leakage.geometry.gram import frobenius_norm
 from leakage.geometry.patterns import Gates, adapted, check, pattern
-from leakage.geometry.rays import label_change, walk
+from leakage.geometry.rays import check_rays, label_change, walk
 from leakage.models.mlp import Mlp
 
 SIGNALS = ("distance", "norm", "cosine")
 """The three metrics of Peinemann (2021), Sections 4.4.1 to 4.4.3."""
+
+_ASIDE = 1e-12  # a part of a unit vector below this is rounding of the rest
 
 
 class Shots(NamedTuple):
@@ -46,8 +49,8 @@ def directions(points: Float[Tensor, "t d"], *, rays: int, generator: torch.Gene
     Raises:
         ValueError: if `rays` is less than 1.
     """
-    if rays < 1:
-        raise ValueError(f"`rays` must be at least 1, got {rays!r}.")
+    arguments.count("rays", rays, least=1)
+    arguments.real("points", points, "t d")
     shape = (len(points), rays, points.shape[-1])
     drawn = 2 * torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype) - 1
     return drawn / drawn.norm(dim=-1, keepdim=True)
@@ -67,12 +70,14 @@ def shoot(
     Raises:
         ValueError: if `boundaries` is less than 1, the directions are not unit vectors, or a point does not fit.
     """
-    check(network, points)
-    if boundaries < 1:
-        raise ValueError(f"`boundaries` must be at least 1, got {boundaries!r}.")
+    check(network, points, least=1)
+    arguments.count("boundaries", boundaries, least=1)
+    arguments.tensor("first", first)
     if first.ndim != 3 or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
         raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
-    flight = _Flight(network, points.repeat_interleave(first.shape[1], dim=0), first.flatten(0, 1))
+    starts = points.repeat_interleave(first.shape[1], dim=0)
+    check_rays(network, starts, first.flatten(0, 1))
+    flight = _Flight(network, starts, first.flatten(0, 1))
     for _ in range(boundaries):
         flight.advance()
     shape = (len(points), first.shape[1])
@@ -92,8 +97,7 @@ class _Flight:
         self.network, basis = row_space(network)
         self.start = self.place = points @ basis
         inside = first @ basis
-        self.share = inside.norm(dim=-1)
-        self.way = inside / self.share[:, None]
+        self.share, self.way = _inside(inside)
         self.aside = torch.zeros_like(self.share)
         self.gates: Gates = pattern(self.network, self.start)
         self.distances: list[Tensor] = []
@@ -105,10 +109,12 @@ class _Flight:
         before = self.gates
         crossing = walk(self.network, self.place, self.way, crossings=1, gates=before)
         length, neuron = crossing.lengths[:, 0], crossing.neurons[:, 0]
-        met, self.gates = neuron >= 0, crossing.gates
+        met = (neuron >= 0) & (self.share > 0)
+        self.gates = tuple(torch.where(met[:, None], *pair) for pair in zip(crossing.gates, before, strict=True))
         length = torch.where(met, length, 0.0)
         if not self.distances:
-            self.aside = length / self.share * (1 - self.share.square()).clamp_min(0).sqrt()
+            rate = (1 - self.share.square()).clamp_min(0).sqrt() / torch.where(self.share > 0, self.share, 1.0)
+            self.aside = length * rate
         self.place = self.place + length[:, None] * self.way
         gone = self.place - self.start
         normal = _normal(self.network, before, neuron.clamp_min(0))
@@ -117,6 +123,17 @@ class _Flight:
         self.distances.append(torch.where(met, torch.hypot(gone.norm(dim=-1), self.aside), torch.inf))
         self.norms.append(frobenius_norm(self.network, self.gates))
         self.normals.append(torch.where(met[:, None], outward, 0.0))
+
+
+def _inside(first: Float[Tensor, "t r"]) -> tuple[Float[Tensor, " t"], Float[Tensor, "t r"]]:
+    """The lengths of the parts of unit vectors in the row space, and these parts as unit vectors.
+
+    A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
+    """
+    share = first.norm(dim=-1)
+    share = torch.where(share > _ASIDE, share, 0.0)
+    axis = torch.zeros_like(first).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=first.device), 1.0)
+    return share, torch.where(share[:, None] > 0, first / share[:, None], axis)
 
 
 def _normal(network: Mlp, gates: Gates, neuron: Int[Tensor, " t"]) -> Float[Tensor, "t d"]:
@@ -138,8 +155,7 @@ def features(shots: Shots, signal: str) -> Float[Tensor, "t f"]:
     Raises:
         ValueError: if the signal is unknown.
     """
-    if signal not in SIGNALS:
-        raise ValueError(f"`signal` must be one of {', '.join(SIGNALS)}; got {signal!r}.")
+    arguments.choice("signal", signal, SIGNALS)
     return getattr(shots, signal).sort(dim=1).values.flatten(1)
 
 
@@ -151,12 +167,14 @@ def label_distances(
     This is what the code of Algorithm 5 of Peinemann (2021) looks for first: it compares classes, not patterns.
 
     Raises:
-        ValueError: as `geometry.rays.label_change`.
+        ValueError: if a direction is not a unit vector, or as `geometry.rays.label_change`.
     """
+    check_rays(network, points, first)
     reduced, basis = row_space(network)
-    inside = first @ basis
-    share = inside.norm(dim=-1)
-    return label_change(reduced, points @ basis, inside / share[:, None], until=until) / share
+    share, way = _inside(first @ basis)
+    found = label_change(reduced, points @ basis, way, until=until) / share
+    # In the row space the ray is shorter, so that what it finds may be too far.
+    return torch.where((share > 0) & (found <= until), found, torch.inf)
 
 
 def cell_features(network: Mlp, points: Float[Tensor, "t d"], *, count: int = 6) -> Float[Tensor, "t count"]:
