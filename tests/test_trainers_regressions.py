@@ -103,8 +103,8 @@ def test_trials_trained_in_small_batches_are_as_many_and_as_independent(monkeypa
     (dict(widths=[]), "`widths` must be strictly increasing"),
     (dict(widths=[20, 3]), "`widths` must be strictly increasing"),
     (dict(widths=[0]), "`widths` must be strictly increasing"),
-    (dict(widths=[31]), "`p` must be a whole number from 1 to D = 30"),
-    (dict(widths=[31], penalties=[1.0]), "`p` must be a whole number from 1 to D = 30"),
+    (dict(widths=[31]), "`p` must be a whole number at least 1 and at most 30"),
+    (dict(widths=[31], penalties=[1.0]), "`p` must be a whole number at least 1 and at most 30"),
     (dict(widths=[3, 20], penalties=[1.0]), "`widths` must be a single width where `penalties` are given"),
     (dict(widths=[3], penalties=[-1.0]), "`penalties` must hold positive numbers"),
 ])  # fmt: skip

@@ -6,10 +6,10 @@ ratio (in nats), so a positive score says "member". Source: Tan et al. (2022), P
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import stream
 from leakage.theory import gaussian_mixture, scale_mixture
 from leakage.theory.gaussian_mixture import GaussianMixture
@@ -21,7 +21,7 @@ def score(
     predictions: Float[Tensor, " draws"], outsider: ScaleMixture, member: ScaleMixture
 ) -> Float[Tensor, " draws"]:
     r"""Log-likelihood ratio $\log f_1(\hat y_0) - \log f_0(\hat y_0)$ of unbatched laws."""
-    size = predictions.abs()
+    size = arguments.real("predictions", predictions).abs()
     return member.log_density(size) - outsider.log_density(size)
 
 
@@ -34,11 +34,11 @@ def gaussian_score(
          + \tfrac{\hat y_0^2}2 \Bigl(\frac1{\sigma_0^2} - \frac1{\sigma_1^2}\Bigr) $$
 
     Raises:
-        ValueError: if a variance is not positive and finite.
+        ValueError: if a variance is not positive and finite, or a prediction not finite.
     """
-    for name, variance in (("outsider_variance", outsider_variance), ("member_variance", member_variance)):
-        if not bool((torch.isfinite(variance) & (variance > 0)).all()):
-            raise ValueError(f"`{name}` must be positive and finite.")
+    arguments.real("predictions", predictions)
+    arguments.real("outsider_variance", outsider_variance, above=0)
+    arguments.real("member_variance", member_variance, above=0)
     shape = (1 / outsider_variance - 1 / member_variance) * predictions.square()
     return ((outsider_variance / member_variance).log() + shape) / 2
 
@@ -67,8 +67,7 @@ def random_feature_advantage(
         ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain), or
             so few features are asked for that some design has none which responds to the input.
     """
-    if not sigma > 0:
-        raise ValueError(f"`sigma` must be positive, got {sigma!r}.")
+    arguments.number("sigma", sigma, above=0)
     trained = [
         label_weights(
             inputs,

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.subdivision import Subdivision
 
 _CHUNK = 2**22  # numbers of the largest table of distances
@@ -54,8 +55,6 @@ def by_distance(
     steps = torch.tensor(edges, dtype=data.dtype, device=data.device)
     if not len(steps) or float(steps[0]) != 0 or not bool((steps.diff() > 0).all()):
         raise ValueError(f"`edges` must ascend from 0, got {list(edges)!r}.")
-    if not len(data):
-        raise ValueError("`data` must hold the points to be near to, got none.")
     found = [
         torch.bincount(torch.searchsorted(steps, nearest(points, data), right=True) - 1, minlength=len(steps))
         for points in (subdivision.middles, lattice)
@@ -64,7 +63,15 @@ def by_distance(
 
 
 def nearest(points: Float[Tensor, "t 2"], data: Float[Tensor, "n 2"]) -> Float[Tensor, " t"]:
-    """The distance from each point to the nearest of the data."""
+    """The distance from each point to the nearest of the data.
+
+    Raises:
+        ValueError: if there are no data, or one is not finite, or points and data are of different dtypes.
+    """
+    arguments.real("data", data, "n 2")
+    arguments.real("points", points, "t 2", like=data)
+    if not len(data):
+        raise ValueError("`data` must hold the points to be near to, got none.")
     parts = points.split(max(1, _CHUNK // len(data)))
     mode = "donot_use_mm_for_euclid_dist"  # else distances below 1e-8 come out as 0
     return torch.cat([torch.cdist(part, data, compute_mode=mode).amin(1) for part in parts])
@@ -100,8 +107,8 @@ def in_discs(subdivision: Subdivision, centres: Float[Tensor, "discs 2"], *, rad
     Raises:
         ValueError: if the radius is not positive.
     """
-    if not radius > 0:
-        raise ValueError(f"`radius` must be positive, got {radius!r}.")
+    arguments.number("radius", radius, above=0)
+    arguments.real("centres", centres, "discs 2")
     segments, neurons = subdivision.hyperedges()
     inside = _clipped(segments, centres, radius)
     turned = _doubled(segments[:, 1] - segments[:, 0])

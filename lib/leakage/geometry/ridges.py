@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
 from leakage.geometry.densities import nearest
 from leakage.geometry.subdivision import Subdivision, subdivide
@@ -34,8 +35,8 @@ def exceeds(
     Raises:
         ValueError: if a value is NaN.
     """
-    if bool(first.isnan().any() | second.isnan().any()):
-        raise ValueError("`first` and `second` must be numbers, got NaN.")
+    arguments.real("first", first, "m", finite=False)
+    arguments.real("second", second, "n", finite=False, like=first)
     ours = torch.ones_like(first) if first_weights is None else first_weights
     theirs = torch.ones_like(second) if second_weights is None else second_weights
     values, order = second.sort()

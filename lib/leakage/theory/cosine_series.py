@@ -271,7 +271,7 @@ def _check_queries(model: Cosines, query_times: Tensor) -> Tensor:
 def _check_outsiders(model: Cosines, times: Tensor, query_times: Tensor) -> Tensor:
     arguments.whole("times", times, "*b trials n", most=model.horizon - 1, n=model.n)
     queries = _check_queries(model, query_times).to(times.device)
-    if times.shape[:-2] != queries.shape or times.shape[-1] != model.n:
+    if times.shape[:-2] != queries.shape or times.shape[-1] != model.n or not times.numel():
         raise ValueError(
             f"`times` must have shape [*query_times, trials, n = {model.n}], got {tuple(times.shape)} "
             f"for query times {tuple(queries.shape)}."

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from leakage import arguments
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
 
@@ -147,15 +148,17 @@ def clipped_sum(
     the batches of the models to one length; their factor is exactly 0.
 
     Raises:
-        ValueError: if shapes do not fit or C is not positive.
+        ValueError: if shapes or classes do not fit, C is not positive, or `present` holds no truth values.
     """
-    if not 0 < clip < float("inf"):
-        raise ValueError(f"`clip` must be positive and finite, got {clip!r}.")
+    arguments.number("clip", clip, above=0)
     inputs, pushes = _checked_backward(networks, points, labels)
     factors = _factors(_norms(inputs, pushes), clip)
     if present is not None:
+        arguments.truth("present", present, "models b", models=len(labels), b=labels.shape[1])
         factors = factors * present[:, None]
-    total = Mlp(*(tuple(map(torch.zeros_like, part)) for part in (networks.weights, networks.biases)))
+    total = _contiguous(networks)
+    for tensor in (*total.weights, *total.biases):
+        tensor.zero_()
     for weight, bias, below, push in zip(total.weights, total.biases, inputs, pushes, strict=True):
         push.mul_(factors.unsqueeze(-1))
         _add_products(weight, push, below)
@@ -175,7 +178,9 @@ def poisson_batches(
     Raises:
         ValueError: if `rate` is outside (0, 1].
     """
-    if not 0 < rate <= 1:
+    arguments.whole("rows", rows, "models m")
+    arguments.count("steps", steps)
+    if not 0 < rate <= 1 or not rows.numel():
         raise ValueError(f"`rate` must lie in (0, 1], got {rate!r}; it is the expected batch over the number of rows.")
     at_once = max(1, _MOST_DRAWS // rows.numel())
     for first in range(0, steps, at_once):
@@ -241,11 +246,15 @@ def _add_noise(parameter: Float[Tensor, "models settings *rest"], spread: Tensor
 
 def _checked_backward(networks: Mlp, points: Tensor, labels: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     leading = tuple(networks.weights[0].shape[:-2])
+    arguments.tensor("points", points)
+    arguments.tensor("labels", labels)
     if len(leading) != 2 or points.ndim != 3 or points.shape[::2] != (leading[0], networks.widths[0]):
         raise ValueError(
             f"`networks` must lead with (models, settings) and `points` be (models, b, {networks.widths[0]}); got "
             f"{leading} and {tuple(points.shape)}."
         )
+    arguments.real("points", points, like=networks.weights[0])
+    arguments.whole("labels", labels, most=networks.widths[-1] - 1)
     if labels.shape != points.shape[:-1]:
         raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
     return _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
@@ -253,6 +262,8 @@ def _checked_backward(networks: Mlp, points: Tensor, labels: Tensor) -> tuple[li
 
 def _check(networks: Mlp, features: Tensor, labels: Tensor, rows: Tensor, noise: Tensor, learning_rate: Tensor) -> None:
     leading = tuple(networks.weights[0].shape[:-2])
+    arguments.real("noise", noise, finite=False)
+    arguments.real("learning_rate", learning_rate, finite=False)
     if len(leading) != 2 or noise.shape != leading[1:] or learning_rate.shape != leading[1:]:
         raise ValueError(
             f"`networks` must lead with (models, settings), `noise` and `learning_rate` be (settings,); got {leading}, "

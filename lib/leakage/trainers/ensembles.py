@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
+from leakage import arguments
 from leakage.models.mlp import Mlp
 from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal, content_key
 
@@ -143,14 +144,15 @@ def check(
 ) -> None:
     """Raise the errors of `train` that concern networks and data."""
     leading = tuple(networks.weights[0].shape[:-2])
+    arguments.tensor("features", features)
+    arguments.whole("labels", labels, least=-(2**63))
     if features.ndim != 2 or features.shape[1] != networks.widths[0] or labels.shape != features.shape[:1]:
         raise ValueError(
             f"`features` must be (n, {networks.widths[0]}) and `labels` (n,) for these networks; got "
             f"{tuple(features.shape)} and {tuple(labels.shape)}."
         )
     check_rows(rows, models=leading, points=len(features))
-    if not bool(torch.isfinite(features).all()):
-        raise ValueError("`features` must be finite, got NaN or infinity.")
+    arguments.real("features", features)
     if int(labels.min()) < 0 or int(labels.max()) >= networks.widths[-1]:
         extremes = f"{int(labels.min())} to {int(labels.max())}"
         raise ValueError(f"`labels` must be classes from 0 to {networks.widths[-1] - 1}, got {extremes}.")
@@ -158,6 +160,7 @@ def check(
 
 def check_rows(rows: Int[Tensor, "models m"], *, models: tuple[int, ...], points: int) -> None:
     """Raise the errors of `train` that concern the rows."""
+    arguments.whole("rows", rows, least=-(2**63))
     if rows.ndim != 2 or rows.shape[:1] != models or not rows.numel():
         raise ValueError(f"`rows` must be (models, m) = ({', '.join(map(str, models))}, m), got {tuple(rows.shape)}.")
     if int(rows.min()) < 0 or int(rows.max()) >= points:

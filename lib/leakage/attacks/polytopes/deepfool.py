@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.polytopes.row_space import first_change, read_out_weights, row_space
 from leakage.geometry.distances import inscribed_radius
 from leakage.geometry.patterns import check, pattern
@@ -128,6 +129,7 @@ def _check(network: Mlp, points: Tensor) -> None:
             f"{[tuple(weight.shape) for weight in network.weights]}."
         )
     check(network, points, least=1)
+    arguments.tensor("points", points, "t d")
 
 
 def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _Boundaries:
@@ -159,6 +161,7 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     Raises:
         ValueError: as `deepfool`.
     """
+    _check(network, points)
     return torch.minimum(inscribed_radius(network, points), in_cell_distance(network, points))
 
 

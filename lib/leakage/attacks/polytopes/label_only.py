@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.patterns import check
 from leakage.models.mlp import Mlp
 
@@ -47,14 +48,14 @@ def noise_robustness(
     Source: Choquette-Choo et al. (2021), Section 3.3 (random noise).
 
     Raises:
-        ValueError: if the noise is unknown, `flip` meets other values than 0 and 1 or an amount above 1, an amount is
-            not positive, or there are no copies.
+        ValueError: if there is not one class for each point, the noise is unknown, `flip` meets other values than 0 and
+            1 or an amount above 1, an amount is not positive, or there are no points or copies.
     """
-    check(network, points)
-    if noise not in NOISES:
-        raise ValueError(f"`noise` must be one of {', '.join(NOISES)}; got {noise!r}.")
-    if copies < 1 or not amount > 0:
-        raise ValueError(f"`copies` must be at least 1 and `amount` positive, got {copies!r} and {amount!r}.")
+    _check(network, points)
+    arguments.whole("labels", labels, "t", most=network.widths[-1] - 1, t=len(points))
+    arguments.choice("noise", noise, NOISES)
+    arguments.count("copies", copies, least=1)
+    arguments.number("amount", amount, above=0)
     if noise == "flip" and (amount > 1 or not bool(((points == 0) | (points == 1)).all())):
         raise ValueError("`noise` 'flip' is for bits 0 and 1 and an amount up to 1; take 'gaussian' for other numbers.")
     chunk = max(1, _CHUNK // (copies * points.shape[1]))
@@ -122,10 +123,12 @@ def hop_skip_jump(
     from a pool that the attacker owns; the number of bisections is fixed; inputs are not clipped to a box.
 
     Raises:
-        ValueError: if a point or the pool does not fit the network, or the network has one class only.
+        ValueError: if a point or the pool does not fit the network or is missing, or the network is not a single one
+            with two classes or more.
     """
-    check(network, points)
-    check(network, pool)
+    _check(network, points)
+    check(network, pool, least=1, name="pool")
+    arguments.tensor("pool", pool, "p d")
     if network.widths[-1] < 2:
         raise ValueError("`network` must have two classes or more: with one there is no other label.")
     own = network(points).argmax(-1)
@@ -136,6 +139,13 @@ def hop_skip_jump(
     for step in range(1, jumps.iterations + 1):
         place = seek.bisect(seek.jump(place, step, generator))
     return Found(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
+
+
+def _check(network: Mlp, points: Tensor) -> None:
+    if network.weights[0].ndim != 2:
+        raise ValueError(f"`network` must be a single one, got weights {tuple(network.weights[0].shape)}.")
+    check(network, points, least=1)
+    arguments.tensor("points", points, "t d")
 
 
 class _Search:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float64, Int
 from torch import Tensor
 
+from leakage import arguments
+
 
 def top(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
     r"""The `count` largest posteriors $\operatorname{softmax}(o)$, in descending order.
@@ -18,8 +20,7 @@ def top(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
         ValueError: if `count` is below 1, there are fewer than two classes, or a logit is not finite.
     """
     check(logits)
-    if count < 1:
-        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+    arguments.count("count", count, least=1)
     return logits.double().softmax(-1).topk(min(count, logits.shape[-1]), dim=-1).values
 
 
@@ -35,8 +36,7 @@ def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
         ValueError: as `top`.
     """
     check(logits)
-    if count < 1:
-        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+    arguments.count("count", count, least=1)
     ordered = logits.double().sort(-1, descending=True).values
     odds = [ordered[..., place] - _others(ordered, place) for place in range(min(count, logits.shape[-1]))]
     return torch.stack(odds, dim=-1)
@@ -48,14 +48,10 @@ def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t
     It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss.
 
     Raises:
-        ValueError: if a label is not a class, or as `top`.
+        ValueError: if a label is not a class, there is not one for each point, or as `top`.
     """
     check(logits)
-    if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[-1]:
-        raise ValueError(
-            f"`labels` must be classes from 0 to {logits.shape[-1] - 1}, got {int(labels.min())} to "
-            f"{int(labels.max())}."
-        )
+    _check_labels(logits, labels)
     logits = logits.double()
     place = labels.expand(logits.shape[:-1]).unsqueeze(-1)
     rest = logits.scatter(-1, place, -torch.inf).logsumexp(-1)
@@ -68,17 +64,29 @@ def correct(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b 
     Its accuracy on as many members as outsiders is ½ + (training accuracy - test accuracy)/2.
 
     Source: Yeom et al. (2018), the baseline of Choquette-Choo et al. (2021).
+
+    Raises:
+        ValueError: as `margin`.
     """
     check(logits)
+    _check_labels(logits, labels)
     return (logits.argmax(-1) == labels).double()
 
 
 def check(logits: Tensor) -> None:
     """Raise the errors of `top` that concern the logits."""
-    if logits.ndim < 2 or logits.shape[-1] < 2:
+    if arguments.tensor("logits", logits).ndim < 2 or logits.shape[-1] < 2:
         raise ValueError(f"`logits` must be (…, t, classes) with two classes or more, got {tuple(logits.shape)}.")
     if not bool(torch.isfinite(logits).all()):
         raise ValueError("`logits` must be finite, got NaN or infinity; has the network diverged?")
+    arguments.real("logits", logits)
+
+
+def _check_labels(logits: Tensor, labels: Tensor) -> None:
+    """One class for each point; networks along leading dimensions may share them."""
+    arguments.whole("labels", labels, "*b t", most=logits.shape[-1] - 1, t=logits.shape[-2])
+    if labels.shape != logits.shape[:-1][-labels.ndim :]:
+        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(logits.shape)}.")
 
 
 def _others(ordered: Tensor, place: int) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.polytopes.row_space import first_change, row_space
 from leakage.geometry.gram import frobenius_norm
 from leakage.geometry.patterns import check, smooth
@@ -72,9 +73,14 @@ def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
     - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
 
     Raises:
-        ValueError: if there are fewer than two classes, a point does not fit, or the variant does not take the loss.
+        ValueError: if there are fewer than two classes or no hidden layer, no point or one that does not fit, or the
+            variant does not take the loss.
     """
-    check(network, points)
+    if network.weights[0].ndim != 2 or len(network.weights) < 2:
+        shapes = [tuple(weight.shape) for weight in network.weights]
+        raise ValueError(f"`network` must be a single one with a hidden layer, got weights {shapes}.")
+    check(network, points, least=1)
+    arguments.tensor("points", points, "t d")
     if network.widths[-1] < 2:
         raise ValueError("`network` must have two classes or more: with one there is no other label.")
     if steps.variant == "start label" and steps.loss != "confidence":

@@ -1,0 +1,312 @@
+"""What no function can compute is refused by the name of the argument, never by an error from deep inside.
+
+One table: functions with arguments that fit, each of which is then spoilt in every way that a caller might.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from leakage import histograms, intervals, metrics, trends
+from leakage.attacks import likelihood_ratio
+from leakage.attacks.membership import loss_threshold, private_audit, rates, reference_models
+from leakage.attacks.polytopes import deepfool, hyperedges, label_only, posterior, walk
+from leakage.attacks.polytopes.calibration import calibrated
+from leakage.data.membership_splits import complementary_pairs
+from leakage.geometry import boundary, densities, distances, evidence, patterns, rays, ridges, subdivision
+from leakage.models import mlp
+from leakage.runtime import stream
+from leakage.theory import (
+    cosine_series,
+    gaussian_mixture,
+    gaussian_test,
+    latent_space,
+    least_squares,
+    relu_features,
+    ridge,
+    scale_mixture,
+)
+from leakage.theory.logistic import likelihood_ratio as ratio
+from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
+from leakage.trainers import dp_sgd, logistic_regression, min_norm, random_features, svm
+
+DRAWS = stream(0, "refusals")
+
+
+def some(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=DRAWS, dtype=torch.float64) + 0.5
+
+
+def classes(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 2, shape, generator=DRAWS)
+
+
+def spd(n: int) -> torch.Tensor:
+    rows = some(n, n + 2)
+    return rows @ rows.mT + torch.eye(n, dtype=torch.float64)
+
+
+PAIRS = complementary_pairs(10, 6, generator=DRAWS)
+NETWORK = mlp.initial((), (3, 5, 4, 2), generator=DRAWS)
+FLAT = mlp.initial((), (2, 5, 2), generator=DRAWS)
+PRIVATE = mlp.initial((2, 3), (3, 4, 2), generator=DRAWS)
+UNIT = torch.nn.functional.normalize(some(4, 3), dim=-1)
+SQUARE = torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
+FINE = subdivision.subdivide(FLAT, SQUARE)
+DESIGN = least_squares.Design(6, 12)
+QUERY = least_squares.Query(some(2), some(2))
+COSINES = cosine_series.Cosines.released(4, 32, 8)
+LAW = output_law.OutputLaw(some(1), some(1), some(1), some(1))
+WEIGHTS = random_features.label_weights(
+    some(8, 3), 0, rows=4, widths=[2, 5], designs=3, member=False, generator=stream(0, "weights")
+)
+TIMES = torch.arange(1, 5).expand(1, 2, 4).contiguous()
+WIDE = {"widths": [3, 8], "trials": 2, "generator": stream(0, "wide")}
+
+
+class Case(NamedTuple):
+    """A function, the tensors that it is given by name, and the spoils that it may well live with."""
+
+    call: Callable[..., Any]
+    tensors: dict[str, torch.Tensor]
+    takes: tuple[str, ...] = ()
+
+
+ANY_REAL = ("whole", "single")  # samples may be of any real type
+CASES = {
+    "auc": Case(metrics.auc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "evaluate": Case(partial(metrics.evaluate, threshold=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "best_advantage": Case(metrics.best_advantage, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "roc": Case(metrics.roc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "tpr_at_fpr": Case(partial(metrics.tpr_at_fpr, fpr=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "calibrate": Case(metrics.calibrate_threshold, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "ks_test": Case(metrics.ks_test, {"sample_a": some(5), "sample_b": some(6)}, ANY_REAL),
+    "mean": Case(intervals.mean_interval, {"values": some(5)}, ANY_REAL),
+    "means": Case(intervals.difference_of_means, {"first": some(5), "second": some(6)}, ANY_REAL),
+    "histograms": Case(
+        histograms.histogram_advantage, {"member": some(50), "outsider": some(60)}, (*ANY_REAL, "ranked")
+    ),
+    "slope": Case(trends.slope, {"x": some(5), "y": some(5)}, ANY_REAL),
+    "correlation": Case(trends.rank_correlation, {"x": some(5), "y": some(5)}, ANY_REAL),
+    "global": Case(
+        loss_threshold.global_scores,
+        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
+        ("single", "ranked"),
+    ),
+    "sample": Case(
+        loss_threshold.sample_scores,
+        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
+        ("single", "ranked"),
+    ),
+    "lira": Case(
+        reference_models.lira,
+        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
+        ("single", "ranked"),
+    ),
+    "rmia": Case(
+        reference_models.rmia,
+        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
+        ("single", "ranked"),
+    ),
+    "rates": Case(
+        partial(rates.rates, fprs=(0.5,)), {"scores": some(6, 10), "member": PAIRS.member}, ("single", "ranked")
+    ),
+    "rate": Case(
+        partial(rates.tpr_at_fpr, fpr=0.5), {"scores": some(6, 10), "member": PAIRS.member}, ("single", "ranked")
+    ),
+    "crossing": Case(partial(rates.at_crossing, target=0.5), {"level": some(4), "value": some(4)}, ("single",)),
+    "pareto": Case(private_audit.pareto_front, {"error": some(4, 2), "advantage": some(4, 2)}, ("single",)),
+    "calibrated": Case(calibrated, {"scores": some(6, 10), "member": PAIRS.member}, ("single",)),
+    "gaussian_score": Case(
+        likelihood_ratio.gaussian_score,
+        {"predictions": some(4), "outsider_variance": some(4), "member_variance": some(4)},
+        ("single", "ranked", "empty"),
+    ),
+    "advantage": Case(
+        gaussian_test.advantage, {"outsider": some(3), "member": some(3)}, ("single", "ranked", "empty", "infinite")
+    ),
+    "power": Case(
+        partial(gaussian_test.power, fpr=0.1),
+        {"outsider": some(3), "member": some(3)},
+        ("single", "ranked", "empty", "infinite"),
+    ),
+    "scale mixture": Case(scale_mixture.ScaleMixture, {"variances": some(3)}, ("single", "ranked")),
+    "total variation": Case(
+        lambda variances: scale_mixture.total_variation(variances, some(4)),
+        {"variances": some(3)},
+        ("single", "ranked"),
+    ),
+    "mixture": Case(gaussian_mixture.GaussianMixture, {"means": some(3), "variances": some(3)}, ("ranked",)),
+    "query": Case(least_squares.Query, {"used": some(3), "unused": some(3)}, ("single", "empty")),
+    "noise": Case(
+        lambda noise: least_squares.noise_advantage(DESIGN, noise, QUERY, on_members=True),
+        {"noise": some(2)},
+        ("single", "ranked", "empty"),
+    ),
+    "penalties": Case(
+        lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
+        {"penalty": some(2)},
+        ("whole", *ANY_REAL, "ranked", "empty"),
+    ),
+    "resolvent": Case(
+        lambda mu: ridge.sample_resolvent(4, 3, mu, trials=2, generator=stream(0, "mu")),
+        {"mu": some(2)},
+        ("single", "ranked"),
+    ),
+    "silent": Case(
+        partial(ridge.silent_penalty, sigma=1.0),
+        {"gamma": some(2), "psi": some(2)},
+        ("single", "ranked", "empty", "infinite"),
+    ),
+    "latent": Case(
+        lambda latent, directions: latent_space.outsider_variances(
+            latent_space.LatentSpace(5, 3), latent, directions, trials=2, generator=stream(0, "latent")
+        ),
+        {"latent": some(3), "directions": some(7, 3)},
+        ("single",),
+    ),
+    "relu": Case(
+        lambda norms: relu_features.member_variances(DESIGN, norms, **WIDE),
+        {"norms": some(2)},
+        ("single", "ranked", "empty"),
+    ),
+    "cosines": Case(
+        partial(cosine_series.outsider_variances, COSINES), {"times": TIMES, "query_times": torch.tensor([9])}
+    ),
+    "aliases": Case(
+        partial(cosine_series.with_aliases, COSINES),
+        {"query_times": torch.tensor([9]), "uncovered": some(1, 3)},
+        ("single",),
+    ),
+    "prox": Case(
+        prox.prox, {"output": some(3), "gamma": some(3), "label": classes(3)}, ("single", "ranked", "empty", "decimal")
+    ),
+    "sample attack": Case(
+        lambda teacher, label: output_law.sample_attack(LAW, teacher=teacher, label=label),
+        {"teacher": some(1), "label": classes(1)},
+        ("single", "ranked", "empty", "decimal"),
+    ),
+    "log ratio": Case(
+        lambda outputs, teacher, label: ratio.log_ratio(LAW, outputs, teacher=teacher, label=label),
+        {"outputs": some(4), "teacher": some(1), "label": classes(1)},
+        ("single", "ranked", "empty", "decimal"),
+    ),
+    "thresholds": Case(
+        partial(threshold_attacks.threshold_rates, LAW), {"threshold": some(1)}, ("single", "ranked", "empty")
+    ),
+    "trade-off": Case(partial(tradeoff.trade_off, per_decade=1), {"phi": some(2) + 2}, ("single",)),
+    "logistic": Case(
+        partial(logistic_regression.fit, ridge=0.1),
+        {"gram": spd(4), "labels": torch.tensor([0, 1, 0, 1])},
+        ("single", "decimal"),
+    ),
+    "hard margin": Case(
+        svm.hard_margin, {"gram": spd(4), "labels": torch.tensor([1, -1, 1, -1])}, ("single", "decimal")
+    ),
+    "soft margin": Case(
+        svm.soft_margin, {"gram": spd(4), "labels": torch.tensor([1, -1, 1, -1])}, ("single", "decimal")
+    ),
+    "min norm": Case(
+        partial(min_norm.nested_min_norm, widths=[2, 5]),
+        {"features": some(4, 6), "labels": some(4), "queries": some(2, 6)},
+        ("queries empty",),
+    ),
+    "label weights": Case(
+        lambda inputs: random_features.label_weights(
+            inputs, 0, rows=4, widths=[2, 5], designs=2, member=True, generator=stream(0, "rows")
+        ),
+        {"inputs": some(8, 3)},
+    ),
+    "label noise": Case(
+        lambda labels: random_features.label_noise_law(WEIGHTS, labels, sigma=1.0), {"labels": some(8)}
+    ),
+    "clipped": Case(
+        partial(dp_sgd.clipped_sum, PRIVATE, clip=1.0),
+        {"points": some(2, 5, 3), "labels": classes(2, 5), "present": torch.ones(2, 5, dtype=torch.bool)},
+    ),
+    "pattern": Case(partial(patterns.pattern, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
+    "nearest": Case(partial(distances.nearest, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
+    "walked": Case(partial(rays.walk, NETWORK, crossings=2), {"points": some(4, 3), "directions": UNIT}, ("empty",)),
+    "cut": Case(partial(rays.all_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
+    "label change": Case(
+        partial(rays.label_change_by_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}
+    ),
+    "window": Case(partial(subdivision.subdivide, FLAT), {"window": SQUARE}),
+    "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
+    "near data": Case(densities.nearest, {"points": some(4, 2), "data": some(3, 2)}, ("points empty",)),
+    "exceeds": Case(ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
+    "one layer": Case(partial(evidence.depth_one_count, FLAT), {"window": SQUARE}),
+    "deepfool": Case(partial(deepfool.deepfool, NETWORK), {"points": some(4, 3)}),
+    "certified": Case(partial(deepfool.certified_radius, NETWORK), {"points": some(4, 3)}),
+    "walk": Case(lambda points: walk.walk(NETWORK, points, walk.Steps(iterations=2)), {"points": some(4, 3)}),
+    "shoot": Case(partial(hyperedges.shoot, NETWORK), {"points": some(4, 3), "first": UNIT[:, None]}),
+    "label distance": Case(
+        partial(hyperedges.label_distances, NETWORK, until=1.0), {"points": some(4, 3), "first": UNIT}
+    ),
+    "noise flips": Case(
+        lambda points, labels: label_only.noise_robustness(
+            NETWORK, points, labels, amount=0.1, copies=2, generator=stream(0, "n"), noise="gaussian"
+        ),
+        {"points": some(4, 3), "labels": classes(4)},
+    ),
+    "jumps": Case(
+        lambda points, pool: label_only.hop_skip_jump(
+            NETWORK, points, pool, jumps=label_only.Jumps(iterations=1), generator=stream(0, "j")
+        ),
+        {"points": some(4, 3), "pool": some(5, 3)},
+    ),
+    "posteriors": Case(posterior.top, {"logits": some(4, 3)}, ("single", "ranked", "empty")),
+    "margin": Case(posterior.margin, {"logits": some(4, 3), "labels": classes(4)}, ("single",)),
+    "correct": Case(posterior.correct, {"logits": some(4, 3), "labels": classes(4)}, ("single",)),
+}
+
+
+def _with(value: float, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double().flatten().scatter(0, torch.zeros(1, dtype=torch.int64), value).view(tensor.shape)
+
+
+SPOILS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "numpy": lambda tensor: tensor.numpy(),
+    "undefined": partial(_with, math.nan),
+    "infinite": partial(_with, math.inf),
+    "empty": lambda tensor: tensor[..., :0] if tensor.ndim == 1 else tensor[..., :0, :],
+    "scalar": lambda tensor: tensor.flatten()[0],
+    "ranked": lambda tensor: tensor.unsqueeze(-1).repeat_interleave(3, -1),
+    "whole": lambda tensor: tensor.long() + 1,
+    "single": lambda tensor: tensor.float(),
+    "decimal": lambda tensor: tensor.double(),
+    "bytes": lambda tensor: tensor.to(torch.uint8),
+}
+OF_FLOATS = ("numpy", "undefined", "infinite", "empty", "ranked", "whole", "single")
+OF_WHOLES = ("numpy", "undefined", "empty", "ranked", "decimal")
+OF_TRUTHS = ("numpy", "empty", "ranked", "decimal", "bytes")
+
+
+def spoilt() -> list[Any]:
+    found = []
+    for name, case in CASES.items():
+        for argument, tensor in case.tensors.items():
+            kinds = OF_FLOATS if tensor.is_floating_point() else OF_TRUTHS if tensor.dtype == torch.bool else OF_WHOLES
+            for kind in kinds:
+                if kind not in case.takes and f"{argument} {kind}" not in case.takes:
+                    found.append(pytest.param(name, argument, kind, id=f"{name}-{argument}-{kind}"))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_fits_is_computed(name):
+    case = CASES[name]
+    case.call(**{argument: tensor.clone() for argument, tensor in case.tensors.items()})
+
+
+@pytest.mark.parametrize(("name", "argument", "kind"), spoilt())
+def test_what_does_not_fit_is_refused_by_name(name, argument, kind):
+    case = CASES[name]
+    given = case.tensors | {argument: SPOILS[kind](case.tensors[argument])}
+    with pytest.raises((ValueError, TypeError)) as caught:
+        case.call(**given)
+    assert any(f"`{known}`" in str(caught.value) for known in (*case.tensors, "directions", "query"))
