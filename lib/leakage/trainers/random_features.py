@@ -65,7 +65,7 @@ def label_weights(
     # From p = n on a member's prediction is its own label, if the features have full rank, and nothing need be trained.
     trained = [p for p in widths if p < rows] if member else widths
     narrow = trained[-1] if trained else 0
-    replay = torch.Generator(generator.device).set_state(generator.get_state())
+    replayed = generator.get_state()
     weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype, device=inputs.device)
     if len(trained) < len(widths):
         weights[:, len(trained) :, 0] = 1.0
@@ -81,7 +81,11 @@ def label_weights(
             points = inputs[chosen[start : start + per_batch]]
             asked = inputs[query].expand(len(points), 1, -1)
             # The narrower features once more, so that all widths of a design share them.
-            known = _features(torch.cat([points, asked], dim=-2), narrow, replay)[:, :-1]
+            ahead = generator.get_state()
+            generator.set_state(replayed)
+            known = _features(torch.cat([points, asked], dim=-2), narrow, generator)[:, :-1]
+            replayed = generator.get_state()
+            generator.set_state(ahead)
             part = weights[start : start + per_batch, len(trained) :]
             _correct(part, points, known, widths[len(trained) :], generator)
     return LabelWeights(weights, chosen)
