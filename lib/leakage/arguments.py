@@ -205,7 +205,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def _within(low: Tensor, high: Tensor, least: float, above: float, most: float, finite: bool) -> bool:
-    """Whether the smallest and the largest value, NaN if any is, are in the range: one pass over the values is enough."""
+    """Whether the smallest and the largest value, NaN if any is, are in the range: one pass finds both."""
     ends = torch.stack([low, high])
     good = (ends >= least) & (ends <= most) & (ends > above if above > -math.inf else True)
     return bool((good & ends.isfinite() if finite else good).all())
