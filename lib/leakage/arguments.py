@@ -88,7 +88,7 @@ def real(
             f"`{name}` must be {like.dtype} on {like.device}, as what it is computed with, "
             f"got {values.dtype} on {values.device}; use `.to(…)`."
         )
-    if values.numel() and not _within(*values.detach().aminmax(), least, above, most, finite):
+    if values.numel() and not _within(torch.stack(values.detach().aminmax()), least, above, most, finite):
         good = (values >= least) & (values <= most) & (values > above if above > -math.inf else True)
         good = good & values.isfinite() if finite else good
         rule = _range(least=least, above=above, most=most, finite=finite)
@@ -204,9 +204,8 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
-def _within(low: Tensor, high: Tensor, least: float, above: float, most: float, finite: bool) -> bool:
+def _within(ends: Tensor, least: float, above: float, most: float, finite: bool) -> bool:
     """Whether the smallest and the largest value, NaN if any is, are in the range: one pass finds both."""
-    ends = torch.stack([low, high])
     good = (ends >= least) & (ends <= most) & (ends > above if above > -math.inf else True)
     return bool((good & ends.isfinite() if finite else good).all())
 
