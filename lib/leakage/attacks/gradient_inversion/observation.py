@@ -139,7 +139,8 @@ class Reconstruction:
         labels: $\hat y_i$, or `None` where the attack cannot tell.
         residual: the relative distance between the gradient of this batch and the one observed; NaN if not computed.
             At rounding level it certifies that the batch is consistent with the gradient, not that it is the only one.
-        ambiguous: the exact symmetries that lead to other batches with the same gradient, in words.
+        ambiguous: what leaves the batch undetermined, in words: exact symmetries that lead to other batches with the
+            same gradient, inputs without a share in it, and labels that are none of those they may be.
     """
 
     inputs: Float[Tensor, "B d"]
