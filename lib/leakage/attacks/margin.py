@@ -166,6 +166,10 @@ def line_ups(
     arguments.count("size", size)
     arguments.real("members", members, "*b n")
     arguments.real("fresh", fresh, "*b t", like=members)
+    if members.shape[:-1] != fresh.shape[:-1]:
+        raise ValueError(
+            f"`fresh` must be of the members' networks, {tuple(members.shape[:-1])}, got {tuple(fresh.shape)}."
+        )
     groups = fresh.shape[-1] // max(size - 1, 1)
     if size < 2 or not groups or not members.shape[-1]:
         raise ValueError(

@@ -204,3 +204,7 @@ def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Te
         )
     for name, values in parameters.items():
         arguments.real(name, values.new_empty(0), like=points)
+    try:
+        _alone(module)(_at(parameters, slice(0, 1)), points[:1, :1])
+    except RuntimeError as error:
+        raise ValueError(f"`points` must be what `module` takes, got {tuple(points.shape)}: {error}") from error

@@ -41,7 +41,7 @@ class Geometry:
         Raises:
             ValueError: if there is no point, or one is not a finite floating-point number.
         """
-        arguments.real("points", points, "*b n d")
+        arguments.filled("points", arguments.real("points", points, "*b n d"))
         return cls.of_gram(points @ points.mT)
 
     @classmethod

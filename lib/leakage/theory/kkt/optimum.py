@@ -111,7 +111,7 @@ def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> 
     Raises:
         ValueError: if the point is not finite, the label is not ±1 or the margin is not positive.
     """
-    arguments.real("point", point, "d")
+    arguments.filled("point", arguments.real("point", point, "d"))
     if label not in (-1, 1):
         raise ValueError(f"`label` must be -1 or 1, got {label!r}.")
     check_margin(margin)
