@@ -17,10 +17,12 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.span import Span
 
 LEAST_GAP = 1.5
-"""Of the singular values of a gradient's rows. A direction that is noise leaves 1.00 to 1.11 (400 gradients of 40 to
-1000 neurons, 10 to 100 dimensions and 1 to 4 inputs); fewer neurons than that are a doubt of their own."""
+"""Of the singular values of a gradient's rows. Noise leaves 1.36 at most: in 3000 gradients of 40 to 400 neurons, 10 to
+60 dimensions and 1 to 4 inputs, and again in 3000 from seeds that were not used to set it."""
 CHANCE = 0.01
-"""How often a direction that is noise may agree between two halves of the neurons by chance, and pass."""
+"""How often a direction that is noise may agree between two halves of the neurons by chance, and pass. For an input
+given twice (g of tanh and polynomials, 6 to 40 dimensions, 600 to 2000 neurons) it was 5 times in 1200, and 7 in 1800
+from other seeds. The doubt falls on sound batches, too, where an estimate is no better than noise may be."""
 _MOST_NOISE = 0.5  # in the terms: within a factor of 2.5 the relative error of the inputs, on tensors of 8 and 16 terms
 _MOST_MISFIT = 0.5  # of the gradient
 

@@ -37,7 +37,8 @@ _RIDGE = 1e-12  # of the mean square: keeps two equal columns from breaking a li
 def certified(dtype: torch.dtype) -> float:
     """The relative misfit below which a batch explains a gradient: `CERTIFIED`, and 1e-5 in float32.
 
-    There rounding leaves 4e-7, and 8e-7 at most in 300 batches of 2 to 8 inputs, whose error was below 2e-5.
+    There rounding leaves 4e-7, and 8e-7 at most in 300 batches of 2 to 8 inputs, whose error was below 2e-5; of a
+    (leaky) ReLU 3e-6. In 240 batches from seeds that were not used to set it, all were certified.
 
     Raises:
         ValueError: if there is no certificate in this precision.
