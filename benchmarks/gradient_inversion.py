@@ -138,7 +138,7 @@ def attack(id: str, size: tuple[int, int, int], batches: int, rounds: int) -> Ca
 
     def ours() -> list[Reconstruction]:
         draws = stream(0, "benchmark/recover")
-        return [recover(seen, batch=batch, generator=draws) for _, seen in problems]
+        return [recover(seen, batch=batch, norm=1.0, generator=draws) for _, seen in problems]
 
     def theirs() -> list[Reconstruction]:
         draws = stream(0, "benchmark/match")

@@ -21,6 +21,8 @@ def test_what_is_good_comes_back_as_it_was():
     assert arguments.count("n", np.int64(4)) == 4
     assert arguments.number("ridge", np.float32(0.5), above=0) == 0.5
     assert arguments.choice("kind", "plain", ("plain", "paired")) == "plain"
+    assert arguments.filled("member", member) is member
+    assert arguments.real("gram", torch.zeros(0, 3), "n d", least=1).shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,8 @@ def test_a_shape_fits_as_jaxtyping_reads_it(shape, axes, lengths, fits):
         (lambda: arguments.real("x", torch.tensor([math.nan]), finite=False), "`x` must be not NaN, got nan"),
         (lambda: arguments.real("x", torch.tensor([0.0]), above=0), "`x` must be finite and above 0, got 0.0"),
         (lambda: arguments.real("x", torch.ones(2), like=torch.ones(2).double()), "must be torch.float64 on cpu"),
+        (lambda: arguments.real("x", torch.tensor([0.5, math.inf])), "`x` must be finite, got inf"),
+        (lambda: arguments.filled("x", torch.zeros(2, 0)), r"`x` must not be empty, got shape \(2, 0\)"),
         (lambda: arguments.whole("x", torch.tensor([1.0])), "`x` must be whole numbers"),
         (lambda: arguments.whole("x", torch.tensor([3]), most=2), "at least 0 and at most 2, got 3"),
         (lambda: arguments.truth("x", torch.tensor([1], dtype=torch.uint8)), r"truth values .* got torch.uint8"),

@@ -166,8 +166,8 @@ def test_sides_must_be_equal(shape):
     [
         (dict(order=2), "`order` ≥ 3"),
         (dict(method="guess"), "must be one of joint"),
-        (dict(starts=0), "`starts` must be at least 1, got 0"),
-        (dict(contractions=1), "`contractions` must be None or at least 2, got 1"),
+        (dict(starts=0), "`starts` must be a whole number at least 1, got 0"),
+        (dict(contractions=1), "`contractions` must be a whole number at least 2, got 1"),
     ],
 )
 def test_settings_are_checked(options, message):
@@ -186,3 +186,22 @@ def test_a_tensor_must_be_finite_and_not_vanish():
 def test_one_term_is_found_by_every_method(method):
     found = solve(torch.tensor([[[-3.0]]], dtype=DTYPE), method=method)
     assert (found.factors.tolist(), found.weights.tolist()) == ([[-1.0]], [pytest.approx(3.0)])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("dtype", "scale"), [(DTYPE, 1e300), (DTYPE, 1e-300), (DTYPE, 1e-40), (torch.float32, 1e-30)])
+def test_the_size_of_a_tensor_changes_nothing_but_the_weights(method, dtype, scale):
+    *_, tensor = planted(3, tensors=2, correlation=0.0)
+    plain, scaled = solve(tensor.to(dtype), method=method), solve((scale * tensor).to(dtype), method=method)
+    rounding = 1e5 * torch.finfo(dtype).eps  # of the entries of the scaled tensor, times the condition of the terms
+    torch.testing.assert_close(scaled.factors, plain.factors, rtol=0, atol=rounding)
+    torch.testing.assert_close(scaled.weights / scale, plain.weights, rtol=rounding, atol=0)
+    assert float(scaled.residual.max()) < rounding
+
+
+@pytest.mark.parametrize("order", [5, 6])
+@pytest.mark.parametrize("method", ["joint", "jennrich"])
+def test_tensors_of_more_sides_are_decomposed_too(order, method):
+    factors, _, tensor = planted(3, tensors=2, order=order)
+    found = solve(tensor, order=order, method=method)
+    assert float(angle(found.factors, factors).max()) < 1e-6  # rounding, through an eigenvector of a random slice

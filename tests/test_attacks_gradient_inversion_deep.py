@@ -1,5 +1,7 @@
 """A stack hands its input on: the top layers' gradient is that of two layers, and features lead back to inputs."""
 
+import math
+
 import pytest
 import torch
 
@@ -86,12 +88,42 @@ def test_a_batch_goes_through_a_stack_and_back():
     [
         (lambda: deep.inputs_from(X, activation("relu"), depth=3, kind="plain"), "'relu': it has no inverse"),
         (lambda: deep.inputs_from(X, activation("gelu"), depth=3, kind="paired"), "paired stack, got 'gelu'"),
-        (lambda: deep.inputs_from(X, activation("tanh"), depth=1, kind="plain"), "`depth` must be at least 2"),
+        (
+            lambda: deep.inputs_from(X, activation("tanh"), depth=1, kind="plain"),
+            "`depth` must be a whole number at least 2",
+        ),
         (lambda: deep.inputs_from(X, activation("tanh"), depth=3, kind="odd"), "`kind` must be one of"),
         (lambda: deep.inputs_along(X, activation("sigmoid"), depth=3, kind="plain"), "no single scale fits"),
-        (lambda: deep.inputs_along(X, activation("tanh"), depth=3, kind="plain", norm=0.0), "`norm` must be positive"),
+        (
+            lambda: deep.inputs_along(X, activation("tanh"), depth=3, kind="plain", norm=0.0),
+            "`norm` must be a number finite and above 0",
+        ),
     ],
 )
 def test_stacks_that_lose_their_input_are_refused(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()
+
+
+@pytest.mark.parametrize(
+    ("direction", "name", "kind", "norm"),
+    [((3.0, 4.0), "tanh", "plain", 50.0), ((0.6, 0.8), "relu", "paired", 1e4), ((1.0, 1.0), "tanh", "plain", 100.0)],
+)
+def test_a_norm_that_no_input_of_such_features_has_gives_nan(direction, name, kind, norm):
+    directions = torch.tensor([direction], dtype=DTYPE)
+    assert bool(deep.inputs_along(directions, activation(name), depth=2, kind=kind, norm=norm).isnan().all())
+
+
+@pytest.mark.parametrize("size", [1e-200, 3e-6, 1.0, 1e200])
+def test_the_length_of_a_direction_does_not_count(size):
+    directions = torch.tensor([[0.3, 0.4]], dtype=DTYPE)
+    unit, scaled = (
+        deep.inputs_along(each, activation("tanh"), depth=2, kind="plain") for each in (directions, size * directions)
+    )
+    torch.testing.assert_close(scaled, unit, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("entry", [0.0, math.nan])
+def test_a_direction_that_is_none_is_refused(entry):
+    with pytest.raises(ValueError, match="`directions` must"):
+        deep.inputs_along(torch.full((1, 2), entry, dtype=DTYPE), activation("tanh"), depth=2, kind="plain")

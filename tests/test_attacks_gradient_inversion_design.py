@@ -75,8 +75,8 @@ def test_even_weights_cover_directions_better_than_independent_ones():
     ("kind", "m", "d", "complaint"),
     [
         ("normal", 8, 2, "`kind` must be one of iid, antithetic, .*; got 'normal'"),
-        ("iid", 0, 2, "`m` and `d` must be at least 1, got 0 and 2"),
-        ("sobol", 8, 0, "`m` and `d` must be at least 1"),
+        ("iid", 0, 2, "`m` must be a whole number at least 1, got 0"),
+        ("sobol", 8, 0, "`d` must be a whole number at least 1"),
         ("antithetic", 7, 2, "`m` must be even for antithetic weights, got 7"),
         ("orthogonal_antithetic", 7, 2, "must be even"),
         ("white", 4, 5, "`m` must be at least d = 5"),

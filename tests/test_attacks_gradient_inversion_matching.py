@@ -97,11 +97,11 @@ def test_the_same_dummies_give_the_same_batch():
     ("options", "complaint"),
     [
         ({"distance": "euclid"}, "`distance` must be one of squared, cosine; got 'euclid'"),
-        ({"batch": 0}, "must be positive, got 0"),
-        ({"restarts": 0}, "must be positive"),
-        ({"iterations": 0}, "must be positive"),
-        ({"scale": math.nan}, "must be positive"),
-        ({"labels": torch.zeros(3)}, r"one for each of 2 inputs, got \(3,\)"),
+        ({"batch": 0}, "`batch` must be a whole number at least 1, got 0"),
+        ({"restarts": 0}, "`restarts` must be"),
+        ({"iterations": 0}, "`iterations` must be"),
+        ({"scale": math.nan}, "`scale` must be"),
+        ({"labels": torch.zeros(3)}, r"`labels` must have shape \(B\) with B = 2, got \(3,\)"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, complaint):

@@ -208,7 +208,7 @@ def test_mirrored_neurons_may_not_determine_a_fit():
 @pytest.mark.parametrize("method", ["tensor", "regressed"])
 def test_order_and_basis_must_fit(method):
     function = getattr(of_hidden(any_gradient()), method)
-    with pytest.raises(ValueError, match="`order` must be 3 or 4, got 2"):
+    with pytest.raises(ValueError, match="`order` must be a whole number at least 3 and at most 4, got 2"):
         function(torch.eye(D, 2, dtype=torch.float64), order=2)
-    with pytest.raises(ValueError, match="`basis` must have 4 rows"):
+    with pytest.raises(ValueError, match=r"`basis` must have shape \(d, b\) with d = 4"):
         function(torch.eye(3, 2, dtype=torch.float64))

@@ -114,7 +114,11 @@ def test_an_observation_has_no_room_for_the_batch():
         (lambda: seen(DeepStack(W, activation="tanh", depth=3)), "inputs of dimension 12"),
         (lambda: seen(DeepStack(W, activation="tanh", depth=2, kind="plain"), hidden="top.hidden"), "third layer"),
         (lambda: Observation.from_module(sequential(), {}, batch=3, loss="sum"), "`outputs` or `hidden` must be given"),
-        (lambda: Observation.from_module(sequential(), {}, batch=0, loss="sum"), "`batch` must be at least 1"),
+        (lambda: Observation.from_module(sequential(), {}, batch=0, loss="sum"), "`batch` .* at least 1, got 0"),
+        (lambda: seen(sequential(nn.ReLU6)), "with a known activation"),
+        (lambda: seen(TwoLayer(W, activation="relu", bias=1e13)), "a smaller bias would tell"),
+        (lambda: seen(TwoLayer(torch.cat([W, -W]), activation="tanh")), "the outputs fit tanh, sigmoid, sin, linear"),
+        (lambda: seen(TwoLayer(0 * W, activation="tanh", bias=1.0)), "other than 0"),
         (lambda: Observation.from_module(sequential(), {}, batch=3, loss="max"), "`loss` must be one of"),
     ],
 )
@@ -131,14 +135,37 @@ def test_a_neuron_that_is_cut_off_is_refused():
         seen(module)
 
 
+def test_a_network_whose_outputs_cancel_is_what_its_sender_says():
+    module = TwoLayer(torch.cat([W, -W]), activation="tanh", bias=30.0)
+    assert seen(module, activation="tanh").activation.name == "tanh"
+
+
+def test_a_neuron_without_weights_hides_no_activation():
+    weights = torch.cat([torch.zeros(1, 6, dtype=DTYPE), W])
+    assert seen(TwoLayer(weights, activation="gelu")).activation.name == "gelu"
+
+
+def test_a_bias_in_single_precision_does_not_turn_one_activation_into_another():
+    module = TwoLayer(W.float(), activation="relu", bias=1e6)
+    gradient = batch_gradient(module, X.float(), Y.float(), loss="sum")
+    with pytest.raises(ValueError, match="`activation` must be given: the outputs fit relu, leaky_relu"):
+        Observation.from_module(module, gradient, batch=3, loss="sum")
+
+
+def test_weights_of_any_finite_size_are_finite():
+    huge = torch.full((2, 1), 1e308, dtype=DTYPE)
+    assert Observation(huge, activation("tanh"), outputs=torch.ones(2, dtype=DTYPE)).weights is huge
+
+
 @pytest.mark.parametrize(
     ("parts", "complaint"),
     [
         ({}, "without a gradient"),
-        ({"weights": W[0], "outputs": W[:, 0]}, r"`weights` must be \(m, d\)"),
-        ({"outputs": W[:5, 0]}, r"`outputs` must be \(9,\) as `weights` says, got \(5,\)"),
-        ({"hidden": W.mT}, r"`hidden` must be \(9, 6\)"),
-        ({"hidden": W, "readout": W[0]}, r"`readout` must be \(9,\)"),
+        ({"weights": W[0], "outputs": W[:, 0]}, r"`weights` must have shape \(m, d\)"),
+        ({"outputs": W[:5, 0]}, r"`outputs` must have shape \(m\) with m = 9, d = 6, got \(5,\)"),
+        ({"hidden": W.mT}, r"`hidden` must have shape \(m, d\) with m = 9, d = 6, got \(6, 9\)"),
+        ({"hidden": W, "readout": W[0]}, r"`readout` must have shape \(m\) with m = 9"),
+        ({"hidden": W, "bias": math.nan}, "`bias` must be a number finite"),
         ({"hidden": W * math.nan}, "`hidden` must be finite"),
         ({"weights": W / 0, "hidden": W}, "`weights` must be finite"),
         ({"hidden": 0 * W}, "`hidden` must not be zero throughout"),

@@ -24,7 +24,7 @@ def problem(name="relu", *, batch=3, d=20, m=100, bias=0.0, seed=0, norm=1.0):
 
 
 def decoded(observation, batch, **options):
-    return decode(observation, batch=batch, generator=stream(0, "decode"), **options)
+    return decode(observation, batch=batch, generator=stream(0, "decode"), **{"norm": 1.0, **options})
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky_relu"])
@@ -90,9 +90,9 @@ def test_too_few_neurons_are_noticed():
     [
         ({"batch": 0}, "`batch` must be between 1 and"),
         ({"batch": MOST_INPUTS + 1}, "`batch` must be between 1 and"),
-        ({"batch": 4}, "rank 3, too low for `batch` = 4"),
-        ({"batch": 3, "norm": None}, "`norm` must be positive, got None"),
-        ({"batch": 3, "norm": -1.0}, "`norm` must be positive, got -1.0"),
+        ({"batch": 4, "norm": 1.0}, "rank 3, too low for `batch` = 4"),
+        ({"batch": 3, "norm": None}, "`norm` must be the length of the inputs for relu"),
+        ({"batch": 3, "norm": -1.0}, "`norm` must be a number finite and above 0, got -1.0"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused(change, complaint):

@@ -1,11 +1,14 @@
 """Batches come back to rounding with a certificate, symmetries are named, and noise certifies nothing."""
 
+import dataclasses
+import math
+
 import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.polish import CERTIFIED, HiddenEquations
+from leakage.attacks.gradient_inversion.polish import CERTIFIED, HiddenEquations, certified
 from leakage.attacks.gradient_inversion.recover import directions, recover
 from leakage.attacks.gradient_inversion.tensor import upright
 from leakage.data.synthetic import gaussian, sphere
@@ -30,7 +33,7 @@ def problem(name="tanh", *, batch=3, d=40, m=200, bias=30.0, seed=0, loss="half_
 
 
 def recovered(observation, batch, **options):
-    return recover(observation, batch=batch, generator=stream(0, "attack"), **options)
+    return recover(observation, batch=batch, generator=stream(0, "attack"), **{"norm": 1.0, **options})
 
 
 def noisy(observation, *, signal, noise):
@@ -84,6 +87,79 @@ def test_the_output_layer_alone_suffices_with_many_neurons(name):
     observation, inputs, labels = problem(name, batch=2, d=15, m=1500)
     top = Observation(observation.weights, observation.activation, observation.bias, outputs=observation.outputs)
     assert_exact(recovered(top, 2), inputs, labels)
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "softplus"])
+@pytest.mark.parametrize("length", [1.0, 5.0])
+def test_the_length_need_not_be_known(name, length):
+    observation, inputs, _ = problem(name, lengths=[length] * 3)
+    found = recover(observation, batch=3, generator=stream(0, "attack"))
+    assert found.residual < CERTIFIED
+    assert match_error(found.inputs, inputs) < length * EXACT
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "softplus", "polynomial"])
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_single_precision_is_certified_in_one_try(name, batch):
+    observation, inputs, _ = problem(name, batch=batch)
+    single = dataclasses.replace(
+        observation,
+        **{part: getattr(observation, part).float() for part in ("weights", "outputs", "hidden", "readout")},
+    )
+    found = recovered(single, batch, tries=1, labels=SIGNS)
+    assert found.residual < certified(torch.float32)
+    assert match_error(found.inputs, inputs.float()) < 1e-4  # rounding of 30 in 1e-7, times a condition of 10 or so
+    assert found.ambiguous == ()
+
+
+@pytest.mark.parametrize("name", ["tanh", "polynomial", "gelu"])
+@pytest.mark.parametrize("second", ["the first", "zero"])
+def test_what_the_outputs_alone_do_not_determine_is_said(name, second):
+    inputs = sphere(1, 15, generator=stream(0, "inputs"))
+    inputs = torch.cat([inputs, inputs if second == "the first" else 0 * inputs])
+    module = TwoLayer(gaussian((1500, 15), generator=stream(0, "weights")), activation=name, bias=30.0)
+    gradient = batch_gradient(module, inputs, torch.tensor(SIGNS, dtype=DTYPE), loss="half_sum")
+    seen = Observation.from_module(module, {"outputs": gradient["outputs"]}, batch=2, loss="half_sum", activation=name)
+    found = recovered(seen, 2, labels=SIGNS)
+    if found.residual < CERTIFIED:
+        assert {"an input without a residual may be any other", "two inputs are one"} & {
+            words.split(",")[0] for words in found.ambiguous
+        }
+        assert "no batch was found whose labels are those they may be" in found.ambiguous
+
+
+def one_sided(y=1.0, *, bias=30.0):
+    """An input at which a leaky ReLU's neurons are all on their lower slope."""
+    weights = torch.tensor([[1.0, 0.0], [1.0, 0.5], [2.0, -0.3]], dtype=DTYPE)
+    inputs, labels = torch.tensor([[-1.0, 0.0]], dtype=DTYPE), torch.tensor([y], dtype=DTYPE)
+    module = TwoLayer(weights, activation="leaky_relu", bias=bias)
+    gradient = batch_gradient(module, inputs, labels, loss="half_sum")
+    return Observation.from_module(module, gradient, batch=1, loss="half_sum"), inputs, labels
+
+
+def test_labels_tell_which_slope_all_neurons_of_a_leaky_relu_are_on():
+    observation, inputs, labels = one_sided()
+    found = recovered(observation, 1, labels=SIGNS)
+    assert_exact(found, inputs, labels)
+    assert found.ambiguous == ()
+    assert recovered(observation, 1).ambiguous == ("an input that treats all neurons alike may be (-x, -r/α)",)
+
+
+@pytest.mark.parametrize("name", ["tanh", "leaky_relu"])
+def test_a_batch_whose_labels_may_not_be_is_no_silent_answer(name):
+    observation, inputs, _ = problem(name) if name == "tanh" else one_sided()
+    found = recovered(observation, len(inputs), labels=(5.0, 7.0), tries=2)
+    assert "no batch was found whose labels are those they may be" in found.ambiguous
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu"])
+def test_few_different_neurons_break_no_fit(name):
+    inputs = sphere(3, 4, generator=stream(0, "inputs"))
+    weights = gaussian((5, 4), generator=stream(0, "weights")).repeat(40, 1)
+    module = TwoLayer(weights, activation=name, bias=30.0)
+    gradient = batch_gradient(module, inputs, torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE), loss="half_sum")
+    seen = Observation.from_module(module, gradient, batch=3, loss="half_sum", activation=name)
+    assert math.isfinite(recovered(seen, 3, tries=2).residual)
 
 
 def test_without_a_bias_an_odd_network_hides_the_signs():
@@ -149,9 +225,12 @@ def test_what_no_attack_can_find_is_refused(name):
     [
         ({"batch": 4}, "rank 3, too low for `batch` = 4"),
         ({"batch": 0}, "`batch`"),
-        ({"tries": 0}, "`tries` and `starts` must be at least 1, got 0 and 8"),
-        ({"starts": 0}, "`tries` and `starts` must be at least 1, got 6 and 0"),
-        ({"norm": 0.0}, "`norm` must be positive or None, got 0.0"),
+        ({"tries": 0}, "`tries` must be a whole number at least 1, got 0"),
+        ({"starts": 0}, "`starts` must be a whole number at least 1, got 0"),
+        ({"norm": 0.0}, "`norm` must be a number finite and above 0, got 0.0"),
+        ({"batch": 2.0}, "`batch` must be a whole number"),
+        ({"labels": ()}, "`labels` must name a value"),
+        ({"labels": (math.nan,)}, "`labels` must be a number finite, got nan"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, complaint):
@@ -160,5 +239,5 @@ def test_options_that_mean_nothing_are_refused(options, complaint):
 
 
 def test_a_relu_needs_the_length():
-    with pytest.raises(ValueError, match="`norm` must be given for relu"):
+    with pytest.raises(ValueError, match="`norm` must be the length of the inputs for relu"):
         recovered(problem("relu")[0], 3, norm=None)

@@ -187,8 +187,8 @@ def test_a_batch_size_is_not_read_off_a_gradient_without_a_drop(shape):
 @pytest.mark.parametrize(
     ("gradient", "batch", "message"),
     [
-        (torch.ones(3), 1, r"`gradient` must be \(m, d\)"),
-        (torch.ones(0, 3), 1, r"`gradient` must be \(m, d\)"),
+        (torch.ones(3), 1, r"`gradient` must have shape \(m, d\), got \(3,\)"),
+        (torch.ones(0, 3), 1, "`gradient` must not be empty"),
         (torch.zeros(4, 3), 1, "`gradient` must not be zero"),
         (torch.tensor([[1.0, math.nan]]), 1, "`gradient` must be finite"),
         (torch.ones(4, 3), 0, "`batch` must be between 1 and .* got 0"),
@@ -220,5 +220,5 @@ def test_a_moment_and_its_options_must_fit(options, message):
 def test_sharpening_takes_at_least_one_round():
     found = of_hidden(draw("tanh", 2, 5, 50).observation)
     start = of_moments(found, batch=2, order=3, generator=generator())
-    with pytest.raises(ValueError, match="`rounds` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`rounds` must be a whole number at least 1, got 0"):
         sharpened(found, start, rounds=0)

@@ -282,6 +282,29 @@ def test_the_misfit_is_about_the_error(activation, source):
     assert 0.4 < found.residual / match_error(found.inputs, inputs) < 2.5
 
 
+@pytest.mark.parametrize("d", [6, 40])
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "polynomial"])
+@pytest.mark.parametrize("second", [0.0, 1.0])  # times the first input: nothing to see, or nothing more
+def test_a_gradient_of_one_input_gives_no_two_by_moments_either(activation, d, second):
+    inputs, labels = batch_of(2, d)
+    observation = send(inputs[:1] * torch.tensor([[1.0], [second]], dtype=DTYPE), labels, activation=activation)
+    state = (generator := stream(0, "attack")).get_state()
+    with pytest.raises(ValueError, match="`gradient` has rank 1, too low for `batch` = 2"):
+        reconstruct(observation, batch=2, source="hidden", generator=generator)
+    assert torch.equal(generator.get_state(), state)  # the look draws from a copy
+
+
+@pytest.mark.parametrize("contraction", ["none", "mean"])
+@pytest.mark.parametrize("activation", ["tanh", "polynomial"])
+def test_halves_of_the_neurons_do_not_agree_on_an_input_that_is_none(activation, contraction):
+    inputs, labels = batch_of(2, 40)
+    options = dict(source="outputs", contraction=contraction)
+    sound = attack(send(inputs, labels, activation=activation), **options)
+    doubtful = attack(send(inputs[[0, 0]], labels, activation=activation), **options)
+    assert not any("halves" in doubt for doubt in sound.doubts)
+    assert any("halves of the neurons see spans that agree to" in doubt for doubt in doubtful.doubts)
+
+
 def test_few_neurons_are_a_doubt():
     found = attack(send(*batch_of(2, 10), m=5))
     assert "5 neurons are few for 2 inputs" in found.doubts
@@ -293,8 +316,8 @@ def test_few_neurons_are_a_doubt():
         (dict(batch=0), "`batch` must be between 1"),
         (dict(batch=11), "`batch` must be between 1 and the smaller of m = 50 and d = 10, got 11"),
         (dict(source="bias"), "`source` must be one of outputs, hidden, span"),
-        (dict(norm=0.0), "`norm` must be positive"),
-        (dict(norm=math.nan), "`norm` must be positive"),
+        (dict(norm=0.0), "`norm` must be a number finite and above 0"),
+        (dict(norm=math.nan), "`norm` must be a number finite and above 0"),
         (dict(contraction="best"), "`contraction` must be one of none, mean, random, ones"),
         (dict(labels=()), "`labels` must name a value"),
         (dict(method="guess"), "`method` must be one of"),

@@ -97,7 +97,7 @@ def test_a_batch_of_ones_own_can_be_played():
     ("change", "message"),
     [
         ({"inputs": "moon"}, "`inputs` must be one of"),
-        ({"noise": -1.0}, "`noise` must not be negative"),
+        ({"noise": -1.0}, "`noise` must be a number finite and at least 0"),
         ({"noise": 1.0, "calibration": "loud"}, "`calibration`"),
         ({"inputs": "chain", "overlap": 1.0}, "`overlap`"),
     ],
@@ -105,3 +105,8 @@ def test_a_batch_of_ones_own_can_be_played():
 def test_rules_that_mean_nothing_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         play(dataclasses.replace(GAME, **change), seed=0)
+
+
+def test_there_are_no_more_axes_than_dimensions():
+    with pytest.raises(ValueError, match="`batch` must be at most d = 2 for axes, got 3"):
+        play(Game(2, 10, batch=3), seed=0)

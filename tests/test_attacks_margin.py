@@ -154,14 +154,14 @@ def test_a_shadow_margin_is_the_mean_of_all_other_networks():
     ],
 )
 def test_a_margin_that_is_none_is_refused(use, bad):
-    with pytest.raises(ValueError, match=f"`margin` must be positive and finite, got {bad} as one of 2"):
+    with pytest.raises(ValueError, match=f"`margins?` must be positive and finite, got {bad} as one of 2"):
         use(tensor(1.0, bad))
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
 @pytest.mark.parametrize("share", [margin.share_on, margin.share_above])
 def test_shares_refuse_a_margin_that_is_no_size(share, bad):
-    with pytest.raises(ValueError, match=f"`margin` must be a size, got {bad} as one of 2"):
+    with pytest.raises(ValueError, match=f"`margin` must be finite and at least 0, got {bad}"):
         share(tensor([1.0], [1.0]), tensor(1.0, bad))
 
 
@@ -188,10 +188,19 @@ def test_who_does_not_fit_all_labels_is_left_out_by_name():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: margin.share_on(tensor(1.0), tensor(1.0), slack=-0.1), "`slack` must be at least 0 and below 1"),
-        (lambda: margin.share_above(tensor(1.0), tensor(1.0), slack=1.0), "`slack` must be at least 0 and below 1"),
-        (lambda: margin.known_margin(tensor(1.0), tensor(1.0), cut=1.0), "`cut` must lie between 0 and 1"),
-        (lambda: margin.bounded_margin(tensor(1.0), least=0.0), "`least` must be positive"),
+        (
+            lambda: margin.share_on(tensor(1.0), tensor(1.0), slack=-0.1),
+            "`slack` must be a number finite and at least 0 and below 1",
+        ),
+        (
+            lambda: margin.share_above(tensor(1.0), tensor(1.0), slack=1.0),
+            "`slack` must be a number finite and at least 0 and below 1",
+        ),
+        (
+            lambda: margin.known_margin(tensor(1.0), tensor(1.0), cut=1.0),
+            "`cut` must be a number finite and above 0 and below 1",
+        ),
+        (lambda: margin.bounded_margin(tensor(1.0), least=0.0), "`least` must be a number finite and above 0"),
         (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
         (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
         (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=4), "3 fresh points"),
@@ -201,3 +210,32 @@ def test_who_does_not_fit_all_labels_is_left_out_by_name():
 def test_what_makes_no_sense_is_refused(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda outputs: margin.share_on(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.share_above(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.known_margin(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.near_margin(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.bounded_margin(outputs, least=1.0),
+        lambda outputs: margin.distance_score(outputs, tensor(1.0)[0]),
+        margin.size_score,
+        margin.leaked_point,
+    ],
+)
+def test_an_answer_that_is_no_number_counts_as_nothing(use, bad):
+    with pytest.raises(ValueError, match="`outputs` must be finite"):
+        use(tensor(1.0, bad, 0.3))
+
+
+@pytest.mark.parametrize("labels", [(0.0, 1.0, 1.0), (math.nan, 1.0, 1.0)])
+def test_labels_other_than_signs_are_refused(labels):
+    for score in (
+        lambda y: margin.distance_score(tensor(1.0, 2.0, 3.0), tensor(1.0)[0], labels=y),
+        lambda y: margin.loss_score(tensor(1.0, 2.0, 3.0), labels=y),
+    ):
+        with pytest.raises(ValueError, match="`labels` must be -1 or 1"):
+            score(tensor(*labels))

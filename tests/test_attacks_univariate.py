@@ -175,8 +175,8 @@ def test_candidates_close_together_are_one():
         (dict(margin=0.0), "`margin` must be positive"),
         (dict(margin=-1.0), "`margin` must be positive"),
         (dict(margin=1.0, algorithm="Algorithm 3"), "`algorithm` must be one of Algorithm 1"),
-        (dict(margin=1.0, simplification=0.0), "`simplification` must be positive"),
-        (dict(margin=1.0, apart=0.0), "`apart` must be positive"),
+        (dict(margin=1.0, simplification=0.0), "`simplification` must be a number finite and above 0"),
+        (dict(margin=1.0, apart=0.0), "`apart` must be a number finite and above 0"),
         (dict(margin=1.0, high=-3.0), "`low` must be less"),
     ],
 )
@@ -196,3 +196,18 @@ def test_the_truth_must_be_given_to_judge():
         from_ratio(two)
     with pytest.raises(ValueError, match="b ≠ 0"):
         from_ratio(TwoLayer(torch.ones(1, 1), torch.zeros(1), torch.ones(1)))
+
+
+def test_points_as_a_network_takes_them_are_no_pairs():
+    candidates = torch.tensor([0.0, 1.0, 2.0], dtype=DTYPE)
+    with pytest.raises(ValueError, match=r"`points` must have shape \(n\), got \(3, 1\)"):
+        recovery(candidates, candidates[:, None], tolerance=0.1)
+    assert recovery(candidates, candidates, tolerance=0.1).precision == 1
+
+
+@pytest.mark.parametrize("change", [{"outputs": 0.0}, {"weights": math.nan}, {"biases": math.inf}])
+def test_a_neuron_that_says_nothing_gives_no_point(change):
+    model, _ = single(torch.ones(1, dtype=DTYPE), label=1)
+    parts = {name: change.get(name, 1.0) * getattr(model, name) for name in ("weights", "biases", "outputs")}
+    with pytest.raises(ValueError, match="`model` must"):
+        from_crossing(TwoLayer(**parts), 1.0)

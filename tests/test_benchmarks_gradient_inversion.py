@@ -46,7 +46,7 @@ def test_a_batch_that_only_one_side_finds_is_not_timed(benchmark, tiny, monkeypa
     with pytest.raises(benchmark.Disagreement, match="fails 1 times in a row"):
         benchmark.attack("matching", tiny.matching, 1, 1).check()
     monkeypatch.setattr(
-        benchmark, "matched", lambda seen, batch, draws: benchmark.recover(seen, batch=2, generator=draws)
+        benchmark, "matched", lambda seen, batch, draws: benchmark.recover(seen, batch=2, norm=1.0, generator=draws)
     )
     with pytest.raises(benchmark.Disagreement, match="not every batch is found"):
         benchmark.attack("matching", tiny.matching, 1, 1).check()

@@ -88,7 +88,7 @@ CHECKS = {
         )
     ),
     "gradient_inversion.patterns": lambda x: vars(
-        patterns.decode(x.gradient_of("relu"), batch=2, generator=x.generator)
+        patterns.decode(x.gradient_of("relu"), batch=2, norm=1.0, generator=x.generator)
     ),
     "gradient_inversion.decompose": lambda x: [
         vars(

@@ -98,5 +98,5 @@ def test_a_softplus_is_exact_where_it_is_almost_linear():
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"must be one of tanh, .*quadratic; got 'swish'"):
         activation("swish")
-    with pytest.raises(ValueError, match="`order` must not be negative, got -1"):
+    with pytest.raises(ValueError, match="`order` must be a whole number at least 0, got -1"):
         activation("tanh").derivatives(GRID, order=-1)

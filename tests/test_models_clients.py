@@ -93,10 +93,10 @@ def test_plain_sigmoid_layers_make_all_inputs_alike():
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: TwoLayer(W[0], activation="tanh"), r"`weights` must be \(m, d\)"),
-        (lambda: TwoLayer(W[:0], activation="tanh"), r"`weights` must be \(m, d\)"),
+        (lambda: TwoLayer(W[0], activation="tanh"), "`weights` must (have shape|not be empty)"),
+        (lambda: TwoLayer(W[:0], activation="tanh"), "`weights` must (have shape|not be empty)"),
         (lambda: TwoLayer(W, activation="tan"), "`activation` must be one of"),
-        (lambda: DeepStack(W, activation="tanh", depth=1), "`depth` must be at least 2"),
+        (lambda: DeepStack(W, activation="tanh", depth=1), "`depth` must be a whole number at least 2"),
         (lambda: DeepStack(W, activation="tanh", depth=3, kind="wide"), f"`kind` must be one of {', '.join(STACKS)}"),
         (lambda: DeepStack(W, activation="gelu", depth=3), "`activation` must increase for a paired stack, got 'gelu'"),
         (lambda: stack_gain(activation("quadratic"), depth=3), "must increase for a paired stack, got 'quadratic'"),
@@ -105,3 +105,8 @@ def test_plain_sigmoid_layers_make_all_inputs_alike():
 def test_clients_that_cannot_be_are_refused(make, complaint):
     with pytest.raises(ValueError, match=complaint):
         make()
+
+
+def test_a_stack_that_lets_nothing_through_is_refused():
+    with pytest.raises(ValueError, match="`depth` must be smaller: 700 layers of sigmoid"):
+        stack_gain(activation("sigmoid"), depth=700)

@@ -131,7 +131,7 @@ def test_the_words_depend_on_which_layers_are_seen():
         (lambda r: symmetries.mirrored(X, r, activation("relu"), flips=FLIPS), "odd up to a constant"),
         (lambda r: symmetries.mirrored_labels(Y, activation("gelu"), bias=0.0), "odd up to a constant"),
         (lambda r: symmetries.rescaled(X, r, activation("tanh"), factors=Y.abs()), "must be homogeneous"),
-        (lambda r: symmetries.rescaled(X, r, activation("relu"), factors=Y), "`factors` must be positive"),
+        (lambda r: symmetries.rescaled(X, r, activation("relu"), factors=Y), "`factors` must be finite and above 0"),
         (lambda r: symmetries.rotated(X, r, activation("tanh"), angle=1.0), "must be quadratic"),
         (lambda r: symmetries.rotated(X[:1], r[:1], activation("quadratic"), angle=1.0), "at least two"),
         (lambda r: symmetries.displaced(X, r, activation("sin"), shift=X[0]), "must be linear"),

@@ -108,7 +108,9 @@ def test_a_moment_that_vanishes_has_no_law():
 
 def test_wrong_arguments_are_named():
     for batch in (0, 11):
-        with pytest.raises(ValueError, match=f"`batch` must be between 1 and every dimension, got {batch}"):
+        with pytest.raises(
+            ValueError, match=rf"`batch` must be (a whole number at least 1|between 1 and every dimension), got {batch}"
+        ):
             hidden_tilt(POLYNOMIAL, of(20, 10), of(100), batch=batch)
-    with pytest.raises(ValueError, match=r"`noise` must not be negative, got -0.1"):
+    with pytest.raises(ValueError, match=r"`noise` must be a number finite and at least 0, got -0.1"):
         outputs_tilt(POLYNOMIAL, of(10), of(100), batch=2, noise=-0.1)

@@ -186,8 +186,8 @@ def test_an_untrained_network_is_far_from_the_conditions():
         ({"labels": 2 * POINT.labels}, "`labels` must be -1 or 1"),
         ({"labels": POINT.labels[1:]}, "`labels` must be one for each point"),
         ({"points": POINT.points * math.nan}, "`points` must be finite"),
-        ({"kinks": -0.1}, "`kinks` must be a cosine"),
-        ({"kinks": 1.0}, "`kinks` must be a cosine"),
+        ({"kinks": -0.1}, "`kinks` must be a number finite and at least 0 and below 1"),
+        ({"kinks": 1.0}, "`kinks` must be a number finite and at least 0 and below 1"),
     ],
 )
 def test_wrong_arguments_are_named(changes, complaint):

@@ -90,9 +90,16 @@ def shiftable(model, points):
 
 def test_impossible_shifts_are_refused():
     model, _, _ = figure_6()
-    with pytest.raises(ValueError, match="`step` must be less than 1"):
+    with pytest.raises(ValueError, match="`step` must be a number finite and below 1"):
         shifted(model, step=1.0)
     with pytest.raises(ValueError, match="three neurons"):
         norm_derivative(model, left=2)
     with pytest.raises(ValueError, match="weights ≠ 0"):
         shifted(model, step=0.1, right=3)
+
+
+@pytest.mark.parametrize("places", [{"left": 1, "right": -3}, {"everywhere": -1}, {"right": 4}, {"right": 1.0}])
+def test_a_neuron_is_counted_from_the_first(places):
+    model, *_ = figure_6()
+    with pytest.raises(ValueError, match=r"must be a whole number at least 0 and at most 3|three neurons"):
+        shifted(model, step=0.1, **places)

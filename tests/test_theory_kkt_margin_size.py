@@ -82,14 +82,21 @@ def test_corollary_3_5_multiplies_the_ratio_by_the_squared_logarithm():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: least_margin(of(0.0)), "`loss` must be positive"),
+        (lambda: least_margin(of(0.0)), "`loss` must be finite and above 0"),
         (lambda: least_margin(REMARK, share=0.0), "`share` must be"),
         (lambda: least_margin(REMARK, kind="hinge"), "`kind` must be one of logistic, exponential"),
-        (lambda: printed_least_margin(-REMARK), "`loss` must be positive"),
-        (lambda: squared_log(of(0.5)), "`dimension` must be at least 1"),
-        (lambda: gradient_exponent(of(1.0)), "`dimension` must be above 1"),
+        (lambda: printed_least_margin(-REMARK), "`loss` must be finite and above 0"),
+        (lambda: squared_log(of(0.5)), "`dimension` must be finite and at least 1"),
+        (lambda: gradient_exponent(of(1.0)), "`dimension` must be finite and above 1"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()
+
+
+@pytest.mark.parametrize("loss", [1.0, 14.9, 15.0, 15.1, 200.0, 400.0, 1e6])
+def test_the_least_margin_follows_the_loss_however_large(loss):
+    found = float(least_margin(torch.tensor(loss, dtype=torch.float64)))
+    ceiling = 2 * loss  # -log(e^c - 1) = -c - log(1 - e^-c)
+    assert found == pytest.approx(-ceiling - math.log1p(-math.exp(-ceiling)), rel=1e-13)

@@ -144,14 +144,14 @@ def test_blocks_alternate():
 @pytest.mark.parametrize(
     ("points", "labels", "message"),
     [
-        ([], [], "at least one"),
+        ([], [], "must not be empty"),
         ([0.0, math.nan], [1.0, -1], "finite"),
         ([0.0, math.inf], [1.0, -1], "finite"),
         ([0.0, 1], [1.0, 0], "`labels` must be -1 or 1"),
         ([0.0, 1], [1.0, math.nan], "`labels` must be -1 or 1"),
         ([0.0, 1, 0], [1.0, 1, -1], "distinct"),
-        ([0.0, 1], [1.0], "must be"),
-        ([[0.0], [1.0]], [1.0, -1], "must be"),
+        ([0.0, 1], [1.0], "`labels` must have shape"),
+        ([[0.0], [1.0]], [1.0, -1], "`points` must have shape"),
     ],
 )
 def test_problems_without_an_answer_are_refused(points, labels, message):

@@ -166,3 +166,11 @@ def test_a_point_without_a_multiplier_next_to_a_kink_does_not_split_it():
     points = facts.marginal(problems[-1][0], found.multipliers)
     assert len(points) < 20
     assert facts.kinks_in_gaps(found.model, points).violations == 0
+
+
+def test_points_in_disorder_have_no_gaps():
+    function = PiecewiseLinear(*(torch.tensor(part, dtype=DTYPE) for part in ([0.5], [0.0], 1.0, -1.0)))
+    ascending = torch.tensor([0.0, 1.0, 2.0], dtype=DTYPE)
+    assert facts.kinks_between(function, ascending).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="`points` must ascend"):
+        facts.kinks_between(function, ascending.flip(0))

@@ -111,7 +111,7 @@ def test_only_bounded_pieces_side_by_side_are_neighbours():
 
 @pytest.mark.parametrize(
     ("nodes", "values", "message"),
-    [([], [], "at least 1"), ([0.0, 1], [0.0], "must be"), ([1.0, 0], [0.0, 0], "increasing"),
+    [([], [], "empty"), ([0.0, 1], [0.0], "must have shape"), ([1.0, 0], [0.0, 0], "increasing"),
      ([0.0, 0], [0.0, 0], "increasing"), ([0.0], [math.nan], "finite")],
 )  # fmt: skip
 def test_nodes_must_increase_and_be_finite(nodes, values, message):
@@ -127,13 +127,13 @@ def test_the_margin_must_be_positive(margin):
 
 def test_other_mistakes_are_named():
     line = function([0], [1])
-    with pytest.raises(ValueError, match="`tolerance` must be positive"):
+    with pytest.raises(ValueError, match="`tolerance` must be a number finite and above 0"):
         Margins.of(line, 1.0, tolerance=0)
-    with pytest.raises(ValueError, match="`tolerance` must be positive"):
+    with pytest.raises(ValueError, match="`tolerance` must be a number finite and above 0"):
         simplify(line, low=0, high=1, tolerance=0)
     with pytest.raises(ValueError, match="`low` must be less"):
         simplify(line, low=1, high=1, tolerance=0.1)
     with pytest.raises(ValueError, match="`model` must be one network with one input"):
         from_network(TwoLayer(torch.ones(2, 2), torch.ones(2), torch.ones(2)))
-    with pytest.raises(ValueError, match="`tolerance` must not be negative"):
+    with pytest.raises(ValueError, match="`tolerance` must be a number finite and at least 0"):
         from_network(network((1, 0, 1)), tolerance=-1)

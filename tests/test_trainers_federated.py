@@ -66,9 +66,9 @@ def test_a_parameter_without_influence_has_gradient_zero():
     ("inputs", "labels", "loss", "complaint"),
     [
         (X, Y, "total", "`loss` must be one of half_sum, sum, mean, logistic; got 'total'"),
-        (X[:0], Y[:0], "sum", "with B at least 1"),
-        (X, Y[:2], "sum", r"must be \(B, d\) and \(B,\)"),
-        (X[0], Y[0], "sum", r"must be \(B, d\) and \(B,\)"),
+        (X[:0], Y[:0], "sum", "`inputs` must not be empty"),
+        (X, Y[:2], "sum", r"`labels` must have shape \(B\) with B = 3"),
+        (X[0], Y[0], "sum", r"`inputs` must have shape \(B, d\)"),
         (X * math.nan, Y, "sum", "must be finite"),
         (X, Y / 0, "sum", "must be finite"),
         (X, 2 * Y - 1, "logistic", "`labels` must be 0 or 1 for the logistic loss"),
@@ -82,3 +82,11 @@ def test_a_batch_that_is_none_is_refused(inputs, labels, loss, complaint):
 def test_a_module_with_several_outputs_is_refused():
     with pytest.raises(ValueError, match=r"one output for each input, got \(3, 2\)"):
         batch_gradient(torch.nn.Linear(6, 2, dtype=X.dtype), X, Y, loss="sum")
+
+
+def test_a_client_without_gradients_gives_its_own_all_the_same():
+    module = TwoLayer(W, activation="tanh")
+    expected = batch_gradient(module, X, Y, loss="sum")
+    with torch.no_grad():
+        found = batch_gradient(module, X, Y, loss="sum")
+    assert all(torch.equal(found[name], value) for name, value in expected.items())

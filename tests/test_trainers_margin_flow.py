@@ -320,7 +320,7 @@ def test_the_presets_are_the_recipes_of_the_chapter():
     ],
 )
 def test_a_recipe_that_goes_nowhere_is_refused(wrong):
-    with pytest.raises(ValueError, match="got Recipe"):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
         Recipe(**{"steps": 10, **wrong})
 
 
@@ -361,7 +361,7 @@ def test_thousands_of_points_are_checked_without_comparing_all_pairs():
         (lambda m, p, y: (m, p, 0.5 * (y + 1)), "`labels` must be -1 or 1, got 0.0"),
         (lambda m, p, y: (m, p, y * math.nan), "`labels` must be -1 or 1, got nan"),
         (lambda m, p, y: (m, p / 0.0, y), "`points` must be finite"),
-        (lambda m, p, y: (m, p[:, :-1], y), "`model` and `points` do not fit"),
+        (lambda m, p, y: (m, p[:, :-1], y), "`points` must have shape"),
         (lambda m, p, y: (m, p.expand(2, 6, 12), y.expand(2, 6)), "`model` and `points` do not fit"),
     ],
 )
@@ -375,10 +375,32 @@ def test_inputs_that_do_not_fit_are_refused(change, complaint):
     [
         ({"route": "sideways"}, "`route` must be one of auto, dual, primal; got 'sideways'"),
         ({"snapshots": [5, 3]}, "`snapshots` must increase from 0 to at most 1000"),
-        ({"snapshots": [-1]}, "`snapshots` must increase"),
+        ({"snapshots": [-1]}, "`snapshots` must be a whole number at least 0"),
+        ({"snapshots": [2.5]}, "`snapshots` must be a whole number"),
         ({"snapshots": [1001]}, "`snapshots` must increase"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         train(*problem(), PLAIN, **options)
+
+
+@pytest.mark.parametrize("part", ["weights", "biases", "outputs"])
+def test_a_network_with_nan_has_not_arrived(part):
+    model, points, labels = problem()
+    parts = {name: getattr(model, name).clone() for name in ("weights", "biases", "outputs")}
+    parts[part][0] = math.nan
+    with pytest.raises(ValueError, match="`model` must be finite, got nan"):
+        train(TwoLayer(**parts), points, labels, NORMALISED)
+
+
+def test_a_network_that_diverged_has_not_arrived():
+    model, points, labels = problem()
+    with pytest.raises(ValueError, match="`recipe` must have shorter steps: 1 networks diverged"):
+        train(model, points, labels, Recipe(steps=5, learning_rate=1e200))
+
+
+def test_points_in_another_precision_are_refused():
+    model, points, labels = problem()
+    with pytest.raises(ValueError, match=r"`points` must be torch\.float64"):
+        train(model, points.float(), labels.float(), NORMALISED)

@@ -78,7 +78,7 @@ def test_batches_change_only_the_draws(monkeypatch):
 
 @pytest.mark.parametrize(("change", "message"), [
     (dict(name="strong features"), "`name` must be one of weak features"),
-    (dict(trials=3), "`trials` must be at least 4"),
+    (dict(trials=3), "`trials` must be a whole number at least 4"),
     (dict(widths=[30, 20]), "`widths` must be strictly increasing"),
 ])  # fmt: skip
 def test_impossible_experiments_are_refused(change, message):

@@ -88,10 +88,9 @@ def real(
             f"`{name}` must be {like.dtype} on {like.device}, as what it is computed with, "
             f"got {values.dtype} on {values.device}; use `.to(…)`."
         )
-    good = (values >= least) & (values <= most) & (values > above if above > -math.inf else True)
-    if finite:
-        good = good & values.isfinite()
-    if not bool(good.all()):
+    if values.numel() and not _within(torch.stack(values.detach().aminmax()), least, above, most, finite):
+        good = (values >= least) & (values <= most) & (values > above if above > -math.inf else True)
+        good = good & values.isfinite() if finite else good
         rule = _range(least=least, above=above, most=most, finite=finite)
         raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
     return values
@@ -124,6 +123,18 @@ def truth(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
     tensor(name, values, shape, **lengths)
     if values.dtype != torch.bool:
         raise ValueError(f"`{name}` must hold truth values (torch.bool), got {values.dtype}; try `.bool()`.")
+    return values
+
+
+def filled(name: str, values: Any) -> Tensor:
+    """`values` if it is a tensor with an entry at least.
+
+    Raises:
+        TypeError: if it is no tensor.
+        ValueError: if it is empty.
+    """
+    if not tensor(name, values).numel():
+        raise ValueError(f"`{name}` must not be empty, got shape {tuple(values.shape)}.")
     return values
 
 
@@ -191,6 +202,12 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {value!r}.")
     return value
+
+
+def _within(ends: Tensor, least: float, above: float, most: float, finite: bool) -> bool:
+    """Whether the smallest and the largest value, NaN if any is, are in the range: one pass finds both."""
+    good = (ends >= least) & (ends <= most) & (ends > above if above > -math.inf else True)
+    return bool((good & ends.isfinite() if finite else good).all())
 
 
 def _range(*, least: float, above: float, most: float, below: float = math.inf, finite: bool) -> str:

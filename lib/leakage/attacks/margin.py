@@ -2,7 +2,7 @@ r"""Membership from the size of an answer: at a KKT point a training point answe
 
 A leading dimension is a network: `outputs` are its answers $\Phi(x)$ to the points asked about, `(*b, t)`, and its
 margin $m$ is one number, `(*b)`. Scores are larger for likelier members. A margin that is not positive belongs to a
-network without one; attacks and scores refuse it. Nothing here trains or draws.
+network without one; attacks and scores refuse it, and answers that are not finite. Nothing here trains or draws.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.trainers.margin_flow import log_loss
 
 HALF = 0.5  # of the margin: where Corollaries 3.3 and 3.4 draw the line between members and fresh points
@@ -51,7 +52,12 @@ class Leak(NamedTuple):
 
 
 def margin_of(targets: Float[Tensor, "*b n"]) -> Margin:
-    r"""Both readings of the margin, from $q_i = y_i \Phi(x_i)$ of all training points."""
+    r"""Both readings of the margin, from $q_i = y_i \Phi(x_i)$ of all training points.
+
+    Raises:
+        ValueError: if there is no point, or a value is not finite.
+    """
+    arguments.filled("targets", arguments.real("targets", targets, "*b n"))
     return Margin(targets.abs().amin(-1), targets.amin(-1))
 
 
@@ -64,10 +70,11 @@ def share_on(
     points it is at least 1/n if m is their $\min |\Phi|$.
 
     Raises:
-        ValueError: if a margin is negative or not finite, or the slack is not in [0, 1). Zero is the $\min |\Phi|$ of
-            a network that is silent at a training point, and allowed.
+        ValueError: if there is no point, an output is not finite, a margin is negative or not finite, or the slack is
+            not in [0, 1). Zero is the $\min |\Phi|$ of a network that is silent at a training point, and allowed.
     """
-    return (outputs.abs() <= (1 + _allowed(slack)) * _measured(margin)).to(outputs).mean(-1)
+    sizes = arguments.filled("outputs", _sizes(outputs))
+    return (sizes <= (1 + _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 def share_above(
@@ -81,7 +88,8 @@ def share_above(
     Raises:
         ValueError: as `share_on`.
     """
-    return (outputs.abs() >= (1 - _allowed(slack)) * _measured(margin)).to(outputs).mean(-1)
+    sizes = arguments.filled("outputs", _sizes(outputs))
+    return (sizes >= (1 - _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 # ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
@@ -95,11 +103,10 @@ def known_margin(
     Source: Smorodinsky et al., Corollary 3.3, where the cut is ½.
 
     Raises:
-        ValueError: if a margin is not positive and finite, or the cut is not between 0 and 1.
+        ValueError: if an output is not finite, a margin is not positive and finite, or the cut is not between 0 and 1,
+            in units of the margin.
     """
-    if not 0 < cut < 1:
-        raise ValueError(f"`cut` must lie between 0 and 1, in units of the margin; got {cut!r}.")
-    return outputs.abs() > _level(margin, cut)
+    return _sizes(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
 
 
 def near_margin(
@@ -110,9 +117,9 @@ def near_margin(
     Source: Smorodinsky et al., after Corollary 3.3, where the slack is a sign ≈.
 
     Raises:
-        ValueError: if a margin is not positive and finite, or the slack is not in [0, 1).
+        ValueError: if an output is not finite, a margin is not positive and finite, or the slack is not in [0, 1).
     """
-    return distance_score(outputs, margin) >= -_level(margin, _allowed(slack))
+    return distance_score(outputs, margin) >= -_level(margin, _allowed(slack), outputs)
 
 
 def bounded_margin(outputs: Float[Tensor, "*b t"], *, least: float) -> Bool[Tensor, "*b t"]:
@@ -125,11 +132,9 @@ def bounded_margin(outputs: Float[Tensor, "*b t"], *, least: float) -> Bool[Tens
         least: the constant $C$.
 
     Raises:
-        ValueError: if C is not positive.
+        ValueError: if an output is not finite, or C is not positive: every answer exceeds a smaller bound.
     """
-    if not least > 0:
-        raise ValueError(f"`least` must be positive: every answer exceeds a smaller bound; got {least!r}.")
-    return outputs.abs() > least
+    return _sizes(outputs) > arguments.number("least", least, above=0)
 
 
 def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
@@ -138,11 +143,12 @@ def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
     Source: Smorodinsky et al., Corollary 3.4.
 
     Raises:
-        ValueError: if all candidates of a network answer 0, so that nobody can be named.
+        ValueError: if there is no candidate, an output is not finite, or all candidates of a network answer 0, so that
+            nobody can be named.
     """
-    sizes = outputs.abs()
+    sizes = arguments.filled("outputs", _sizes(outputs))
     alpha, named = sizes.max(-1)
-    below = sizes < _level(alpha, HALF, name="the largest |Φ| of the candidates")
+    below = sizes < _level(alpha, HALF, outputs, name="the largest |Φ| of the candidates")
     return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
 
 
@@ -154,8 +160,16 @@ def line_ups(
     Every fresh point is in at most one group; the members take turns. Equal answers are decided for the fresh point.
 
     Raises:
-        ValueError: if the size is below 2, or there are too few fresh points for one group, or there is no member.
+        ValueError: if the size is below 2, or there are too few fresh points for one group, there is no member, or an
+            answer is not finite.
     """
+    arguments.count("size", size)
+    arguments.real("members", members, "*b n")
+    arguments.real("fresh", fresh, "*b t", like=members)
+    if members.shape[:-1] != fresh.shape[:-1]:
+        raise ValueError(
+            f"`fresh` must be of the members' networks, {tuple(members.shape[:-1])}, got {tuple(fresh.shape)}."
+        )
     groups = fresh.shape[-1] // max(size - 1, 1)
     if size < 2 or not groups or not members.shape[-1]:
         raise ValueError(
@@ -175,18 +189,23 @@ def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]
     Raises:
         ValueError: if there are fewer than two networks, or a margin is not positive and finite.
     """
-    others = margins.shape[-1] - 1
+    others = arguments.tensor("margins", margins, "*b nets").shape[-1] - 1
+    arguments.real("margins", margins.new_empty(0))
     if others < 1:
         raise ValueError(f"`margins` must be of at least 2 networks, one of them the target; got {others + 1}.")
-    return (_positive(margins).sum(-1, keepdim=True) - margins) / others
+    return (_positive(margins, name="`margins`").sum(-1, keepdim=True) - margins) / others
 
 
 # ── scores ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
-    r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5."""
-    return outputs.abs()
+    r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5.
+
+    Raises:
+        ValueError: if an output is not finite.
+    """
+    return _sizes(outputs)
 
 
 def distance_score(
@@ -198,31 +217,58 @@ def distance_score(
     $|\Phi|$ can do that. Ours.
 
     Raises:
-        ValueError: if a margin is not positive and finite.
+        ValueError: if an output is not finite, a margin is not positive and finite, or a label is not ±1.
     """
-    answers = outputs.abs() if labels is None else labels * outputs
-    return -(answers - _level(margin, 1.0)).abs()
+    sizes = _sizes(outputs)
+    answers = sizes if labels is None else _signed(labels, outputs)
+    return -(answers - _level(margin, 1.0, outputs)).abs()
 
 
 def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Float[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
-    r"""The usual score, small loss: $-\log \ell(y \Phi(x))$ of the logistic loss, without ties at large margins."""
-    return -log_loss(labels * outputs)
+    r"""The usual score, small loss: $-\log \ell(y \Phi(x))$ of the logistic loss, without ties at large margins.
+
+    Raises:
+        ValueError: if an output is not finite, or a label is not ±1.
+    """
+    _sizes(outputs)
+    return -log_loss(_signed(labels, outputs))
 
 
 # ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _level(margin: Tensor, factor: float, *, name: str = "`margin`") -> Tensor:
-    """`factor` times a margin that exists, to compare answers with."""
-    return factor * _positive(margin, name=name).unsqueeze(-1)
+def _sizes(outputs: Tensor) -> Tensor:
+    """The sizes of answers, all of which are numbers: NaN would count as below every margin."""
+    return arguments.real("outputs", outputs, "*b t").abs()
 
 
-def _measured(margin: Tensor) -> Tensor:
-    """Margins that are sizes, `Margin.absolute`, to compare answers with; of networks that fit their labels or not."""
-    sound = (margin >= 0) & torch.isfinite(margin)
-    if not bool(sound.all()):
-        raise ValueError(f"`margin` must be a size, got {margin[~sound][0].item()!r} as one of {margin.numel()}.")
-    return margin.unsqueeze(-1)
+def _level(margin: Tensor, factor: float, outputs: Tensor, *, name: str = "`margin`") -> Tensor:
+    """`factor` times a margin that exists, to compare `outputs` with."""
+    return factor * _positive(_beside(margin, outputs), name=name).unsqueeze(-1)
+
+
+def _measured(margin: Tensor, outputs: Tensor) -> Tensor:
+    """Margins that are sizes, as `Margin.absolute`, of networks that fit their labels or not, beside `outputs`."""
+    return arguments.real("margin", _beside(margin, outputs), least=0).unsqueeze(-1)
+
+
+def _beside(margin: Tensor, outputs: Tensor) -> Tensor:
+    """The margins, whatever they are, if there is one for each network of `outputs`."""
+    arguments.real("margin", arguments.tensor("margin", margin).new_empty(0), like=outputs)
+    return _broadcast("margin", margin, outputs.shape[:-1])
+
+
+def _signed(labels: Tensor, outputs: Tensor) -> Tensor:
+    r"""$y \Phi(x)$ of labels ±1 that fit the answers."""
+    return _broadcast("labels", arguments.signs("labels", labels), outputs.shape) * outputs
+
+
+def _broadcast(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    try:
+        torch.broadcast_shapes(values.shape, shape)
+    except RuntimeError as error:
+        raise ValueError(f"`{name}` must fit the outputs, {tuple(shape)}, got {tuple(values.shape)}.") from error
+    return values
 
 
 def _positive(margin: Tensor, *, name: str = "`margin`") -> Tensor:
@@ -237,6 +283,4 @@ def _positive(margin: Tensor, *, name: str = "`margin`") -> Tensor:
 
 
 def _allowed(slack: float) -> float:
-    if not 0 <= slack < 1:
-        raise ValueError(f"`slack` must be at least 0 and below 1, a share of the margin; got {slack!r}.")
-    return slack
+    return arguments.number("slack", slack, least=0, below=1)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, check_margin, from_network, simplify
 
@@ -110,10 +111,8 @@ def candidates_from_weights(
     Raises:
         ValueError: if the algorithm is unknown, the model has more than one input, or a size is not positive.
     """
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"`algorithm` must be one of {', '.join(ALGORITHMS)}; got {algorithm!r}.")
-    if not simplification > 0:
-        raise ValueError(f"`simplification` must be positive, got {simplification!r}.")
+    arguments.choice("algorithm", algorithm, ALGORITHMS)
+    arguments.number("simplification", simplification, above=0)
     check_margin(margin)
     function = simplify(from_network(model), low=low, high=high, tolerance=simplification * margin)
     found = ALGORITHMS[algorithm](function, margin, tolerance=2 * simplification, apart=apart)
@@ -130,10 +129,13 @@ def from_crossing(model: TwoLayer, margin: float) -> Float[Tensor, " d"]:
     network is constant, is out of its reach.
 
     Raises:
-        ValueError: if there is not exactly one neuron, the margin is not positive, or w is 0.
+        ValueError: if there is not exactly one neuron, a parameter is not finite, the margin is not positive, or w or
+            v is 0.
     """
     weights, bias, output = _one_neuron(model)
     check_margin(margin)
+    if not bool(output):
+        raise ValueError("`model` must have v ≠ 0: a network that answers 0 everywhere has no margin.")
     if not bool(weights.any()):
         raise ValueError("`model` must not be constant: with w = 0 it is on the margin everywhere; use `from_ratio`.")
     return (margin / output.abs() - bias) * weights / weights.square().sum()
@@ -145,7 +147,8 @@ def from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
     At a KKT point (w, b) is a multiple of (x, 1), whatever the dimension. This is ours, not the paper's.
 
     Raises:
-        ValueError: if there is not exactly one neuron, or b is 0 (it never is at a KKT point).
+        ValueError: if there is not exactly one neuron, a parameter is not finite, or b is 0 (it never is at a KKT
+            point).
     """
     weights, bias, _ = _one_neuron(model)
     if not bool(bias):
@@ -166,12 +169,12 @@ def recovery(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, to
     """Compare candidates with the truth; a pair closer than `tolerance` is a find. Without candidates precision is NaN.
 
     Raises:
-        ValueError: if there are no training points or the tolerance is not positive.
+        ValueError: if candidates or points are no vectors of finite numbers, there are no training points, or the
+            tolerance is not positive.
     """
-    if not len(points):
-        raise ValueError("`points` must hold the training points, got none.")
-    if not tolerance > 0:
-        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+    arguments.filled("points", arguments.real("points", points, "n"))
+    arguments.real("candidates", candidates, "c", like=points)
+    arguments.number("tolerance", tolerance, above=0)
     finds = (candidates[:, None] - points).abs() <= tolerance
     precision = float(finds.any(1).double().mean()) if len(candidates) else math.nan
     return Recovery(len(candidates), precision, float(finds.any(0).double().mean()))
@@ -182,13 +185,13 @@ def _one_neuron(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError(
             f"`model` must be one network of one neuron, got outputs of shape {tuple(model.outputs.shape)}."
         )
+    arguments.real("model", torch.cat([model.weights[0], model.biases, model.outputs]))
     return model.weights[0], model.biases[0], model.outputs[0]
 
 
 def _distinct(candidates: Tensor, apart: float) -> Tensor:
     """Sorted candidates, with the mean of each group of neighbours that are closer than `apart`."""
-    if not apart > 0:
-        raise ValueError(f"`apart` must be positive, got {apart!r}.")
+    arguments.number("apart", apart, above=0)
     candidates = candidates.sort().values
     opens = torch.cat([torch.ones_like(candidates[:1], dtype=torch.bool), candidates.diff() > apart])
     group, first = opens.cumsum(0) - 1, candidates[opens]

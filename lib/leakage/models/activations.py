@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from leakage import arguments
+
 LEAKY_SLOPE = 0.01
 """The slope of the leaky ReLU for negative arguments, PyTorch's default."""
 _SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
@@ -52,8 +54,7 @@ class Activation:
         Raises:
             ValueError: if `order` is negative.
         """
-        if order < 0:
-            raise ValueError(f"`order` must not be negative, got {order!r}.")
+        arguments.count("order", order)
         return tuple(islice(self.ladder(x), order + 1))
 
 
@@ -63,9 +64,7 @@ def activation(name: str) -> Activation:
     Raises:
         ValueError: if there is none; the message lists the names.
     """
-    if name not in ACTIVATIONS:
-        raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
-    return ACTIVATIONS[name]
+    return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
 
 
 def _evaluate(coefficients: Sequence[float], x: Tensor) -> Tensor:

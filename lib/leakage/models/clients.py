@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leakage import arguments
 from leakage.models import activations
 from leakage.models.activations import Activation
 from leakage.runtime import DTYPE
@@ -28,15 +29,15 @@ class TwoLayer(nn.Module):
         bias: b, which is not trained and has no gradient.
 
     Raises:
-        ValueError: if the weights are no matrix or the activation is unknown.
+        ValueError: if the weights are no matrix of finite numbers, the bias is none, or the activation is unknown.
     """
 
     bias: Tensor
 
     def __init__(self, weights: Float[Tensor, "m d"], *, activation: str, bias: float = 0.0) -> None:
         super().__init__()
-        if weights.ndim != 2 or not weights.numel():
-            raise ValueError(f"`weights` must be (m, d) with m and d at least 1, got {tuple(weights.shape)}.")
+        arguments.filled("weights", arguments.real("weights", weights, "m d"))
+        arguments.number("bias", bias)
         self.activation = activations.activation(activation)
         self.hidden = nn.Parameter(weights.detach().clone())
         self.outputs = nn.Parameter(weights.new_full(weights.shape[:1], 1 / weights.shape[0]))
@@ -71,6 +72,7 @@ class DeepStack(nn.Module):
         super().__init__()
         self.kind, self.depth = check_kind(kind), check_depth(depth)
         self.activation = activations.activation(activation)
+        arguments.filled("weights", arguments.real("weights", weights, "m d"))
         identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         first, last = identity, weights
         if kind == "paired":
@@ -89,16 +91,12 @@ class DeepStack(nn.Module):
 
 def check_kind(kind: str) -> str:
     """Return `kind` if it is one of `STACKS`; raise `ValueError` otherwise."""
-    if kind not in STACKS:
-        raise ValueError(f"`kind` must be one of {', '.join(STACKS)}; got {kind!r}.")
-    return kind
+    return arguments.choice("kind", kind, STACKS)
 
 
 def check_depth(depth: int) -> int:
     """Return `depth` if it is at least 2; raise `ValueError` otherwise."""
-    if depth < 2:
-        raise ValueError(f"`depth` must be at least 2, one layer that keeps the input and one above it; got {depth!r}.")
-    return depth
+    return arguments.count("depth", depth, least=2)  # one layer that keeps the input and one above it
 
 
 def repeated(function: Activation, t: Tensor, *, times: int) -> Tensor:
@@ -115,7 +113,7 @@ def stack_gain(function: Activation, *, depth: int) -> float:
        \text{or } \sigma^k(1) - \sigma^k(-1) \text{ for } \sigma \text{ of degree 1.} $$
 
     Raises:
-        ValueError: if the depth is below 2 or $\varphi$ need not be invertible.
+        ValueError: if the depth is below 2, $\varphi$ need not be invertible, or so many layers let nothing through.
     """
     times = check_depth(depth) - 1
     if function.degree == 1:
@@ -127,6 +125,8 @@ def stack_gain(function: Activation, *, depth: int) -> float:
     for _ in range(times):
         at, slope = function.derivatives(at, order=1)
         gain *= float(slope)
+    if not gain >= torch.finfo(DTYPE).tiny:
+        raise ValueError(f"`depth` must be smaller: {depth} layers of {function.name} let no number through.")
     return gain
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import gaussian
 
 HIDDEN_SCALE = 1e-4
@@ -24,7 +25,8 @@ class TwoLayer:
     """The parameters $w_j$, $b_j$, $v_j$ of one network, or of as many as the leading dimensions hold.
 
     Raises:
-        ValueError: if the shapes do not fit together.
+        TypeError: if a part is no tensor.
+        ValueError: if the shapes, dtypes or devices do not fit together, or a dtype is not floating-point.
     """
 
     weights: Float[Tensor, "*b k d"]
@@ -32,12 +34,21 @@ class TwoLayer:
     outputs: Float[Tensor, "*b k"]
 
     def __post_init__(self) -> None:
+        for name in ("weights", "biases", "outputs"):
+            part = arguments.tensor(name, getattr(self, name))
+            arguments.real(name, part.new_empty(0), like=self.weights)  # values are looked at where they are used
         if not self.weights.shape[:-1] == self.biases.shape == self.outputs.shape:
             shapes = [tuple(tensor.shape) for tensor in (self.weights, self.biases, self.outputs)]
             raise ValueError(f"`weights`, `biases` and `outputs` must be (…, k, d), (…, k) and (…, k), got {shapes}.")
 
     def __getitem__(self, index: int | slice) -> "TwoLayer":
-        """The networks at `index` of the first leading dimension."""
+        """The networks at `index` of the first leading dimension.
+
+        Raises:
+            ValueError: if there is no leading dimension.
+        """
+        if self.outputs.ndim < 2:
+            raise ValueError("`index` needs networks along a first dimension; this is a single one.")
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
 
     def preactivations(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t k"]:
@@ -56,8 +67,11 @@ class TwoLayer:
                 stands for the weights in directions that no training point reaches (`data.mixtures`).
 
         Raises:
-            ValueError: if only one of `generator` and `spread` is given.
+            ValueError: if only one of `generator` and `spread` is given, or the points are of another dimension, dtype
+                or device.
         """
+        arguments.tensor("points", points, "*b t d", d=self.weights.shape[-1])
+        arguments.real("points", points.new_empty(0), like=self.weights)
         if (generator is None) != (spread is None):
             raise ValueError("`generator` and `spread` belong together; give both or neither.")
         per_point = max(1, math.prod(self.biases.shape))
@@ -77,10 +91,31 @@ class TwoLayer:
 
 
 def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
-    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone."""
+    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone.
+
+    Raises:
+        ValueError: if they differ in width or dimension.
+    """
+    if first.weights.shape[-2:] != second.weights.shape[-2:]:
+        shapes = tuple(first.weights.shape), tuple(second.weights.shape)
+        raise ValueError(f"`first` and `second` must have one width and dimension, got weights {shapes}.")
     product = (first.weights * second.weights).sum((-2, -1)) + (first.biases * second.biases).sum(-1)
     product = product + (first.outputs * second.outputs).sum(-1)
-    return product / (first.squared_norm() * second.squared_norm()).sqrt()
+    # Roots first: the product of two squares leaves the range of a float at half the exponent that each of them does.
+    return product / (first.squared_norm().sqrt() * second.squared_norm().sqrt())
+
+
+def check_inputs(model: TwoLayer, points: Float[Tensor, "*b n d"]) -> None:
+    """Raise `ValueError` unless the parameters are finite and the points are finite ones that they are made for.
+
+    Leading dimensions have to be the same.
+    """
+    arguments.real("points", points, "*b n d", d=model.weights.shape[-1], like=model.weights)
+    arguments.filled("points", points)
+    if model.weights.shape[:-2] != points.shape[:-2]:
+        raise ValueError(f"`model` and `points` do not fit: {tuple(model.weights.shape)}, {tuple(points.shape)}.")
+    for part in (model.weights, model.biases, model.outputs):
+        arguments.real("model", part)
 
 
 def initial(
@@ -98,12 +133,12 @@ def initial(
     $\lVert v(0) \rVert^2 \approx \text{output\_scale}^2/3$ at any width.
 
     Raises:
-        ValueError: if the width or the dimension is not positive, or a scale is negative.
+        ValueError: if the width or the dimension is not positive, or a scale is negative or not finite.
     """
-    if width < 1 or dimension < 1:
-        raise ValueError(f"`width` and `dimension` must be at least 1, got {width!r} and {dimension!r}.")
-    if hidden_scale < 0 or output_scale < 0:
-        raise ValueError(f"`hidden_scale` and `output_scale` must not be negative, got {hidden_scale}, {output_scale}.")
+    for name, size in (("width", width), ("dimension", dimension)):
+        arguments.count(name, size, least=1)
+    for name, scale in (("hidden_scale", hidden_scale), ("output_scale", output_scale)):
+        arguments.number(name, scale, least=0)
     hidden = hidden_scale * gaussian((*runs, width, dimension + 1), generator=generator)
     uniform = torch.rand((*runs, width), generator=generator, device=generator.device, dtype=hidden.dtype)
     outputs = output_scale * (2 * uniform - 1) / math.sqrt(width)

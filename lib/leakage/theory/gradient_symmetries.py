@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.activations import Activation
 
 Batch = tuple[Float[Tensor, "B d"], Float[Tensor, " B"]]
@@ -29,8 +30,10 @@ def mirrored(inputs: Tensor, residuals: Tensor, activation: Activation, *, flips
     it being broken by a bias.
 
     Raises:
-        ValueError: if the activation has no such c.
+        ValueError: if the activation has no such c, or inputs, residuals and flips do not fit each other.
     """
+    _check(inputs, residuals)
+    arguments.truth("flips", flips, "B", B=len(inputs))
     if activation.centre is None:
         raise ValueError(f"`activation` must be odd up to a constant to be mirrored, got {activation.name!r}.")
     signs = torch.where(flips, -1.0, 1.0).to(inputs)
@@ -45,7 +48,7 @@ def mirrored_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias
     """
     if activation.centre is None:
         raise ValueError(f"`activation` must be odd up to a constant to be mirrored, got {activation.name!r}.")
-    return 2 * (activation.centre + bias) - labels
+    return 2 * (activation.centre + arguments.number("bias", bias)) - arguments.real("labels", labels, "B")
 
 
 def rescaled(inputs: Tensor, residuals: Tensor, activation: Activation, *, factors: Float[Tensor, " B"]) -> Batch:
@@ -56,8 +59,8 @@ def rescaled(inputs: Tensor, residuals: Tensor, activation: Activation, *, facto
     """
     if activation.degree is None:
         raise ValueError(f"`activation` must be homogeneous to be rescaled, got {activation.name!r}.")
-    if not bool((factors > 0).all()):
-        raise ValueError(f"`factors` must be positive, got {factors.tolist()!r}.")
+    _check(inputs, residuals)
+    arguments.real("factors", factors, "B", B=len(inputs), above=0, like=inputs)
     return factors.unsqueeze(-1) * inputs, residuals / factors**activation.degree
 
 
@@ -77,6 +80,7 @@ def rotated(inputs: Tensor, residuals: Tensor, activation: Activation, *, angle:
     if activation.name != "quadratic":
         raise ValueError(f"`activation` must be quadratic to be rotated, got {activation.name!r}.")
     first, second = _weighted_pair(inputs, residuals)
+    arguments.number("angle", angle)
     if bool(residuals[0] * residuals[1] > 0):
         same, other, sign = math.cos(angle), math.sin(angle), -1.0
     else:
@@ -96,6 +100,7 @@ def displaced(inputs: Tensor, residuals: Tensor, activation: Activation, *, shif
     if activation.name != "linear":
         raise ValueError(f"`activation` must be linear to be displaced, got {activation.name!r}.")
     _weighted_pair(inputs, residuals)
+    arguments.real("shift", shift, "d", d=inputs.shape[1], like=inputs)
     moves = torch.stack([shift, -shift]) / residuals[:2].unsqueeze(-1)
     return torch.cat([inputs[:2] + moves, inputs[2:]]), residuals
 
@@ -122,8 +127,14 @@ def in_words(activation: Activation, *, outputs_seen: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _check(inputs: Tensor, residuals: Tensor) -> None:
+    arguments.real("inputs", inputs, "B d")
+    arguments.real("residuals", residuals, "B", B=len(inputs), like=inputs)
+
+
 def _weighted_pair(inputs: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
     r"""$\sqrt{|r_i|}\, x_i$ of the first two inputs."""
+    _check(inputs, residuals)
     if len(inputs) < 2 or not bool(residuals[:2].all()):
         raise ValueError(f"`residuals` must be at least two, the first two not 0, got {residuals.tolist()!r}.")
     first, second = residuals[:2].abs().sqrt().unsqueeze(-1) * inputs[:2]

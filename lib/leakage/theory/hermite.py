@@ -8,12 +8,14 @@ none of its derivatives. Nothing here is random.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 
 ORDERS = range(5)
@@ -22,7 +24,9 @@ SILENT = 1e-10
 """A moment counts as absent below this share of the largest, each times $t^p$: rounding leaves 1e-14."""
 _REACH = 14.0  # |z| beyond which the normal density is below 1e-42, however fast an activation in use grows
 _NODES = 24  # Gauss-Legendre nodes in a panel
-_SCALES = 12  # panels halve this often towards 0, so that σ(tz) is smooth on each for t up to a few thousand
+_SCALES = 12  # panels halve this often towards 0, so that a sigmoid of tz is smooth on each for t up to a few thousand
+_LEAST_NORM = 1e-3  # below it, rounding of 1e-16 is no longer small next to t^4
+_RESOLVED = 1e-9  # of E|σ(tz) He(z)|: how far twice as many nodes may be from a mean; rounding leaves 1e-15
 
 
 def hermite_tensor(w: Float[Tensor, "*b d"], *, order: int) -> Float[Tensor, "..."]:
@@ -56,8 +60,7 @@ def gaussian_mean(function: Callable[[Tensor], Tensor], *, device: torch.device 
 
     Gauss-Legendre panels on both sides of 0 that shrink towards it, so that a kink at 0 costs no accuracy.
     """
-    nodes, weights = _quadrature()
-    z, weight = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in (nodes, weights))
+    z, weight = _rule(_NODES, device)
     return function(z) @ weight
 
 
@@ -69,13 +72,22 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
     Source: Wang et al., Lemma 4.1, with an input of any length.
 
     Raises:
-        ValueError: if `order` is not between 0 and 4, or a `norm` is not positive.
+        ValueError: if `order` is not between 0 and 4, or a `norm` is below $10^{-3}$, where rounding drowns the moment,
+            or so large that the activation is not resolved: about 60 for a sine.
     """
     _check_order(order)
-    if not bool((norm > 0).all()):
-        raise ValueError(f"`norm` must be positive, got {norm.min().item()!r}.")
-    t = norm.to(DTYPE)
-    mean = gaussian_mean(lambda z: activation(t.unsqueeze(-1) * z) * _hermite(z, order), device=norm.device)
+    t = arguments.real("norm", norm, least=_LEAST_NORM).to(DTYPE)
+
+    def integrand(z: Tensor) -> Tensor:
+        return activation(t.unsqueeze(-1) * z) * _hermite(z, order)
+
+    mean = gaussian_mean(integrand, device=norm.device)
+    z, weight = _rule(2 * _NODES, norm.device)
+    values = integrand(z)
+    if not bool(((values @ weight - mean).abs() <= _RESOLVED * (values.abs() @ weight)).all()):
+        raise ValueError(
+            f"`norm` must be smaller: at {norm.max().item():g}, the activation varies too fast or overflows."
+        )
     return mean / t**order
 
 
@@ -116,10 +128,10 @@ def route(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> Route
     moments.
 
     Raises:
-        ValueError: if `norm` is not positive, or $s_3 = s_4 = 0$, as for linear and quadratic activations: inputs are
-            then not identifiable, since at most a matrix of order 2 is seen, which rotations leave as it is.
+        ValueError: if `norm` is as `moment` refuses it, or $s_3 = s_4 = 0$, as for linear and quadratic activations:
+            inputs are then not identifiable, since at most a matrix of order 2 is seen, which rotations leave as it is.
     """
-    t = torch.tensor(norm, dtype=DTYPE)
+    t = torch.tensor(arguments.number("norm", norm, least=_LEAST_NORM), dtype=DTYPE)
     moments = tuple(float(moment(activation, t, order=order)) for order in ORDERS)
     sizes = [abs(moments[order]) * norm**order for order in ORDERS]
     heard = [order for order in ORDERS if sizes[order] > SILENT * max(sizes)]
@@ -148,10 +160,12 @@ def weight_ratio(
     sigmoid is odd only about its mean 1/2.
 
     Raises:
-        ValueError: if there are no labels, or `norm` is not positive.
+        ValueError: if there are no labels, a number is not finite, or `norm` is as `moment` refuses it.
     """
-    if not labels:
+    if not len(labels):
         raise ValueError("`labels` must not be empty.")
+    for name, value in (("bias", bias), ("norm", norm), *(("labels", label) for label in labels)):
+        arguments.number(name, value)
     mean = float(moment(activation, torch.tensor(norm, dtype=DTYPE), order=0))
     residuals = [abs(mean + bias - label) for label in labels]
     rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
@@ -159,8 +173,7 @@ def weight_ratio(
 
 
 def _check_order(order: int) -> None:
-    if order not in ORDERS:
-        raise ValueError(f"`order` must be between {ORDERS[0]} and {ORDERS[-1]}, got {order!r}.")
+    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
 
 
 def _hermite(z: Tensor, order: int) -> Tensor:
@@ -171,11 +184,18 @@ def _hermite(z: Tensor, order: int) -> Tensor:
     return current
 
 
-def _quadrature() -> tuple[np.ndarray, np.ndarray]:
+def _rule(count: int, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    """The nodes and weights of `_quadrature` with so many nodes in a panel."""
+    nodes, weights = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in _quadrature(count))
+    return nodes, weights
+
+
+@cache
+def _quadrature(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes, and weights that hold the normal density, of panels from 0 to ±`_REACH`."""
     fine = 2.0 ** -np.arange(_SCALES, 0, -1)
     edges = np.concatenate([[0.0], fine, np.arange(1.0, _REACH + 1)])
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(count)
     half = np.diff(edges)[:, None] / 2
     z = ((edges[:-1, None] + half) + half * nodes).ravel()
     density = (half * weights).ravel() * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)

@@ -12,18 +12,30 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.activations import Activation
 from leakage.runtime import DTYPE
 from leakage.theory.hermite import SILENT, gaussian_mean, moment
 
 
 def error(tilt: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    r"""The distance between unit vectors an angle $\arctan\delta$ apart, $2 \sin(\tfrac12 \arctan \delta)$."""
+    r"""The distance between unit vectors an angle $\arctan\delta$ apart, $2 \sin(\tfrac12 \arctan \delta)$.
+
+    Raises:
+        ValueError: if a tilt is negative or NaN.
+    """
+    arguments.real("tilt", tilt, least=0, finite=False)
     return 2 * torch.sin(torch.atan(tilt) / 2)
 
 
 def span_error(basis: Float[Tensor, "d b"], inputs: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
-    r"""The part of the inputs outside a subspace, $(\frac1B \sum_i \lVert x_i - V V^\top x_i \rVert^2)^{1/2}$."""
+    r"""The part of the inputs outside a subspace, $(\frac1B \sum_i \lVert x_i - V V^\top x_i \rVert^2)^{1/2}$.
+
+    Raises:
+        ValueError: if shapes, dtypes or devices do not fit, or something is not finite.
+    """
+    arguments.real("basis", basis, "d b")
+    arguments.real("inputs", inputs, "B d", d=len(basis), like=basis)
     outside = inputs - (inputs @ basis) @ basis.mT
     return outside.square().sum(-1).mean().sqrt()
 
@@ -55,10 +67,11 @@ def outputs_tilt(
         noise: z.
 
     Raises:
-        ValueError: if `batch` is below 1 or above a dimension, `noise` is negative, or $s_2 = 0$.
+        ValueError: if `batch` is below 1 or above a dimension, a width is not positive, `noise` is negative or not
+            finite, or $s_2 = 0$.
     """
-    if not noise >= 0:
-        raise ValueError(f"`noise` must not be negative, got {noise!r}.")
+    arguments.number("noise", noise, least=0)
+    _check(dimension, width, batch)
     others, device = batch - 1, dimension.device
     rest, whole = (_averages(activation, order=0, centre=less, device=device) for less in (centre, False))
     cross = rest.square + 2 * rest.bent * rest.mean + (batch - 2) * rest.mean.square()
@@ -85,6 +98,7 @@ def hidden_tilt(
     Raises:
         ValueError: as `outputs_tilt`.
     """
+    _check(dimension, width, batch)
     slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
     return _tilt(activation, dimension, slopes.square / (4 * width), batch=batch, order=2)
 
@@ -110,18 +124,26 @@ def contracted_tilt(
     """
     if activation.centre is None:
         raise ValueError(f"`activation` must be odd about a constant, got {activation.name!r}.")
+    _check(dimension, width, batch)
     slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
     cross = 2 * slopes.square + 4 * slopes.bent * slopes.mean + (batch - 2) * slopes.mean.square()
     variance = (4 * slopes.tilted + (batch - 1) * cross) / (9 * width)
     return _tilt(activation, dimension, variance, batch=batch, order=3)
 
 
+def _check(dimension: Tensor, width: Tensor, batch: int) -> None:
+    arguments.count("batch", batch, least=1)
+    for name, sizes in (("dimension", dimension), ("width", width)):
+        if not bool((arguments.tensor(name, sizes) > 0).all()):
+            raise ValueError(f"`{name}` must be positive, got {sizes.tolist()!r}.")
+    if not bool((dimension >= batch).all()):
+        raise ValueError(f"`batch` must be between 1 and every dimension, got {batch!r} for {dimension.tolist()!r}.")
+
+
 def _tilt(
     activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int, order: int
 ) -> Float[Tensor, "*b"]:
     r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
-    if batch < 1 or not bool((dimension >= batch).all()):
-        raise ValueError(f"`batch` must be between 1 and every dimension, got {batch!r} for {dimension.tolist()!r}.")
     size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
     if not bool(size > SILENT):
         raise ValueError(f"`activation` must have a moment of order {order}, and that of {activation.name!r} is 0.")

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 
 
@@ -30,14 +31,13 @@ class PiecewiseLinear:
     right_slope: Float[Tensor, ""]
 
     def __post_init__(self) -> None:
-        if self.nodes.ndim != 1 or self.nodes.shape != self.values.shape or not len(self.nodes):
-            shapes = tuple(self.nodes.shape), tuple(self.values.shape)
-            raise ValueError(f"`nodes` and `values` must be (B,) with B at least 1, got {shapes[0]} and {shapes[1]}.")
+        arguments.filled("nodes", arguments.real("nodes", self.nodes, "B"))
+        arguments.real("values", self.values, "B", B=len(self.nodes), like=self.nodes)
+        for name in ("left_slope", "right_slope"):
+            if arguments.real(name, getattr(self, name), like=self.nodes).ndim:
+                raise ValueError(f"`{name}` must be one number, got shape {tuple(getattr(self, name).shape)}.")
         if not bool((self.nodes.diff() > 0).all()):
             raise ValueError("`nodes` must be strictly increasing: sort them and merge equal ones.")
-        parts = (self.nodes, self.values, self.left_slope, self.right_slope)
-        if not all(bool(torch.isfinite(part).all()) for part in parts):
-            raise ValueError("`nodes`, `values`, `left_slope` and `right_slope` must be finite.")
 
     @property
     def slopes(self) -> Float[Tensor, " pieces"]:
@@ -46,7 +46,12 @@ class PiecewiseLinear:
         return torch.cat([self.left_slope[None], inner, self.right_slope[None]])
 
     def __call__(self, points: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        """The function at every point."""
+        """The function at every point.
+
+        Raises:
+            ValueError: if a point is NaN, or dtype or device are others than the function's.
+        """
+        arguments.real("points", points, finite=False, like=self.nodes)
         piece = torch.searchsorted(self.nodes, points.contiguous())
         anchor = (piece - 1).clamp_min(0)
         return self.values[anchor] + self.slopes[piece] * (points - self.nodes[anchor])
@@ -84,13 +89,15 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
     Neurons with $|w_j| \le \text{tolerance} \cdot |b_j|$, whose kink is that far out, count as constants.
 
     Raises:
-        ValueError: if the model is not one network with one input, or the tolerance is negative.
+        ValueError: if the model is not one network with one input, a parameter is not finite, or the tolerance is
+            negative.
     """
     if model.weights.ndim != 2 or model.weights.shape[-1] != 1:
         shape = tuple(model.weights.shape)
         raise ValueError(f"`model` must be one network with one input, weights (k, 1); got {shape}.")
-    if not tolerance >= 0:
-        raise ValueError(f"`tolerance` must not be negative, got {tolerance!r}.")
+    arguments.number("tolerance", tolerance, least=0)
+    for part in (model.weights, model.biases, model.outputs):
+        arguments.real("model", part)
     weights = model.weights[:, 0]
     bending = (weights != 0) & (weights.abs() > tolerance * model.biases.abs())
     w, b, v = weights[bending], model.biases[bending], model.outputs[bending]
@@ -122,10 +129,9 @@ def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: f
     Raises:
         ValueError: if the window is empty or the tolerance is not positive.
     """
-    if not low < high:
+    if not arguments.number("low", low) < arguments.number("high", high):
         raise ValueError(f"`low` must be less than `high`, got {low!r} and {high!r}.")
-    if not tolerance > 0:
-        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+    arguments.number("tolerance", tolerance, above=0)
     inside = function.nodes[(function.nodes > low) & (function.nodes < high)]
     x = torch.cat([inside.new_tensor([low]), inside, inside.new_tensor([high])])
     y = function(x)
@@ -158,8 +164,7 @@ class Margins:
             ValueError: if the margin or the tolerance is not positive.
         """
         check_margin(margin)
-        if not tolerance > 0:
-            raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+        arguments.number("tolerance", tolerance, above=0)
         levels, near = (margin, -margin), tolerance * margin
         flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)
         crossings = torch.stack([function.crossings(level, tolerance=near) for level in levels], dim=-1)

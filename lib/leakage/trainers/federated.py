@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from leakage import arguments
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -44,9 +46,7 @@ def find_loss(name: str) -> Loss:
     Raises:
         ValueError: if there is none; the message lists the names.
     """
-    if name not in LOSSES:
-        raise ValueError(f"`loss` must be one of {', '.join(LOSSES)}; got {name!r}.")
-    return LOSSES[name]
+    return LOSSES[arguments.choice("loss", name, LOSSES)]
 
 
 def batch_gradient(
@@ -61,21 +61,22 @@ def batch_gradient(
         loss: a name in `LOSSES`.
 
     Raises:
-        ValueError: if the loss is unknown, the batch is empty, a shape does not fit, a value is not finite, or a label
-            of the logistic loss is neither 0 nor 1.
+        ValueError: if the loss is unknown, the batch is empty, a shape, dtype or device does not fit, a value is not
+            finite, or a label of the logistic loss is neither 0 nor 1.
     """
     chosen = find_loss(loss)
-    if inputs.ndim != 2 or not inputs.shape[0] or labels.shape != inputs.shape[:1]:
-        shapes = f"{tuple(inputs.shape)} and {tuple(labels.shape)}"
-        raise ValueError(f"`inputs` and `labels` must be (B, d) and (B,) with B at least 1, got {shapes}.")
-    if not bool(torch.isfinite(inputs).all() & torch.isfinite(labels).all()):
-        raise ValueError("`inputs` and `labels` must be finite, got NaN or infinity.")
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    arguments.filled("inputs", arguments.real("inputs", inputs, "B d", like=parameters[0]))
+    arguments.real("labels", labels, "B", B=len(inputs), like=inputs)
     if chosen.logistic and not bool(((labels == 0) | (labels == 1)).all()):
         raise ValueError(f"`labels` must be 0 or 1 for the logistic loss, got {labels.tolist()!r}.")
-    outputs = module(inputs)
-    if outputs.shape not in (labels.shape, (*labels.shape, 1)):
-        raise ValueError(f"`module` must give one output for each input, got {tuple(outputs.shape)}.")
-    names, parameters = zip(*module.named_parameters(), strict=True)
-    value = chosen.value(outputs.reshape(labels.shape), labels)
+    with torch.enable_grad():
+        try:
+            outputs = module(inputs)
+        except RuntimeError as error:
+            raise ValueError(f"`module` must take `inputs` of shape {tuple(inputs.shape)}: {error}") from error
+        if outputs.shape not in (labels.shape, (*labels.shape, 1)):
+            raise ValueError(f"`module` must give one output for each input, got {tuple(outputs.shape)}.")
+        value = chosen.value(outputs.reshape(labels.shape), labels)
     gradients = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
     return dict(zip(names, gradients, strict=True))

@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from leakage.models.two_layer import TwoLayer
+from leakage import arguments
+from leakage.models.two_layer import TwoLayer, check_inputs
 from leakage.runtime import DTYPE
 
 _EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
@@ -30,7 +31,7 @@ class Recipe:
     Attributes:
         steps: the most steps taken.
         learning_rate: η of plain gradient descent on the mean logistic loss; `None` for loss-normalised steps.
-        margin: a network stops when its smallest $q_i = y_i \Phi(x_i)$ reaches this.
+        margin: a network stops when its smallest $q_i = y_i \Phi(x_i)$ reaches this; infinite for never.
         stability: $c$, the first cap of a loss-normalised step.
         growth: $c_2$, the second cap.
     """
@@ -42,9 +43,10 @@ class Recipe:
     growth: float = 0.1
 
     def __post_init__(self) -> None:
-        lengths = [self.stability, self.growth, *([] if self.learning_rate is None else [self.learning_rate])]
-        if self.steps < 0 or not self.margin > 0 or not all(0 < length < math.inf for length in lengths):
-            raise ValueError(f"`steps` must not be negative and all lengths and the margin positive, got {self}.")
+        arguments.count("steps", self.steps)
+        arguments.number("margin", self.margin, above=0, finite=False)
+        for name in ("stability", "growth", *([] if self.learning_rate is None else ["learning_rate"])):
+            arguments.number(name, getattr(self, name), above=0)
 
 
 PRESETS: Mapping[str, Recipe] = {
@@ -108,16 +110,15 @@ def train(
         route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
 
     Raises:
-        ValueError: if a label is not ±1, an input is not finite, two equal points have different labels, shapes do
-            not fit, or the route is unknown.
+        ValueError: if a label is not ±1, an input or a weight is not finite, two equal points have different labels,
+            shapes, dtypes or devices do not fit, the route is unknown, a snapshot is no step count, or a network
+            diverges.
     """
     check(points, labels)
-    if model.weights.shape[:-2] != points.shape[:-2] or model.weights.shape[-1] != points.shape[-1]:
-        raise ValueError(f"`model` and `points` do not fit: {tuple(model.weights.shape)}, {tuple(points.shape)}.")
-    if route not in ROUTES:
-        raise ValueError(f"`route` must be one of {', '.join(ROUTES)}; got {route!r}.")
-    kept = sorted(snapshots)
-    if kept != list(snapshots) or (kept and not 0 <= kept[0] <= kept[-1] <= recipe.steps):
+    check_inputs(model, points)
+    arguments.choice("route", route, ROUTES)
+    kept = sorted(arguments.count("snapshots", step) for step in snapshots)
+    if kept != list(snapshots) or (kept and kept[-1] > recipe.steps):
         raise ValueError(f"`snapshots` must increase from 0 to at most {recipe.steps}, got {list(snapshots)!r}.")
     dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
     state = _State(model, points, labels, dual=dual)
@@ -128,20 +129,28 @@ def train(
         moving = state.advance(recipe)
         if step % _CHECK_EVERY == 0 and not bool(moving.any()):
             break
-    last = state.network()
-    return Training(last, state.look()[0], state.steps, tuple(copies.get(step, last) for step in kept))
+    last, margins = state.network(), arrived(state.look()[0], recipe)
+    return Training(last, margins, state.steps, tuple(copies.get(step, last) for step in kept))
 
 
 def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> None:
     """Raise the errors of `train` that concern the data."""
+    arguments.real("points", points, "*b n d")
+    arguments.tensor("labels", labels)
     if labels.shape != points.shape[:-1] or not labels.numel():
         raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
-    if not bool(torch.isfinite(points).all()):
-        raise ValueError("`points` must be finite, got NaN or infinity.")
-    if not bool((labels.abs() == 1).all()):
-        raise ValueError(f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r} among them.")
+    arguments.signs("labels", labels)
+    arguments.real("labels", labels, like=points)
     if points.shape[-1] and _contradictory(points, labels):
         raise ValueError("`points` has the same point twice with different labels: no network fits both.")
+
+
+def arrived(margins: Float[Tensor, "*b n"], recipe: Recipe) -> Float[Tensor, "*b n"]:
+    """The margins at the end of a training, if they are numbers: NaN would count as one that was reached."""
+    if not bool(margins.isfinite().all()):
+        count = int((~margins.isfinite()).any(-1).sum())
+        raise ValueError(f"`recipe` must have shorter steps: {count} networks diverged with {recipe}.")
+    return margins
 
 
 def _contradictory(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> bool:

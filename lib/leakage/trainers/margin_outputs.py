@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.feature_models import FEATURE_MODELS, FeatureModel, Sets
 from leakage.histograms import histogram_null_bias, histograms
 from leakage.metrics import calibrate_threshold
@@ -89,10 +90,9 @@ def privacy_and_error(
     Raises:
         ValueError: if the law is unknown, there are fewer than 4 trials, or as `margin_outputs`.
     """
-    if name not in FEATURE_MODELS:
-        raise ValueError(f"`name` must be one of {', '.join(FEATURE_MODELS)}; got {name!r}.")
-    if trials < 4:
-        raise ValueError(f"`trials` must be at least 4, two to tune on and two to judge, got {trials!r}.")
+    arguments.choice("name", name, FEATURE_MODELS)
+    arguments.count("trials", trials, least=4)  # two to tune on and two to judge
+    arguments.number("bin_width", bin_width, above=0)
     model = FEATURE_MODELS[name](generator)
     found = margin_outputs(model, widths=widths, rows=rows, trials=trials, fresh=fresh, generator=generator)
     inside, outside, half = model.label * found.member, model.label * found.outsider, trials // 2
@@ -127,9 +127,13 @@ def margin_outputs(
         box: C of the soft margin, which is used where p < n.
 
     Raises:
-        ValueError: if the widths are wrong, or a training set has one class only.
+        ValueError: if the widths are wrong, a count is below 1, the box is not positive, or a training set has one
+            class only.
     """
     checked = check_widths(widths)
+    for name, value in (("rows", rows), ("trials", trials), ("fresh", fresh)):
+        arguments.count(name, value, least=1)
+    arguments.number("box", box, above=0)
     batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ((rows + fresh) * checked[-1]))
     parts = []
     for begin in range(0, trials, batch):
@@ -145,8 +149,10 @@ def split_gains(member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -> F
     Where both laws are one its mean is 0, whatever pairs have in common.
 
     Raises:
-        ValueError: if the scores are not pairs, or fewer than two.
+        ValueError: if the scores are not pairs of finite numbers, or fewer than two.
     """
+    arguments.real("member", member, "T")
+    arguments.real("outsider", outsider, "T", like=member)
     if member.shape != outsider.shape or len(member) < 2:
         raise ValueError(f"`member` and `outsider` must be pairs, two or more, got {len(member)} and {len(outsider)}.")
     halves = list(zip(member.tensor_split(2), outsider.tensor_split(2), strict=True))

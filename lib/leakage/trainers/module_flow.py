@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from leakage import arguments
 from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import Recipe, check, pulls
+from leakage.trainers.margin_flow import Recipe, arrived, check, pulls
 
 _CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
 _CHUNK = 256  # points whose outputs are computed at once
@@ -80,13 +81,15 @@ def train(
             CPU, where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
 
     Raises:
-        ValueError: if a label is not ±1, an input is not finite, two equal points have different labels, names or
-            shapes do not fit, the module does not give one output a point, or the route is unknown.
+        ValueError: if a label is not ±1, an input or a parameter is not finite, two equal points have different labels,
+            names, shapes, dtypes or devices do not fit, the module does not give one output a point, the route is
+            unknown, or a network diverges.
     """
     check(points, labels)
     _check_stack(module, parameters, points)
-    if route not in ROUTES:
-        raise ValueError(f"`route` must be one of {', '.join(ROUTES)}; got {route!r}.")
+    for name, values in parameters.items():
+        arguments.real(name, values)
+    arguments.choice("route", route, ROUTES)
     if route == "auto":
         route = "loop" if points.device.type == "cpu" else "vmap"
     stack = {name: tensor.detach() for name, tensor in parameters.items()}
@@ -137,7 +140,8 @@ def _train(
         steps += moving
     with torch.no_grad():
         margins = labels * _one_each(forward(parameters, points), labels)
-    return ModuleTraining({name: tensor.detach() for name, tensor in parameters.items()}, margins, steps)
+    trained = {name: tensor.detach() for name, tensor in parameters.items()}
+    return ModuleTraining(trained, arrived(margins, recipe), steps)
 
 
 def _advance(parameters: dict[str, Tensor], margins: Tensor, moving: Bool[Tensor, " runs"], recipe: Recipe) -> None:
@@ -189,6 +193,7 @@ def _one_each(found: Tensor, labels: Tensor) -> Tensor:
 
 
 def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Tensor) -> None:
+    arguments.real("points", points)
     needed = {name: (len(points), *form.shape) for name, form in module.named_parameters()}
     given = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     if points.ndim != 3 or needed != given:
@@ -197,3 +202,9 @@ def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Te
             "`points` must be (runs, t, d) and `parameters` hold each of the module's, stacked along runs; "
             f"got {tuple(points.shape)} and wrong shapes of {', '.join(wrong) or 'none'}."
         )
+    for name, values in parameters.items():
+        arguments.real(name, values.new_empty(0), like=points)
+    try:
+        _alone(module)(_at(parameters, slice(0, 1)), points[:1, :1])
+    except RuntimeError as error:
+        raise ValueError(f"`points` must be what `module` takes, got {tuple(points.shape)}: {error}") from error

@@ -8,12 +8,15 @@ a vector is nowhere in the tensor, and its largest coordinate is made positive. 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from tensorly.decomposition import parafac
 from torch import Tensor
+
+from leakage import arguments
 
 _MOST_SWEEPS = 300
 _STILL = 1e-13  # a sweep that changes the diagonaliser by less has arrived
@@ -68,7 +71,7 @@ class _Problem:
     def random_directions(self, shape: tuple[int, ...]) -> Float[Tensor, "*s l s"]:
         """Products of independent uniform unit vectors, one for each slot but the first two."""
         drawn = [self.unit_vectors(shape) for _ in range(self.order - 2)]
-        return drawn[0] if len(drawn) == 1 else _khatri_rao(*drawn)
+        return reduce(_khatri_rao, drawn)
 
     def unit_vectors(self, shape: tuple[int, ...]) -> Float[Tensor, "*s k"]:
         like = self.slices
@@ -89,6 +92,7 @@ def decompose(
     r"""Find the k terms of symmetric tensors with side k, by one of `METHODS`, each from several starts.
 
     Of the starts the one with the least residual is kept. The weights are those of least squares given the vectors.
+    Tensors of any finite size are brought to entries of about 1 by a power of two, which costs no digit.
 
     - `joint`: simultaneous diagonalisation of random contractions, then of the contractions with the inverse factors
       it found, each of which leaves one term. Starts at the identity and, for the other `starts`, at `jennrich`.
@@ -110,25 +114,33 @@ def decompose(
         generator: for starts and contractions.
 
     Raises:
-        ValueError: if the order is below 3, sides differ, an entry is not finite, the tensor vanishes, the method is
-            unknown, or starts or contractions are too few.
+        TypeError: if `tensor` is none.
+        ValueError: if the order is below 3, sides differ, an entry is not a finite floating-point number, the tensor
+            vanishes, the method is unknown, or starts or contractions are too few.
     """
     _check(tensor, order=order, method=method, starts=starts, contractions=contractions)
     batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
-    flat = tensor.reshape(*batch, side, side, -1)
+    largest = tensor.reshape(*batch, -1).abs().amax(-1)
+    unit = largest / torch.frexp(largest).mantissa
+    flat = (tensor.reshape(*batch, -1) / unit.unsqueeze(-1)).reshape(*batch, side, side, -1)
     problem = _Problem(flat, order, starts, contractions, generator)
     candidates = METHODS[method](problem)  # starts first
     weights, residuals = _fit(flat, candidates, order=order)
     best = residuals.argmin(0)[None]
     pick = best[..., None]
     factors = candidates.gather(0, pick[..., None].expand(1, *candidates.shape[1:]))[0]
-    weights = weights.gather(0, pick.expand(1, *weights.shape[1:]))[0]
+    weights = weights.gather(0, pick.expand(1, *weights.shape[1:]))[0] * unit.unsqueeze(-1)
     return _in_convention(factors, weights, residuals.gather(0, best)[0], order=order)
 
 
 def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b k n"]:
-    r"""The flattened powers $u^{\otimes p}$ of the rows, of length $d^p$."""
-    result = vectors
+    r"""The flattened powers $u^{\otimes p}$ of the rows, of length $d^p$.
+
+    Raises:
+        ValueError: if the exponent is below 1.
+    """
+    arguments.count("exponent", exponent, least=1)
+    result = arguments.tensor("vectors", vectors, "*b k d")
     for _ in range(exponent - 1):
         result = _khatri_rao(result, vectors)
     return result
@@ -137,7 +149,13 @@ def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b
 def assemble(
     factors: Float[Tensor, "*b k d"], weights: Float[Tensor, "*b k"], *, order: int
 ) -> Float[Tensor, "*sides"]:
-    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides."""
+    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides.
+
+    Raises:
+        ValueError: if the order is below 1, or factors and weights do not fit.
+    """
+    arguments.real("factors", factors, "*b k d", finite=False)
+    arguments.real("weights", weights, "*b k", k=factors.shape[-2], like=factors, finite=False)
     flat = (weights.unsqueeze(-2) @ powers(factors, order)).squeeze(-2)
     return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
 
@@ -286,15 +304,14 @@ def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order:
 
 
 def _check(tensor: Tensor, *, order: int, method: str, starts: int, contractions: int | None) -> None:
+    arguments.tensor("tensor", tensor)
+    arguments.count("order", order)
     if order < 3 or tensor.ndim < order or len({*tensor.shape[tensor.ndim - order :]}) != 1 or not tensor.numel():
         raise ValueError(f"`tensor` must end in `order` ≥ 3 equal sides, got {tuple(tensor.shape)} and order {order}.")
-    if not bool(torch.isfinite(tensor).all()):
-        raise ValueError("`tensor` must be finite, got NaN or infinity.")
+    arguments.real("tensor", tensor)
     if not bool((tensor.flatten(tensor.ndim - order) != 0).any(-1).all()):
         raise ValueError("`tensor` must not vanish: a zero tensor has no terms.")
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
-    if starts < 1:
-        raise ValueError(f"`starts` must be at least 1, got {starts}.")
-    if contractions is not None and contractions < 2:
-        raise ValueError(f"`contractions` must be None or at least 2, got {contractions}.")
+    arguments.choice("method", method, METHODS)
+    arguments.count("starts", starts, least=1)
+    if contractions is not None:
+        arguments.count("contractions", contractions, least=2)

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.models.activations import Activation
 from leakage.models.clients import DeepStack, check_kind, stack_features, stack_gain
@@ -19,6 +21,9 @@ PUBLISHED_LEAKY_FACTOR = 1.01
 """What Algorithm 2 of Wang et al. divides by for leaky ReLUs at every depth; `stack_gain` equals it at depth 2 only."""
 _DOUBLINGS = 10  # of the bracket: an entry beyond 1000 is no input
 _HALVINGS = 64  # of the bracket: to 1e-19 for entries below 1
+_SAME_LENGTH = (
+    0.25  # exponent of the rounding unit: 1e-4 in float64; inputs at the edge of a range are 5 % and more off
+)
 
 
 def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, batch: int, loss: str) -> Observation:
@@ -65,8 +70,14 @@ def inputs_from(
         u is outside the range.
 
     Raises:
-        ValueError: if the depth or the kind is not one, or the activation does not keep its input in such a stack.
+        ValueError: if the depth or the kind is not one, the activation does not keep its input in such a stack, or the
+            features are not floating-point or NaN.
     """
+    arguments.real("features", features, "B d", finite=False)
+    return _inputs_from(features, activation, depth=depth, kind=kind)
+
+
+def _inputs_from(features: Tensor, activation: Activation, *, depth: int, kind: str) -> Tensor:
     if check_kind(kind) == "plain" and not activation.monotone:
         raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
     return _solve(lambda x: stack_features(x, activation, depth=depth, kind=kind), features)
@@ -76,16 +87,23 @@ def inputs_along(
     directions: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str, norm: float = 1.0
 ) -> Float[Tensor, "B d"]:
     r"""The inputs of known norm whose features have these directions: a search for $\alpha_i > 0$ such that
-    `inputs_from` of $\alpha_i$ times the direction has the norm.
+    `inputs_from` of $\alpha_i$ times the direction has the norm. The length of a direction does not count.
 
     Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
     of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
 
+    Returns:
+        The inputs; NaN where none of this norm has such features, or an entry of it would be beyond 1000.
+
     Raises:
-        ValueError: if the norm is not positive, the features of 0 are not 0, or as `inputs_from` does.
+        ValueError: if the norm is not positive and finite, a direction is 0 or not finite, the features of 0 are not
+            0, or as `inputs_from` does.
     """
-    if not norm > 0:
-        raise ValueError(f"`norm` must be positive, got {norm!r}.")
+    arguments.number("norm", norm, above=0)
+    arguments.real("directions", directions, "B d")
+    if not bool(directions.any(-1).all()):
+        raise ValueError("`directions` must not be 0: such features have no direction.")
+    directions = normalize(directions / directions.abs().amax(-1, keepdim=True), dim=-1)
     if kind == "plain" and bool(activation(torch.zeros(1)).any()):
         raise ValueError(
             f"`activation` must be 0 at 0 in a plain stack, got {activation.name!r}: no single scale fits."
@@ -93,10 +111,12 @@ def inputs_along(
     wanted = torch.full_like(directions[:, :1], norm)
 
     def norms(scales: Tensor) -> Tensor:
-        inputs = inputs_from(scales * directions, activation, depth=depth, kind=kind)
+        inputs = _inputs_from(scales * directions, activation, depth=depth, kind=kind)
         return inputs.norm(dim=-1, keepdim=True).nan_to_num(torch.inf) * scales.sign()
 
-    return inputs_from(_solve(norms, wanted) * directions, activation, depth=depth, kind=kind)
+    inputs = _inputs_from(_solve(norms, wanted) * directions, activation, depth=depth, kind=kind)
+    off = (inputs.norm(dim=-1, keepdim=True) / norm - 1).abs()
+    return torch.where(off <= torch.finfo(inputs.dtype).eps ** _SAME_LENGTH, inputs, torch.nan)
 
 
 def _solve(function: Callable[[Tensor], Tensor], wanted: Tensor) -> Tensor:

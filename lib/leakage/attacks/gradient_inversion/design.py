@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from leakage import arguments
 from leakage.data.synthetic import chi_square, gaussian
 
 
@@ -31,10 +32,9 @@ def draw(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tens
         ValueError: if the kind is unknown, a size is below 1, m is odd for antithetic rows, or too small for white
             ones.
     """
-    if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if m < 1 or d < 1:
-        raise ValueError(f"`m` and `d` must be at least 1, got {m!r} and {d!r}.")
+    arguments.choice("kind", kind, KINDS)
+    arguments.count("m", m, least=1)
+    arguments.count("d", d, least=1)
     rows, antithetic = KINDS[kind]
     if not antithetic:
         return rows(m, d, generator)

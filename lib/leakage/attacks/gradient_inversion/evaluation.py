@@ -8,6 +8,8 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from leakage import arguments
+
 
 def match_error(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: bool = True) -> float:
     r"""The root mean square error over the best permutation $\pi$,
@@ -30,17 +32,20 @@ def matched(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: 
     r"""The rows of `found` in the order of the inputs they stand for, and without `signs` turned towards them.
 
     Raises:
-        ValueError: if the shapes differ or there is nothing to compare.
+        ValueError: if the shapes, dtypes or devices differ, there is nothing to compare, or `truth` is not finite.
     """
-    if found.shape != truth.shape or found.ndim != 2 or not truth.numel():
-        raise ValueError(f"`found` and `truth` must both be (B, d), got {tuple(found.shape)}, {tuple(truth.shape)}.")
-    products = truth @ found.mT
-    gains = 2 * (products if signs else products.abs()) - found.square().sum(-1)
+    arguments.filled("truth", arguments.real("truth", truth, "B d"))
+    arguments.tensor("found", found, "B d", B=len(truth), d=truth.shape[1])
+    arguments.real("found", found[:0], like=truth)  # its values may be anything
+    # By differences: where inputs are long and alike, their products hold no digit of a distance.
+    distances = torch.cdist(truth, found, compute_mode="donot_use_mm_for_euclid_dist")
+    turned = distances if signs else torch.cdist(truth, -found, compute_mode="donot_use_mm_for_euclid_dist")
+    costs = torch.minimum(distances, turned).square()
     # A row that is not finite fits all inputs alike: it gets what the others leave, and stays in the result.
-    _, order = linear_sum_assignment(gains.nan_to_num(0, 0, 0).cpu().numpy(), maximize=True)
+    _, order = linear_sum_assignment(costs.nan_to_num(0, 0, 0).cpu().numpy())
     picked = torch.as_tensor(order, device=found.device)
     rows = found[picked]
     if signs:
         return rows
-    agreement = products.gather(1, picked.unsqueeze(1))
-    return torch.where(agreement < 0, -rows, rows)
+    nearer = (turned < distances).gather(1, picked.unsqueeze(1))
+    return torch.where(nearer, -rows, rows)

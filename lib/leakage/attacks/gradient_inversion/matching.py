@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -51,15 +52,12 @@ def match(
     Raises:
         ValueError: if a count or the scale is not positive, the distance is unknown or the labels do not fit.
     """
-    if distance not in DISTANCES:
-        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}; got {distance!r}.")
-    if min(batch, restarts, iterations) < 1 or not scale > 0:
-        raise ValueError(
-            "`batch`, `restarts`, `iterations` and `scale` must be positive, "
-            f"got {batch!r}, {restarts!r}, {iterations!r}, {scale!r}."
-        )
-    if labels is not None and labels.shape != (batch,):
-        raise ValueError(f"`labels` must be one for each of {batch} inputs, got {tuple(labels.shape)}.")
+    arguments.choice("distance", distance, DISTANCES)
+    for name, value in (("batch", batch), ("restarts", restarts), ("iterations", iterations)):
+        arguments.count(name, value, least=1)
+    arguments.number("scale", scale, above=0)
+    if labels is not None:
+        arguments.real("labels", labels, "B", B=batch, like=observation.weights)
     target = observed(observation)
     units = _layer_norms(observation) if balanced else target.norm()
 

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation
 
 _ROWS = 8192  # neurons at a time where an array has several numbers for each pair of basis vectors
@@ -105,10 +106,8 @@ class Moments(ABC):
         return math.comb(side + degree, degree)
 
     def _check(self, basis: Tensor, order: int) -> None:
-        if order not in (3, 4):
-            raise ValueError(f"`order` must be 3 or 4, got {order!r}.")
-        if basis.ndim != 2 or len(basis) != self.weights.shape[1]:
-            raise ValueError(f"`basis` must have {self.weights.shape[1]} rows, got shape {tuple(basis.shape)}.")
+        arguments.count("order", order, least=3, most=4)
+        arguments.real("basis", basis, "d b", like=self.weights, d=self.weights.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,13 +16,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leakage import arguments
 from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
 LAYERS = ("outputs", "hidden")
 """The two layers, as an `Observation` names their gradients."""
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
-_REACH = 3.0  # the pre-activation of such a neuron at its probe: far enough for every activation to bend
+_REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
+PRECISIONS = (torch.float32, torch.float64)
+"""The dtypes in which there are the factorisations that attacks rest on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,9 @@ class Observation:
         readout: $a_j$; `None` stands for $1/m$.
 
     Raises:
-        ValueError: if there is no gradient at all, a shape does not fit, a value is not finite or the gradient is zero.
+        TypeError: if something is no tensor or no `Activation`.
+        ValueError: if there is no gradient at all, a shape, dtype or device does not fit, a value is not finite or the
+            gradient is zero.
     """
 
     weights: Float[Tensor, "m d"]
@@ -51,23 +56,21 @@ class Observation:
     readout: Float[Tensor, " m"] | None = None
 
     def __post_init__(self) -> None:
-        if self.weights.ndim != 2 or not self.weights.numel():
-            raise ValueError(f"`weights` must be (m, d) with m and d at least 1, got {tuple(self.weights.shape)}.")
+        weights = arguments.filled("weights", arguments.real("weights", self.weights, "m d"))
+        if weights.dtype not in PRECISIONS:
+            raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
+        if not isinstance(self.activation, Activation):
+            raise TypeError(f"`activation` must be an Activation, got {self.activation!r}; try `activation(name)`.")
+        arguments.number("bias", self.bias)
         if self.outputs is None and self.hidden is None:
             raise ValueError("`outputs` or `hidden` must be given: an observation without a gradient tells nothing.")
-        shapes = {"outputs": self.weights.shape[:1], "hidden": self.weights.shape, "readout": self.weights.shape[:1]}
-        for name, shape in shapes.items():
+        m, d = weights.shape
+        for name, shape in {"outputs": "m", "hidden": "m d", "readout": "m"}.items():
             value = getattr(self, name)
-            if value is not None and value.shape != shape:
-                raise ValueError(f"`{name}` must be {tuple(shape)} as `weights` says, got {tuple(value.shape)}.")
-        for name in ("weights", *shapes):
-            value = getattr(self, name)
-            # One pass instead of several: a sum is finite only if all its terms are.
-            if value is not None and not bool(torch.isfinite(value.sum())):
-                raise ValueError(f"`{name}` must be finite, got NaN or infinity.")
-        for name in ("outputs", "hidden"):
-            value = getattr(self, name)
-            if value is not None and not bool(value.any()):
+            if value is None:
+                continue
+            arguments.real(name, value, shape, like=weights, m=m, d=d)
+            if name in LAYERS and not bool(value.any()):
                 raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
 
     @classmethod
@@ -99,10 +102,10 @@ class Observation:
 
         Raises:
             ValueError: if the layers are not found or not what they are taken for, an $a_j$ is 0, the batch is empty,
-                or a name is unknown.
+                a name is unknown, or several activations fit and none is named: beside a bias of $10^{13}$ in float64,
+                say, or for an odd one and weights in pairs of either sign.
         """
-        if batch < 1:
-            raise ValueError(f"`batch` must be at least 1, got {batch!r}.")
+        batch = arguments.count("batch", batch, least=1)
         names = _layers(module, hidden, outputs)
         weights, readout = (module.get_parameter(name).detach() for name in names)
         readout = readout.flatten()
@@ -136,7 +139,8 @@ class Reconstruction:
         labels: $\hat y_i$, or `None` where the attack cannot tell.
         residual: the relative distance between the gradient of this batch and the one observed; NaN if not computed.
             At rounding level it certifies that the batch is consistent with the gradient, not that it is the only one.
-        ambiguous: the exact symmetries that lead to other batches with the same gradient, in words.
+        ambiguous: what leaves the batch undetermined, in words: exact symmetries that lead to other batches with the
+            same gradient, inputs without a share in it, and labels that are none of those they may be.
     """
 
     inputs: Float[Tensor, "B d"]
@@ -212,21 +216,30 @@ def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple
 
 def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | None) -> tuple[Activation, float]:
     """The activation and the output bias with which two layers compute what the module does."""
-    steps = _REACH * weights[:_PROBES] / weights[:_PROBES].square().sum(1, keepdim=True)
-    probes = torch.cat([torch.zeros_like(weights[:1]), steps, -steps])
+    rows = weights[weights.any(1)][:_PROBES]
+    if not len(rows):
+        raise ValueError("`module` must have hidden weights other than 0: its output is the same for all inputs.")
+    steps = [reach * rows / rows.square().sum(1, keepdim=True) for reach in _REACHES]
+    probes = torch.cat([torch.zeros_like(rows[:1]), *steps, *(-step for step in steps)])
     try:
         with torch.no_grad():
             expected = module(probes).reshape(-1)
     except RuntimeError as error:
         raise ValueError(f"`module` must take inputs of dimension {weights.shape[1]}: {error}") from error
-    closest = float("inf")
+    closest, fitting = float("inf"), []
     for candidate in [activation(name)] if name else ACTIVATIONS.values():
         values = candidate(probes @ weights.mT) @ readout
         bias = float(expected[0] - values[0])
         distance = float((expected - values - bias).abs().max())
-        if distance <= torch.finfo(weights.dtype).eps ** 0.75 * max(1.0, float(expected.abs().max())):
-            return candidate, bias
+        tolerance = torch.finfo(weights.dtype).eps ** 0.75 * max(1.0, float(expected.abs().max()))
+        if distance <= tolerance:
+            fitting.append((candidate, bias))
         closest = min(closest, distance)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = ", ".join(candidate.name for candidate, _ in fitting)
+        raise ValueError(f"`activation` must be given: the outputs fit {names}; a smaller bias would tell.")
     raise ValueError(
         f"`module` must be Σ a·σ(w·x) + b with {name or 'a known activation'}; its outputs are {closest:.1e} away."
         " A hidden bias, a third layer or a layer that draws at random would do this."

@@ -6,10 +6,14 @@ the corners of a parallelepiped; the columns of $Z^{-1}$ are the linear function
 No estimate is needed to start from, and noise in the gradient is not tolerated.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
+from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion import span
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
 
@@ -20,16 +24,24 @@ _DRAWS = 40  # times 2^B, the mean number of draws until a column is found
 _WITNESSES = 64  # rows that refute a wrong function; one that passes is checked on all
 _TOLERANCE = 1e-6  # of values 0 and 1: rounding leaves 1e-10 in a badly conditioned batch
 _SAME = 1e-7  # relative distance below which two corners are one
+_ALIKE = "an input that treats all neurons alike may be (-x, -r/α)"
 
 
 def decode(
-    observation: Observation, *, batch: int, norm: float | None = 1.0, generator: torch.Generator
+    observation: Observation,
+    *,
+    batch: int,
+    norm: float | None = None,
+    labels: Sequence[float] | None = None,
+    generator: torch.Generator,
 ) -> Reconstruction:
     r"""Find the batch behind the gradient of the hidden layer of a piecewise linear network.
 
     Draw B corners. If input i switches all of them on, which has the chance $2^{-B}$, the solution of $C h = 1$ on
     them is the i-th column of $Z^{-1}$, and $C h$ is α or 1 on all rows. Once all B columns are found, A is known, and
-    least squares gives Z; $x_i$ lies along $\pm z_i$, with the sign that switches on the neurons it should.
+    least squares gives Z; $x_i$ lies along $\pm z_i$, with the sign that switches on the neurons it should. An input
+    that switches a leaky ReLU's neurons all on or all off has the gradient of one that does the other, $-x_i$ with
+    $-r_i/\alpha$; its label decides.
 
     Source: not in Wang et al.; testing candidates by the switches they imply is the idea of SPEAR (Dimitrov et al.
     2024), which has the gradient of the biases and directions in place of corners.
@@ -37,20 +49,27 @@ def decode(
     Args:
         observation: the network and its gradient.
         batch: B, at most `MOST_INPUTS`.
-        norm: t, the length of all inputs, which the gradient does not tell.
+        norm: t, the length of all inputs, which the gradient does not tell and the caller must.
+        labels: the values that labels may have; `None` for ±1, and for 0 and 1 if the loss is logistic.
         generator: for the sketch and the draws.
 
     Raises:
         ValueError: if the activation is not piecewise linear, `hidden` is missing, `batch` is too large for the
-            gradient or for this search, `norm` is missing or not positive, or no batch explains the gradient.
+            gradient or for this search, `norm` is missing or not positive and finite, `labels` is empty or not finite,
+            or no batch explains the gradient.
     """
     if observation.activation.degree != 1 or observation.activation.smooth or observation.hidden is None:
         name, seen = observation.activation.name, observation.hidden is not None
         raise ValueError(f"`observation` must have `hidden` of a ReLU or leaky ReLU, got {name}, hidden: {seen}.")
-    if not 1 <= batch <= MOST_INPUTS:
+    if not 1 <= arguments.count("batch", batch) <= MOST_INPUTS:
         raise ValueError(f"`batch` must be between 1 and {MOST_INPUTS}, got {batch!r}: 2^B corners are drawn from.")
-    if norm is None or not norm > 0:
-        raise ValueError(f"`norm` must be positive, got {norm!r}: (s·x, r/s) has the gradient of (x, r).")
+    if norm is None:
+        raise ValueError(
+            f"`norm` must be the length of the inputs for {observation.activation.name}, as (s·x, r/s) has the "
+            "gradient of (x, r); got None, try 1.0 for normalised ones."
+        )
+    norm = arguments.number("norm", norm, above=0)
+    possible.check(labels)
     basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
     rows = len(observation.weights) * observation.hidden @ basis
     slope = float(observation.activation.derivatives(-rows.new_ones(1), order=1)[1])
@@ -62,8 +81,16 @@ def decode(
     signs = torch.where(agreement < 0.5, -1.0, 1.0).to(rows)
     sizes = inputs.norm(dim=-1)
     inputs, residuals = (signs * norm / sizes).unsqueeze(-1) * inputs, signs * sizes / norm
+    ambiguous = ()
+    alike = on.all(0)
+    if slope and bool(alike.any()):
+        swapped, tied = possible.nearer(observation, (inputs, residuals), (-inputs, -residuals / slope), labels)
+        swapped, tied = swapped & alike, tied & alike
+        inputs = torch.where(swapped.unsqueeze(-1), -inputs, inputs)
+        residuals = torch.where(swapped, -residuals / slope, residuals)
+        ambiguous = (_ALIKE,) if labels is None or bool(tied.any()) else ()
     certificate = misfit(observation, inputs, residuals, layers=("hidden",))
-    return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate)
+    return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate, ambiguous)
 
 
 def switches(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Generator) -> Float[Tensor, "b b"]:

@@ -2,10 +2,11 @@ r"""A batch from one gradient, up to rounding: the span, directions in it, least
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find; that of the
 output layer alone needs many more neurons. What is returned carries its misfit over all neurons in `residual`: below
-`polish.CERTIFIED` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
+`polish.certified` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
 an `Observation` and what its caller claims to know of lengths and labels.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement, permutations
@@ -15,21 +16,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from leakage import arguments
+from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion import moments, patterns, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
 from leakage.attacks.gradient_inversion.polish import (
-    CERTIFIED,
     EQUATIONS_PER_UNKNOWN,
     HiddenEquations,
     OutputEquations,
     Polished,
+    certified,
     polish,
 )
 from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import route
 
-_NEAR = 1e-6  # how far a label may be from a possible one: rounding leaves 1e-12, a wrong batch 1e-2 and more
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
 _ROWS_PER_MONOMIAL = (2, 8)  # least and most neurons in a fit, for each of its unknowns
 _SETTLING_STEPS = 20  # for the polish over all neurons, which starts at the solution of some of them
@@ -39,7 +41,7 @@ def recover(
     observation: Observation,
     *,
     batch: int,
-    norm: float | None = 1.0,
+    norm: float | None = None,
     labels: Sequence[float] | None = None,
     tries: int = 6,
     starts: int = 8,
@@ -61,35 +63,56 @@ def recover(
     Args:
         observation: the network and its gradient.
         batch: B.
-        norm: the length of all inputs; `None` if it is unknown or not the same for all.
-        labels: the values that labels may have, which a batch must then have to be accepted. `None` accepts any, and
-            decides between an input and its mirror image as `tensor.reconstruct` does.
+        norm: the length of all inputs; `None` if it is unknown or not the same for all. To know it helps: g alone may
+            not be enough without.
+        labels: the values that labels may have, which a batch must then have to be accepted; where none has them, the
+            answer's `ambiguous` says so. `None` accepts any, and decides between an input and its mirror image as
+            `tensor.reconstruct` does.
         tries: how often to start.
         starts: how many starts at a time from the second try on.
         generator: for sketches and starts.
 
     Returns:
-        The batch found; if none is certified, the one of the least misfit.
+        The batch found, with what leaves it undetermined, which a certificate cannot see; if none is certified, the
+        one of the least misfit. The certificate follows the precision of the gradient, `polish.certified`.
 
     Raises:
         ValueError: if `batch` exceeds m, d or the rank of the gradient, the activation does not identify inputs,
-            `tries` or `starts` is below 1, or `norm` is not positive or missing where it cannot be found.
+            `tries` or `starts` is below 1, `norm` is not positive or missing where it cannot be found, or `labels` is
+            empty or not finite.
     """
-    _check(observation, norm=norm, tries=tries, starts=starts)
+    _check(observation, batch=batch, norm=norm, labels=labels, tries=tries, starts=starts)
     if observation.activation.degree == 1 and not observation.activation.smooth:
-        return patterns.decode(observation, batch=batch, norm=norm, generator=generator)
-    if observation.hidden is None:
-        return _from_outputs(observation, batch, norm, labels, generator)
+        found = patterns.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
+    elif observation.hidden is None:
+        found = _from_outputs(observation, batch, norm, labels, generator)
+    else:
+        found = _from_rows(observation, batch, norm, labels, tries, starts, generator)
+    return dataclasses.replace(found, ambiguous=found.ambiguous + _undetermined(observation, found, labels))
+
+
+def _from_rows(
+    observation: Observation,
+    batch: int,
+    norm: float | None,
+    labels: Sequence[float] | None,
+    tries: int,
+    starts: int,
+    generator: torch.Generator,
+) -> Reconstruction:
+    """The batch from G, in the span of its rows."""
+    assert observation.hidden is not None  # or it is `_from_outputs`
+    enough = certified(observation.hidden.dtype)
     basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
     everything = HiddenEquations.of(observation, basis)
     some = HiddenEquations.of(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
     best: Polished | None = None
     for points in _starts(everything, norm=norm, tries=tries, starts=starts, generator=generator):
         polished = polish(some, points, norm=norm)
-        for start in (polished.misfits < CERTIFIED).nonzero().squeeze(-1):
+        for start in (polished.misfits < enough).nonzero().squeeze(-1):
             inputs = polished.points[start] @ basis.mT
             result = _finished(observation, inputs, polished.residuals[start], labels)
-            if result.residual < CERTIFIED and _possible(result, labels):
+            if result.residual < enough and possible.possible(result, labels):
                 return result
         best = min((best or polished, polished), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1
@@ -109,7 +132,7 @@ def directions(
 
     with p = 3, or 4 where $s_3 = 0$. Moments average the same tensor, but keep the noise of all lower degrees. They
     serve where a fit has fewer than twice as many neurons as monomials, freed of what is linear in $v_j$; and where
-    even this is too much, $m \le 2 (B + 1)$, there are no directions.
+    even this is too much, $m \le 2 (B + 1)$, or too few neurons differ for a fit, there are no directions.
 
     Source: Wang et al., Appendix B, for the moments; the fits are not in the paper.
 
@@ -124,12 +147,14 @@ def directions(
     elif neurons > 2 * (size + 1):
         estimate = _mean_tensor(equations, order)
     else:
+        estimate = None
+    if estimate is None:
         return None
     return decompose(estimate, order=order, generator=generator).factors
 
 
-def _fitted_tensor(equations: HiddenEquations, order: int, *, most: int) -> Float[Tensor, "..."]:
-    """The tensor from a least-squares fit to no more than so many neurons."""
+def _fitted_tensor(equations: HiddenEquations, order: int, *, most: int) -> Float[Tensor, "..."] | None:
+    """The tensor from a least-squares fit to no more than so many neurons; none, if too few of them differ."""
     rows, target, size = equations.rows[:most], equations.target[:most], equations.rows.shape[1]
     places = [
         torch.tensor(list(combinations_with_replacement(range(size), degree)), device=rows.device)
@@ -137,7 +162,9 @@ def _fitted_tensor(equations: HiddenEquations, order: int, *, most: int) -> Floa
     ]
     design = torch.cat([torch.ones_like(rows[:, :1]), *(rows[:, place].prod(-1) for place in places)], dim=1)
     last = places[-1]
-    factor = torch.linalg.cholesky(design.mT @ design)
+    factor, failed = torch.linalg.cholesky_ex(design.mT @ design)
+    if int(failed):
+        return None
     leading = torch.cholesky_solve(design.mT @ target, factor)[-len(last) :]
     repeats = torch.nn.functional.one_hot(last, size).sum(1)
     leading = leading * (repeats + 1.0).to(rows).lgamma().exp().prod(-1, keepdim=True)
@@ -218,20 +245,41 @@ def _finished(
     return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals, layers=(layer,)), ambiguous)
 
 
-def _possible(result: Reconstruction, labels: Sequence[float] | None) -> bool:
-    """Whether every label is one of those it may be."""
-    if labels is None or result.labels is None:
-        return True
-    distances = (result.labels.unsqueeze(-1) - result.labels.new_tensor(labels)).abs().amin(-1)
-    return bool((distances < _NEAR * (1 + result.residuals.abs())).all())
+def _undetermined(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:
+    """What a certificate cannot see: inputs that the gradient hardly holds or holds as one, and labels out of place."""
+    inputs, sizes = found.inputs, found.inputs.norm(dim=-1)
+    values, slopes = observation.activation.derivatives(observation.weights @ inputs.mT, order=1)
+    if observation.hidden is not None:
+        seen, target = slopes.norm(dim=0) * sizes / len(observation.weights), observation.hidden.norm()
+    else:
+        assert observation.outputs is not None  # or there is no gradient at all
+        seen, target = values.norm(dim=0), observation.outputs.norm()
+    # What has a share s of a gradient that is known to c is itself known to c / s, and twins to √c.
+    rounding = certified(inputs.dtype) ** 0.5
+    apart = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist")
+    if observation.activation.centre is not None:
+        mirrored = torch.cdist(inputs, -inputs, compute_mode="donot_use_mm_for_euclid_dist")
+        apart = torch.minimum(apart, mirrored)
+    twins = (apart <= rounding * (sizes + sizes.unsqueeze(-1))).triu(1)
+    words = {
+        "an input without a residual may be any other": bool((found.residuals.abs() * seen <= rounding * target).any()),
+        "two inputs are one, of which only the sum of r is determined": bool(twins.any()),
+        "no batch was found whose labels are those they may be": not possible.possible(found, labels),
+    }
+    return tuple(word for word, holds in words.items() if holds)
 
 
-def _check(observation: Observation, *, norm: float | None, tries: int, starts: int) -> None:
-    if tries < 1 or starts < 1:
-        raise ValueError(f"`tries` and `starts` must be at least 1, got {tries!r} and {starts!r}.")
-    if norm is not None and not norm > 0:
-        raise ValueError(f"`norm` must be positive or None, got {norm!r}.")
-    if norm is None and observation.activation.degree is not None:
-        raise ValueError(
-            f"`norm` must be given for {observation.activation.name}: (s·x, r/s) has the gradient of (x, r)."
-        )
+def _check(
+    observation: Observation,
+    *,
+    batch: int,
+    norm: float | None,
+    labels: Sequence[float] | None,
+    tries: int,
+    starts: int,
+) -> None:
+    for name, value in (("batch", batch), ("tries", tries), ("starts", starts)):
+        arguments.count(name, value, least=1)
+    possible.check(labels)
+    if norm is not None:
+        arguments.number("norm", norm, above=0)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion.moments import Moments
 
 _DENSE = 512  # dimensions up to which all eigenvectors of a moment cost less than the leading ones alone
@@ -71,7 +72,7 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
     while True:
         start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
         sizes, basis = _leading(gradient, _orthonormal((start @ gradient).mT))
-        rounding = max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
+        rounding = _rounding(gradient, sizes)
         exhausted = columns == limit or float(sizes[-1]) <= rounding
         if exhausted or batch:
             break
@@ -79,11 +80,7 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
     rank = int((sizes > rounding).sum())
     if batch is None:
         batch = _largest_drop(sizes, rounding)
-    if rank < batch:
-        raise ValueError(
-            f"`gradient` has rank {rank}, too low for `batch` = {batch}: inputs depend on each other, a residual is 0, "
-            "or the activation is linear."
-        )
+    _refuse(rank, batch)
     if exhausted:
         return _cut(sizes, basis, batch)
     if float(sizes[batch - 1]) >= _CLEAR * float(sizes[batch]):
@@ -91,6 +88,14 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
     else:
         wide = _principal(lambda vectors: gradient.mT @ (gradient @ vectors), basis, kept=batch + 1)[1]
     return _cut(*_leading(gradient, wide), batch)
+
+
+def check_rank(gradient: Float[Tensor, "m d"], *, batch: int, generator: torch.Generator) -> None:
+    """Raise the errors of `of_rows`: a rank below `batch` shows in a sketch of a few more rows."""
+    columns = min(_check(gradient, batch), batch + _OVERSAMPLING)
+    start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
+    sizes = torch.linalg.svdvals(start @ gradient)
+    _refuse(int((sizes > _rounding(gradient, sizes)).sum()), batch)
 
 
 def of_moments(
@@ -114,7 +119,7 @@ def of_moments(
             is zero or has not d entries.
     """
     width = moments.weights.shape[1]
-    if not 1 <= batch <= width:
+    if not 1 <= arguments.count("batch", batch) <= width:
         raise ValueError(f"`batch` must be between 1 and d = {width}, got {batch!r}.")
     operator = _operator(moments, order, direction)
     columns = min(width, batch + _OVERSAMPLING)
@@ -137,8 +142,7 @@ def sharpened(moments: Moments, span: Span, *, rounds: int = 2) -> Span:
     Raises:
         ValueError: if `rounds` is below 1.
     """
-    if rounds < 1:
-        raise ValueError(f"`rounds` must be at least 1, got {rounds!r}.")
+    arguments.count("rounds", rounds, least=1)
     for _ in range(rounds):
         basis = span.basis
         slices = torch.cat([moments.third(basis, column) for column in basis.mT], dim=1)
@@ -149,17 +153,26 @@ def sharpened(moments: Moments, span: Span, *, rounds: int = 2) -> Span:
 
 def _check(gradient: Tensor, batch: int | None) -> int:
     """Raise the errors of `of_rows` that need no rank, and give the largest rank there can be."""
-    if gradient.ndim != 2 or not gradient.numel():
-        raise ValueError(f"`gradient` must be (m, d) with m and d at least 1, got {tuple(gradient.shape)}.")
-    ends = torch.stack(gradient.aminmax())
-    if not bool(torch.isfinite(ends).all()):
-        raise ValueError("`gradient` must be finite, got NaN or infinity.")
-    if not bool(ends.any()):
+    arguments.filled("gradient", arguments.real("gradient", gradient, "m d"))
+    if not bool(gradient.any()):
         raise ValueError("`gradient` must not be zero: it has no row space.")
     limit = min(gradient.shape)
-    if batch is not None and not 1 <= batch <= limit:
+    if batch is not None and not 1 <= arguments.count("batch", batch) <= limit:
         raise ValueError(f"`batch` must be between 1 and the smaller of m, d = {tuple(gradient.shape)}, got {batch!r}.")
     return limit
+
+
+def _rounding(gradient: Tensor, sizes: Tensor) -> float:
+    """What rounding leaves of a singular value that is 0."""
+    return max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
+
+
+def _refuse(rank: int, batch: int) -> None:
+    if rank < batch:
+        raise ValueError(
+            f"`gradient` has rank {rank}, too low for `batch` = {batch}: inputs depend on each other, a residual is 0, "
+            "or the activation is linear."
+        )
 
 
 def _operator(moments: Moments, order: int, direction: Tensor | None) -> Callable[[Tensor], Tensor]:
@@ -168,7 +181,7 @@ def _operator(moments: Moments, order: int, direction: Tensor | None) -> Callabl
     if order != 3:
         raise ValueError(f"`order` must be 2, or 3 with or without a `direction`; got {order!r}.")
     direction = moments.first() if direction is None else direction
-    length = torch.linalg.vector_norm(direction)
+    length = torch.linalg.vector_norm(arguments.real("direction", direction, like=moments.weights))
     if direction.shape != moments.weights.shape[1:] or not bool(length > 0):
         raise ValueError(f"`direction` must be {moments.weights.shape[1]} numbers, not all 0; got {direction!r}.")
     return lambda vectors: moments.third(vectors, direction / length)

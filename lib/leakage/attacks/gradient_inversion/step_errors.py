@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion import decompose, moments
 from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.moments import Moments
@@ -39,10 +40,9 @@ def moment_error(
     Raises:
         ValueError: if `source` is unknown, or `order` is neither 2 nor 3.
     """
-    if source not in SOURCES or order not in ORDERS:
-        raise ValueError(
-            f"`source` must be one of {', '.join(SOURCES)} and `order` one of {ORDERS}, got {source!r} and {order!r}."
-        )
+    arguments.choice("source", source, SOURCES)
+    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
+    arguments.real("basis", basis, "d b", like=played.inputs, d=played.inputs.shape[1])
     seen = played.observation
     residuals = seen.predictions(played.inputs) - played.labels
     weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
@@ -61,8 +61,7 @@ def deviations(
     Raises:
         ValueError: if there are fewer than two rounds.
     """
-    if rounds < 2:
-        raise ValueError(f"`rounds` must be at least 2, got {rounds!r}: one draw has no standard error.")
+    arguments.count("rounds", rounds, least=2)  # one draw has no standard error
     basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
     inputs = play(game, seed=seed, device=device).inputs
     found = {(source, order): [] for source in SOURCES for order in ORDERS}
@@ -99,8 +98,9 @@ def remainders(
         device: where to compute.
 
     Raises:
-        ValueError: if `labels` do not fit the batch.
+        ValueError: if `labels` do not fit the batch, or there are no rounds.
     """
+    arguments.count("rounds", rounds, least=1)
     if len(labels) != game.batch:
         raise ValueError(f"`labels` must be {game.batch}, one for each input, got {len(labels)}.")
     inputs = play(game, seed=seed, device=device).inputs
@@ -123,10 +123,12 @@ def factor_errors(
     size relative to the tensor's.
 
     Raises:
-        ValueError: if `overlap` is not in [0, 1), or `noise` is negative.
+        ValueError: if a count is below 1, `overlap` is not in [0, 1), or `noise` is negative.
     """
-    if not 0 <= overlap < 1 or not noise >= 0:
-        raise ValueError(f"`overlap` must be in [0, 1) and `noise` at least 0, got {overlap!r} and {noise!r}.")
+    arguments.count("batch", batch, least=1)
+    arguments.count("rounds", rounds, least=1)
+    arguments.number("overlap", overlap, least=0, below=1)
+    arguments.number("noise", noise, least=0)
     gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
     weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
     found = {method: [] for method in decompose.METHODS}

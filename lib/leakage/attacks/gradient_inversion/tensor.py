@@ -6,16 +6,19 @@ parity give its sign. What is found carries a sampling error of order $m^{-1/2}$
 nothing hides a doubtful answer: see `TensorReconstruction.doubts`.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage.attacks.gradient_inversion import moments, span
+from leakage import arguments
+from leakage.attacks.gradient_inversion import doubts, moments, span
+from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion.decompose import Decomposition, decompose, powers
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
@@ -23,12 +26,14 @@ from leakage.attacks.gradient_inversion.span import Span
 from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import Route, route
 
-SOURCES = ("outputs", "hidden", "span")
+SOURCES: Mapping[str, Callable[..., Moments]] = {
+    "outputs": moments.of_outputs,
+    "hidden": moments.of_hidden,
+    "span": moments.of_hidden,
+}
+"""The gradients by name, with the moments of each."""
 CONTRACTIONS = ("none", "mean", "random", "ones")
-_LEAST_GAP = 1.5  # of eigenvalues; pure noise gives 1.0 to 1.2
-_MOST_NOISE = 0.5  # in the terms: within a factor of 2.5 the relative error of the inputs, on tensors of 8 and 16 terms
-_MOST_MISFIT = 0.5  # of the gradient
-_TIE = 1e-9  # labels of mirror images that agree up to rounding; other ties are at the level of the sampling error
+_CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
 _MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
 
 
@@ -40,13 +45,21 @@ class TensorReconstruction(Reconstruction):
         span: the subspace in which the inputs were found.
         terms: the decomposition of the tensor in the basis of the span.
         route: the moments that were used.
-        doubts: what speaks against the answer, in words; empty where nothing does.
+        judge: gives the `doubts`.
     """
 
     span: Span
     terms: Decomposition
     route: Route
-    doubts: tuple[str, ...] = ()
+    judge: Callable[[], tuple[str, ...]] = field(repr=False)
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against the answer, in words; empty where nothing does.
+
+        Found when first asked for: it takes as long as the span did, since two halves of the neurons are compared.
+        """
+        return self.judge()
 
     @property
     def kappa(self) -> float:
@@ -95,16 +108,31 @@ def reconstruct(
         generator: for starts, contractions and sketches.
 
     Raises:
-        ValueError: if a name is unknown, B is not between 1 and m and d, the norm is not positive, the gradient that
-            `source` needs is missing or has a rank below B, the activation does not identify inputs at all, or
-            `labels` is empty.
+        ValueError: if a name is unknown, B is not between 1 and m and d, the norm is not positive and finite, the
+            gradient that `source` needs is missing or, for G, has a rank below B (g has no rank: see `doubts`), the
+            activation does not identify inputs at all, or `labels` is empty or not finite.
     """
     _check(observation, batch=batch, source=source, norm=norm, contraction=contraction, labels=labels)
     way = route(observation.activation, norm=norm)
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
-    estimates = (moments.of_outputs if source == "outputs" else moments.of_hidden)(observation, centre=centre)
-    found = _find_span(observation, estimates, way, batch, source, contraction, generator)
+    estimates = SOURCES[source](observation, centre=centre)
+    begin = generator.get_state()
+
+    def of_part(part: Observation) -> Span:
+        with _left_alone(generator, at=begin) as same:
+            return _find_span(SOURCES[source](part, centre=centre), way, batch, contraction, same)
+
+    find = None if source == "span" else of_part
+    if source == "hidden":
+        assert observation.hidden is not None  # or there would be no moments of it
+        with _left_alone(generator):
+            span.check_rank(observation.hidden, batch=batch, generator=generator)
+    if source == "span":
+        assert observation.hidden is not None
+        found = span.of_rows(observation.hidden, batch=batch, generator=generator)
+    else:
+        found = _find_span(estimates, way, batch, contraction, generator)
     terms = _find_terms(estimates, found.basis, way, contraction, method, generator)
     signed, rough = _with_signs(estimates, found.basis, terms, way, norm)
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
@@ -123,7 +151,7 @@ def reconstruct(
         span=found,
         terms=terms,
         route=way,
-        doubts=_doubts(observation, batch, found, terms, way, misfit),
+        judge=lambda: doubts.in_words(observation, found, terms, find=find, order=way.tensor, misfit=misfit),
     )
 
 
@@ -141,14 +169,8 @@ def upright(
         residuals: $r_i$, with that sign.
         labels: the possible values; `None` for ±1, and for 0 and 1 if the loss is logistic.
     """
-    possible = labels if labels is not None else (0.0, 1.0) if observation.logistic else (-1.0, 1.0)
-    allowed = inputs.new_tensor(possible)
-    one, other = (
-        (observation.labels(sign * inputs, sign * residuals).unsqueeze(-1) - allowed).abs().amin(-1)
-        for sign in (1.0, -1.0)
-    )
-    tied = (one - other).abs() <= _TIE * (1 + one)
-    return torch.where(other < one, -1.0, 1.0).to(inputs), bool(tied.any())
+    turned, tied = possible.nearer(observation, (inputs, residuals), (-inputs, -residuals), labels)
+    return torch.where(turned, -1.0, 1.0).to(inputs), bool(tied.any())
 
 
 def refit(
@@ -179,19 +201,19 @@ def refit(
     return residuals, float(left.norm() / target.norm())
 
 
-def _find_span(
-    observation: Observation,
-    estimates: Moments,
-    way: Route,
-    batch: int,
-    source: str,
-    contraction: str,
-    generator: torch.Generator,
-) -> Span:
-    """Step 1."""
-    if source == "span":
-        assert observation.hidden is not None  # or there would be no moments of it
-        return span.of_rows(observation.hidden, batch=batch, generator=generator)
+@contextmanager
+def _left_alone(generator: torch.Generator, *, at: Tensor | None = None) -> Iterator[torch.Generator]:
+    """The generator, `at` a state of its own if given, which goes back to where it was: a look must move no answer."""
+    before = generator.get_state()
+    generator.set_state(before if at is None else at)
+    try:
+        yield generator
+    finally:
+        generator.set_state(before)
+
+
+def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:
+    """Step 1, by moments."""
     if way.span == 2:
         return span.of_moments(estimates, batch=batch, generator=generator)
     if contraction != "none":
@@ -199,7 +221,7 @@ def _find_span(
         return span.of_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
     best = span.of_moments(estimates, batch=batch, order=3, generator=generator)
     for _ in range(_MORE_DIRECTIONS):
-        if best.gap >= _LEAST_GAP:
+        if best.gap >= _CLEAR_GAP:
             break
         direction = DIRECTIONS["random"](estimates.first(), generator)
         other = span.of_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
@@ -259,30 +281,6 @@ DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 """The directions a by name, of any length, from the moment of order 1."""
 
 
-def _doubts(
-    observation: Observation, batch: int, found: Span, terms: Decomposition, way: Route, misfit: float
-) -> tuple[str, ...]:
-    neurons, noise = len(observation.weights), _noise(terms, way.tensor)
-    doubts = {
-        f"{neurons} neurons are few for {batch} inputs": neurons < 2 * (batch + 1),
-        f"the span has a gap of {found.gap:.2f} only": found.gap < _LEAST_GAP,
-        f"the terms of the tensor hold about {noise:.0%} of noise": noise > _MOST_NOISE,
-        f"{misfit:.0%} of the gradient do not come from this batch": misfit > _MOST_MISFIT,
-    }
-    return tuple(doubt for doubt, holds in doubts.items() if holds)
-
-
-def _noise(terms: Decomposition, order: int) -> float:
-    """What the residual of the tensor says about the terms: of white noise in all its entries, the part they absorb.
-
-    Nothing for one or two terms of order 3, which fit nearly every tensor of their size.
-    """
-    size = terms.factors.shape[-1]
-    share = size**2 / math.comb(size + order - 1, order)
-    left = float(terms.residual)
-    return left * math.sqrt(share / (1 - left**2)) if left < 1 else math.inf
-
-
 def _check(
     observation: Observation,
     *,
@@ -293,13 +291,9 @@ def _check(
     labels: Sequence[float] | None,
 ) -> None:
     m, d = observation.weights.shape
-    if not 1 <= batch <= min(m, d):
+    if not 1 <= arguments.count("batch", batch) <= min(m, d):
         raise ValueError(f"`batch` must be between 1 and the smaller of m = {m} and d = {d}, got {batch!r}.")
-    if source not in SOURCES:
-        raise ValueError(f"`source` must be one of {', '.join(SOURCES)}; got {source!r}.")
-    if not norm > 0:
-        raise ValueError(f"`norm` must be positive, got {norm!r}.")
-    if contraction not in CONTRACTIONS:
-        raise ValueError(f"`contraction` must be one of {', '.join(CONTRACTIONS)}; got {contraction!r}.")
-    if labels is not None and not len(labels):
-        raise ValueError("`labels` must name a value that labels may have, or be None; it is empty.")
+    arguments.choice("source", source, SOURCES)
+    arguments.choice("contraction", contraction, CONTRACTIONS)
+    arguments.number("norm", norm, above=0)
+    possible.check(labels)

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from leakage import arguments
 from leakage.attacks.gradient_inversion import design
 from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
@@ -72,8 +73,9 @@ def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = 
     Raises:
         ValueError: if a name is unknown, noise is negative, or sizes do not fit.
     """
-    if game.inputs not in INPUTS:
-        raise ValueError(f"`inputs` must be one of {', '.join(INPUTS)}; got {game.inputs!r}.")
+    arguments.choice("inputs", game.inputs, INPUTS)
+    for name in ("batch", "dimension", "width"):
+        arguments.count(name, getattr(game, name), least=1)
     secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}", device)
     return exchange(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
 
@@ -81,7 +83,13 @@ def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = 
 def exchange(
     game: Game, inputs: Float[Tensor, "B d"], labels: Float[Tensor, " B"] | None = None, *, seed: int, index: int = 0
 ) -> Round:
-    """One round with a batch of one's own, such as images; labels are 1 and -1 in turn unless given."""
+    """One round with a batch of one's own, such as images; labels are 1 and -1 in turn unless given.
+
+    Raises:
+        ValueError: as `play`, or if inputs or labels do not fit the rules.
+    """
+    arguments.number("noise", game.noise, least=0)
+    arguments.real("inputs", inputs, "B d", d=game.dimension)
     draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
     weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = TwoLayer(weights, activation=game.activation, bias=game.bias)
@@ -108,7 +116,11 @@ def errors(
         seed: of them all.
         signs: whether an input and its negative differ.
         device: where to compute.
+
+    Raises:
+        ValueError: as `play`, or if there are no rounds.
     """
+    arguments.count("seeds", seeds, least=1)
     found = []
     for index in range(seeds):
         played = play(game, seed=seed, index=index, device=device)
@@ -119,6 +131,8 @@ def errors(
 
 
 def _axes(game: Game, generator: torch.Generator) -> Tensor:
+    if game.batch > game.dimension:
+        raise ValueError(f"`batch` must be at most d = {game.dimension} for axes, got {game.batch!r}.")
     return torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device)
 
 
@@ -144,11 +158,7 @@ overlap."""
 
 
 def _noisy(gradient: Mapping[str, Tensor], game: Game, generator: torch.Generator) -> dict[str, Tensor]:
-    if not game.noise > 0 or game.calibration not in CALIBRATIONS:
-        raise ValueError(
-            f"`noise` must not be negative and `calibration` one of {', '.join(CALIBRATIONS)}; "
-            f"got {game.noise!r} and {game.calibration!r}."
-        )
+    arguments.choice("calibration", game.calibration, CALIBRATIONS)
     norm = torch.stack([value.norm() for value in gradient.values()]).norm()
     return {
         name: value

@@ -19,7 +19,8 @@ from jaxtyping import Bool, Float
 from scipy.optimize import nnls
 from torch import Tensor
 
-from leakage.models.two_layer import TwoLayer
+from leakage import arguments
+from leakage.models.two_layer import TwoLayer, check_inputs
 from leakage.trainers import margin_flow
 
 _ROUNDS = 100  # at most; 2 in many dimensions, tens in few
@@ -80,12 +81,12 @@ def check(
 
     Raises:
         ValueError: if the network does not fit every label with a positive margin, `kinks` is not in [0, 1), a label
-            is not ±1, an input is not finite, or shapes do not fit.
+            is not ±1, an input or a parameter is not finite, or shapes, dtypes or devices do not fit.
         RuntimeError: if the minimum is not reached.
     """
     margin_flow.check(points, labels)
-    if not 0 <= kinks < 1:
-        raise ValueError(f"`kinks` must be a cosine in [0, 1), such as 0.01, got {kinks!r}.")
+    check_inputs(model, points)
+    arguments.number("kinks", kinks, least=0, below=1)
     fits = labels * model(points)
     margin = fits.amin(-1)
     if not bool((margin > 0).all()):
@@ -101,7 +102,7 @@ def check(
         multipliers=multipliers,
         subgradients=torch.where(multipliers[..., None] > 0, weights / multipliers[..., None], pairs.on.to(weights)),
         residual=(distance / squares[0]).sqrt(),
-        cosine=product / (squares[0] * squares[1]).sqrt(),
+        cosine=product / (squares[0].sqrt() * squares[1].sqrt()),
         slackness=(multipliers * (fits - margin.unsqueeze(-1))).sum(-1) / (margin * multipliers.sum(-1)),
         margin=margin,
         squared_norm=squares[0],

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 
@@ -53,8 +54,7 @@ def shifted(model: TwoLayer, *, step: float, everywhere: int = 0, left: int = 1,
         ValueError: if the step is not less than 1, the three are not different neurons of one network with one input,
             or a weight that is divided by is 0.
     """
-    if not step < 1:
-        raise ValueError(f"`step` must be less than 1, got {step!r}.")
+    arguments.number("step", step, below=1)
     (w_c, _, v_c), (w_l, b_l, v_l), (w_r, b_r, v_r) = _three(model, everywhere, left, right)
     weights, biases, outputs = model.weights.clone(), model.biases.clone(), model.outputs.clone()
     outputs[left] = v_l - step * v_r * w_r / w_l
@@ -86,6 +86,8 @@ def _three(model: TwoLayer, everywhere: int, left: int, right: int) -> list[tupl
             "`everywhere`, `left` and `right` must be three neurons of one network with one input, got "
             f"{everywhere}, {left}, {right} of weights {tuple(model.weights.shape)}."
         )
+    for name, index in (("everywhere", everywhere), ("left", left), ("right", right)):
+        arguments.count(name, index, most=len(model.outputs) - 1)  # -1 would be one of the others once more
     neurons = [(model.weights[j, 0], model.biases[j], model.outputs[j]) for j in (everywhere, left, right)]
     if not all(bool(divisor) for divisor in (neurons[0][2], neurons[1][0], neurons[2][0])):
         raise ValueError("`model` must have an output ≠ 0 of `everywhere` and weights ≠ 0 of `left` and `right`.")

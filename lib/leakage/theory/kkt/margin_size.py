@@ -13,9 +13,12 @@ from scipy import special
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from leakage import arguments
+
 LOSSES = ("logistic", "exponential")
 PRINTED_PEAK = 1 + float(special.lambertw(1 / math.e).real)
 r"""Where `printed_gradient_factor` is largest, $1 + W(1/e) \approx 1.2785$: it grows up to there."""
+_STEEP = 30.0  # of loss/share, from where on the exponential is taken out of the logarithm, before it overflows
 
 
 def least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5, kind: str = "logistic") -> Float[Tensor, "*b"]:
@@ -29,11 +32,14 @@ def least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5, kind: str = "
     Source: Smorodinsky et al., Remark B.5, which concludes $m > 1/e$: true, by this argument.
 
     Raises:
-        ValueError: if `share` is not in (0, 1], a loss is not positive, or the kind is unknown.
+        ValueError: if `share` is not in (0, 1], a loss is not positive and finite, or the kind is unknown.
     """
     _check(loss, share, kind)
     ceiling = loss / share
-    return -(torch.expm1(ceiling) if kind == "logistic" else ceiling).log()
+    if kind == "exponential":
+        return -ceiling.log()
+    small = torch.expm1(ceiling.clamp_max(_STEEP)).log()
+    return -torch.where(ceiling > _STEEP, ceiling + torch.log1p(-(-ceiling).exp()), small)
 
 
 def printed_least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5) -> Float[Tensor, "*b"]:
@@ -50,7 +56,7 @@ def printed_least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5) -> Fl
 
 def gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     r"""$|\partial \ell / \partial \Phi| = e^{-q} / (1 + e^{-q})$ of the logistic loss, decreasing in q."""
-    return torch.sigmoid(-q)
+    return torch.sigmoid(-arguments.real("q", q, finite=False))
 
 
 def printed_gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -60,7 +66,7 @@ def printed_gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 
     Source: Smorodinsky et al., Remark B.6.
     """
-    return q * torch.sigmoid(-q)
+    return arguments.real("q", q) * torch.sigmoid(-q)
 
 
 def squared_log(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -69,9 +75,7 @@ def squared_log(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     Raises:
         ValueError: if a dimension is below 1.
     """
-    if not bool((dimension >= 1).all()):
-        raise ValueError(f"`dimension` must be at least 1, got {dimension.min().item()!r}.")
-    return dimension.log().square()
+    return arguments.real("dimension", dimension, least=1).log().square()
 
 
 def gradient_exponent(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -80,20 +84,21 @@ def gradient_exponent(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     Raises:
         ValueError: if a dimension is not above 1.
     """
-    if not bool((dimension > 1).all()):
-        raise ValueError(f"`dimension` must be above 1, got {dimension.min().item()!r}.")
+    arguments.real("dimension", dimension, above=1)
     return -logsigmoid(-squared_log(dimension)) / dimension.log()
 
 
 def bounded_margin_ratio(ratio: Float[Tensor, "*#b"], dimension: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
-    r"""$n \delta\, t(d) / \Delta$ from $n \delta / \Delta$: what Corollary 3.5 sends to 0."""
+    r"""$n \delta\, t(d) / \Delta$ from $n \delta / \Delta$: what Corollary 3.5 sends to 0.
+
+    Raises:
+        ValueError: if a ratio is negative, or as `squared_log`.
+    """
+    arguments.real("ratio", ratio, least=0)
     return ratio * squared_log(dimension)
 
 
 def _check(loss: Tensor, share: float, kind: str) -> None:
-    if not 0 < share <= 1:
-        raise ValueError(f"`share` must be the share of points on the margin, in (0, 1], got {share!r}.")
-    if not bool((loss > 0).all()):
-        raise ValueError(f"`loss` must be positive, got {loss.min().item()!r}.")
-    if kind not in LOSSES:
-        raise ValueError(f"`kind` must be one of {', '.join(LOSSES)}; got {kind!r}.")
+    arguments.number("share", share, above=0, most=1)
+    arguments.real("loss", loss, above=0)
+    arguments.choice("kind", kind, LOSSES)

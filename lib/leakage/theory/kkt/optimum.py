@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
@@ -64,8 +65,7 @@ def univariate(points: Float[Tensor, " n"], labels: Float[Tensor, " n"]) -> Opti
         ValueError: if there is no point, two coincide, something is not finite or a label is not ±1.
         RuntimeError: if the duality gap is above $10^{-6}$ (points much closer together than the others).
     """
-    if points.ndim != 1:
-        raise ValueError(f"`points` must be (n,) numbers, got shape {tuple(points.shape)}.")
+    arguments.real("points", points, "n")
     _check(points[:, None], labels)
     if len(points) == 1:
         return orthant(points[:, None], labels)
@@ -111,8 +111,7 @@ def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> 
     Raises:
         ValueError: if the point is not finite, the label is not ±1 or the margin is not positive.
     """
-    if not bool(torch.isfinite(point).all()):
-        raise ValueError("`point` must be finite.")
+    arguments.filled("point", arguments.real("point", point, "d"))
     if label not in (-1, 1):
         raise ValueError(f"`label` must be -1 or 1, got {label!r}.")
     check_margin(margin)
@@ -183,21 +182,14 @@ def draw_problem(
         ValueError: if a law is unknown or there is no point.
     """
     for name, chosen, laws in (("law", law, LABEL_LAWS), ("points", points, POINT_LAWS)):
-        if chosen not in laws:
-            raise ValueError(f"`{name}` must be one of {', '.join(laws)}; got {chosen!r}.")
-    if count < 1:
-        raise ValueError(f"`count` must be at least 1, got {count!r}.")
+        arguments.choice(name, chosen, laws)
+    arguments.count("count", count, least=1)
     return POINT_LAWS[points](count, generator), LABEL_LAWS[law](count, generator).to(DTYPE)
 
 
 def _check(points: Tensor, labels: Tensor) -> None:
-    if points.ndim != 2 or labels.shape != points.shape[:1]:
-        shapes = tuple(points.shape), tuple(labels.shape)
-        raise ValueError(f"`points` must be (n, d) and `labels` (n,), got shapes {shapes[0]} and {shapes[1]}.")
-    if len(points) == 0 or not bool(torch.isfinite(points).all()):
-        raise ValueError(f"`points` must be at least one and finite, got {len(points)}.")
-    if not bool((labels.abs() == 1).all()):
-        raise ValueError(f"`labels` must be -1 or 1, got values {labels.unique().tolist()}.")
+    arguments.filled("points", arguments.real("points", points, "n d"))
+    arguments.signs("labels", labels, "n", n=len(points))
     if len(points.unique(dim=0)) < len(points):
         raise ValueError("`points` must be distinct: drop the copies (with opposite labels no network fits both).")
 

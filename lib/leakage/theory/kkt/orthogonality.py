@@ -4,6 +4,7 @@ Training sets are drawn through their inner products (`data.mixtures`), so any d
 become useful one after the other as d grows, in the stages named by `STAGES`. Nothing here trains.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.mixtures import Law, Sample, clusters, draw
 from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
 
@@ -42,9 +44,7 @@ class Staircase:
         Raises:
             ValueError: if the stage is not one of `STAGES`.
         """
-        if stage not in self.shares:
-            raise ValueError(f"`stage` must be one of {', '.join(self.shares)}; got {stage!r}.")
-        return self.shares[stage].mean(-1)
+        return self.shares[arguments.choice("stage", stage, self.shares)].mean(-1)
 
 
 def staircase(
@@ -53,10 +53,14 @@ def staircase(
     """Draw `runs` training sets of `rows` points in every dimension, with `fresh` points each, and see what they reach.
 
     Raises:
-        ValueError: if `fresh` is below 1, or as `data.mixtures.draw`.
+        ValueError: if a count is below 1, there is no dimension, or as `data.mixtures.draw`.
     """
-    if fresh < 1:
-        raise ValueError(f"`fresh` must be at least 1, got {fresh!r}: the stages speak of fresh points.")
+    arguments.count("fresh", fresh, least=1)  # the stages speak of fresh points
+    for name, values in (("rows", (rows,)), ("runs", (runs,)), ("dimensions", dimensions)):
+        for value in values:
+            arguments.count(name, value, least=1)
+    if not len(dimensions):
+        raise ValueError("`dimensions` must not be empty.")
     ratios, shares = [], {name: [] for name in STAGES}
     for dimension in dimensions:
         sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=generator)
@@ -87,10 +91,16 @@ def first_dimension(
     Where the level is reached everywhere, the smallest dimension given is returned.
 
     Raises:
-        ValueError: if `level` is not in (0, 1], or the lengths differ.
+        ValueError: if `level` is not in (0, 1], a probability is not in [0, 1], the lengths differ or are 0, or the
+            dimensions are not positive and increasing.
     """
-    if not 0 < level <= 1 or len(dimensions) != len(probability):
-        raise ValueError(f"`level` must be in (0, 1] and the lengths equal, got {level!r} and {len(dimensions)}.")
+    arguments.number("level", level, above=0, most=1)
+    arguments.real("probability", probability, "n", n=len(dimensions), least=0, most=1)
+    arguments.filled("probability", probability)
+    for dimension in dimensions:
+        arguments.number("dimensions", dimension, above=0)
+    if any(one >= other for one, other in itertools.pairwise(dimensions)):
+        raise ValueError(f"`dimensions` must increase, got {list(dimensions)!r}.")
     values = probability.tolist()
     low = max((i for i, value in enumerate(values) if value < level), default=-1)
     if low in (-1, len(values) - 1):
@@ -107,8 +117,7 @@ def overlap_tail(dimension: int) -> float:
     Raises:
         ValueError: if the dimension is below 2.
     """
-    if dimension < 2:
-        raise ValueError(f"`dimension` must be at least 2, got {dimension!r}.")
+    arguments.count("dimension", dimension, least=2)
     return float(special.betaincc(0.5, (dimension - 1) / 2, min(1.0, math.log(dimension) ** 2 / dimension)))
 
 
@@ -116,7 +125,11 @@ def overlap_tail_bound(dimension: int) -> float:
     r"""The bound on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, and so empty, for $d < e^4 \approx 54.6$.
 
     Source: Smorodinsky et al., Lemma D.1.
+
+    Raises:
+        ValueError: if the dimension is below 1.
     """
+    arguments.count("dimension", dimension, least=1)
     return float(dimension ** (1 - math.log(dimension) / 4))
 
 
@@ -130,10 +143,17 @@ class LearnableCase:
     if n grows, but with n fixed the first stays at $1/n$ where $\lVert\mu\rVert^2$ is as large as allowed.
 
     Source: Smorodinsky et al., Appendix C and Section 3, item 3.
+
+    Raises:
+        ValueError: if n or the dimension is below 1.
     """
 
     n: int
     dimension: int
+
+    def __post_init__(self) -> None:
+        arguments.count("n", self.n, least=1)
+        arguments.count("dimension", self.dimension, least=1)
 
     @property
     def mean_squares(self) -> tuple[float, float]:
@@ -144,13 +164,17 @@ class LearnableCase:
         r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$, which Assumption 3.1 sends to 0.
 
         Raises:
-            ValueError: if the exponent is not in (1/2, 1).
+            ValueError: if the exponent is not in (1/2, 1), or the mean square is negative.
         """
-        if not 0.5 < exponent < 1:
-            raise ValueError(f"`exponent` must lie between 1/2 and 1, got {exponent!r}.")
+        arguments.number("exponent", exponent, above=0.5, below=1)
+        arguments.number("mean_square", mean_square, least=0)
         return self.n * mean_square / self.dimension, self.n * self.dimension ** (exponent - 1)
 
     def law(self, mean_square: float) -> Law:
-        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
-        r = math.sqrt(mean_square)
+        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length.
+
+        Raises:
+            ValueError: if the mean square is negative.
+        """
+        r = math.sqrt(arguments.number("mean_square", mean_square, least=0))
         return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))

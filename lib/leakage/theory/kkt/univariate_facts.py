@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network
 
@@ -32,7 +33,13 @@ class Count(NamedTuple):
 
 
 def marginal(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]) -> Float[Tensor, " c"]:
-    """The points with a positive multiplier, ascending."""
+    """The points with a positive multiplier, ascending.
+
+    Raises:
+        ValueError: if points and multipliers are no vectors of one length and dtype, or a multiplier is negative.
+    """
+    arguments.real("points", points, "n")
+    arguments.real("multipliers", multipliers, "n", n=len(points), least=0, like=points)
     return points[multipliers > _NO_MULTIPLIER * multipliers.sum()].sort().values
 
 
@@ -95,6 +102,9 @@ def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: fl
     Counts the gaps with a kink of either sign, by sign. Kinks within `tolerance` of a point are in no gap.
 
     Source: Lemma F.1. `points` are the marginal ones.
+
+    Raises:
+        ValueError: if the points do not ascend.
     """
     inside = []
     for sign in (1, -1):
@@ -108,7 +118,11 @@ def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: fl
 
 
 def kinks_between(function: PiecewiseLinear, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Tensor:
-    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`."""
+    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`.
+
+    Raises:
+        ValueError: if the points do not ascend.
+    """
     return _per_gap(function.nodes, points, tolerance)
 
 
@@ -171,6 +185,9 @@ def _holds(low: Tensor, high: Tensor, points: Tensor, tolerance: float) -> Bool[
 
 def _per_gap(kinks: Tensor, points: Tensor, tolerance: float) -> Tensor:
     """(c - 1,): how many kinks lie strictly between each two neighbours."""
+    arguments.real("points", points, "c", like=kinks)
+    if not bool((points.diff() >= 0).all()):
+        raise ValueError("`points` must ascend, as `marginal` gives them; sort them.")
     at_points = ((kinks[:, None] - points).abs() <= tolerance).any(-1)
     gap = torch.searchsorted(points, kinks)
     inner = ~at_points & (gap > 0) & (gap < len(points))

@@ -1,0 +1,256 @@
+"""What a function of the attacks on margins and gradients cannot use is refused, by the name of the argument.
+
+A table says how each function is called well. Every tensor in it is spoilt in every way: what has no meaning is never
+taken, and no shape, dtype or value ever meets an error of PyTorch's.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from leakage.attacks import margin, univariate
+from leakage.attacks.gradient_inversion import (
+    decompose,
+    deep,
+    design,
+    evaluation,
+    moments,
+    polish,
+    span,
+    step_errors,
+    trials,
+)
+from leakage.attacks.gradient_inversion.matching import match
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.recover import recover
+from leakage.attacks.gradient_inversion.tensor import reconstruct
+from leakage.data.synthetic import gaussian
+from leakage.models import clients, two_layer
+from leakage.models.activations import activation
+from leakage.runtime import DTYPE, stream
+from leakage.theory import gradient_symmetries, hermite, inversion_error
+from leakage.theory.kkt import bounds, conditions, margin_size, optimum, orthogonality, univariate_facts
+from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
+from leakage.trainers import federated, margin_flow, margin_outputs, module_flow
+from leakage.trainers.margin_flow import Recipe
+
+M, D, B = 40, 4, 2
+TANH = activation("tanh")
+
+
+def drawn(*shape):
+    return gaussian(shape, generator=stream(0, f"refusals/{shape}"))
+
+
+def signs(*shape):
+    return (-torch.ones(shape, dtype=DTYPE)).cumprod(-1)
+
+
+def sizes(*shape):
+    return drawn(*shape).abs() + 2
+
+
+def network(*, width=3, d=D):
+    return two_layer.TwoLayer(drawn(width, d), sizes(width), drawn(width))
+
+
+def attack(function, **options):
+    options = {"batch": B, "norm": 1.0, **options}
+    return function(SEEN, generator=stream(0, "refusals"), **options)
+
+
+SEEN = trials.play(trials.Game(D, M, batch=B, activation="tanh", inputs="sphere"), seed=0).observation
+PLAYED = trials.play(trials.Game(D, M), seed=0)
+ROWS = polish.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
+GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
+KINKS = from_network(network(d=1))
+MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
+STACK = {name: part.detach().unsqueeze(0) for name, part in MODULE.named_parameters()}
+TRAIN = partial(module_flow.train, MODULE, STACK, recipe=Recipe(steps=2))
+FLIPS = torch.tensor([True, False])
+
+Case = tuple[Callable, dict[str, torch.Tensor], tuple[str, ...]]  # and what of the ways to spoil it has a meaning
+
+
+def case(function: Callable, *fine: str, **tensors: torch.Tensor) -> Case:
+    return function, tensors, fine
+
+
+CASES = {
+    "margin_of": case(margin.margin_of, targets=drawn(3, 5)),
+    "share_on": case(margin.share_on, outputs=drawn(3, 5), margin=sizes(3)),
+    "share_above": case(margin.share_above, outputs=drawn(3, 5), margin=sizes(3)),
+    "known_margin": case(margin.known_margin, outputs=drawn(3, 5), margin=sizes(3)),
+    "near_margin": case(margin.near_margin, outputs=drawn(3, 5), margin=sizes(3)),
+    "bounded_margin": case(partial(margin.bounded_margin, least=1.0), outputs=drawn(5)),
+    "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
+    "line_ups": case(partial(margin.line_ups, size=2), members=drawn(5), fresh=drawn(4)),
+    "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
+    "size_score": case(margin.size_score, outputs=drawn(5)),
+    "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
+    "loss_score": case(margin.loss_score, "float32 outputs", outputs=drawn(5), labels=signs(5)),
+    "recovery": case(partial(univariate.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
+    "Observation": case(
+        partial(Observation, activation=TANH),
+        weights=drawn(M, D),
+        outputs=drawn(M),
+        hidden=drawn(M, D),
+        readout=sizes(M),
+    ),
+    "of_rows": case(partial(span.of_rows, batch=1, generator=stream(0, "rows")), gradient=drawn(M, D)),
+    "decompose": case(partial(decompose.decompose, generator=stream(0, "terms")), tensor=drawn(2, 2, 2)),
+    "match_error": case(evaluation.match_error, "nan found", "inf found", found=drawn(B, D), truth=drawn(B, D)),
+    "polish": case(partial(polish.polish, ROWS, steps=1), points=drawn(3, B, B), residuals=drawn(3, B)),
+    "HiddenEquations": case(partial(polish.HiddenEquations.of, SEEN), basis=drawn(D, B)),
+    "tensor": case(moments.of_hidden(SEEN).tensor, basis=drawn(D, B)),
+    "inputs_from": case(partial(deep.inputs_from, activation=TANH, depth=2, kind="plain"), "inf", features=drawn(B, D)),
+    "inputs_along": case(partial(deep.inputs_along, activation=TANH, depth=2, kind="plain"), directions=drawn(B, D)),
+    "match": case(
+        partial(match, SEEN, batch=B, scale=0.5, iterations=2, generator=stream(0, "match")), labels=signs(B)
+    ),
+    "exchange": case(partial(trials.exchange, trials.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
+    "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
+    "batch_gradient": case(
+        partial(federated.batch_gradient, clients.TwoLayer(drawn(M, D), activation="tanh"), loss="sum"),
+        inputs=drawn(B, D),
+        labels=signs(B),
+    ),
+    "client": case(partial(clients.TwoLayer, activation="tanh"), weights=drawn(M, D)),
+    "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
+    "mirrored": case(
+        partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
+    ),
+    "rescaled": case(
+        partial(gradient_symmetries.rescaled, activation=activation("relu")),
+        inputs=drawn(B, D),
+        residuals=drawn(B),
+        factors=sizes(B),
+    ),
+    "displaced": case(
+        partial(gradient_symmetries.displaced, activation=activation("linear")),
+        inputs=drawn(B, D),
+        residuals=drawn(B),
+        shift=drawn(D),
+    ),
+    "moment": case(partial(hermite.moment, TANH, order=3), norm=sizes(3)),
+    "span_error": case(inversion_error.span_error, basis=drawn(D, B), inputs=drawn(3, D)),
+    "tilt": case(inversion_error.error, "inf", tilt=sizes(3)),
+    "Geometry.of": case(bounds.Geometry.of, points=drawn(3, D)),
+    "Geometry.of_gram": case(bounds.Geometry.of_gram, gram=torch.eye(3, dtype=DTYPE)),
+    "delta_x": case(GEOMETRY.delta_x, "float32", products=drawn(5, 3)),
+    "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), margin=sizes(3)),
+    "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), margin=sizes(3)),
+    "check": case(margin_flow.check, points=drawn(3, D), labels=signs(3)),
+    "train": case(partial(margin_flow.train, network(), recipe=Recipe(steps=2)), points=drawn(3, D), labels=signs(3)),
+    "train a module": case(TRAIN, points=drawn(1, 3, D), labels=signs(1, 3)),
+    "TwoLayer": case(two_layer.TwoLayer, "nan", "inf", weights=drawn(3, D), biases=drawn(3), outputs=drawn(3)),
+    "a network": case(network(), "nan", "inf", points=drawn(5, D)),
+    "PiecewiseLinear": case(
+        PiecewiseLinear,
+        nodes=drawn(3).sort().values,
+        values=drawn(3),
+        left_slope=drawn(1)[0],
+        right_slope=drawn(1)[0],
+    ),
+    "a function": case(KINKS, "inf", points=drawn(3)),
+    "univariate": case(optimum.univariate, "float32", points=drawn(3), labels=signs(3)),
+    "orthant": case(optimum.orthant, "float32", points=drawn(3, D), labels=signs(3)),
+    "single": case(partial(optimum.single, label=1), point=drawn(D)),
+    "least_margin": case(margin_size.least_margin, loss=sizes(3)),
+    "squared_log": case(margin_size.squared_log, dimension=sizes(3)),
+    "gradient_exponent": case(margin_size.gradient_exponent, dimension=sizes(3)),
+    "gradient_factor": case(margin_size.gradient_factor, "inf", q=drawn(3)),
+    "first_dimension": case(partial(orthogonality.first_dimension, [2, 4]), probability=torch.tensor([0.1, 1.0])),
+    "marginal": case(univariate_facts.marginal, points=drawn(3), multipliers=sizes(3)),
+    "kinks_between": case(partial(univariate_facts.kinks_between, KINKS), points=drawn(3).sort().values),
+    "split_gains": case(margin_outputs.split_gains, member=drawn(4), outsider=drawn(4)),
+}
+
+
+def first(value, found):
+    return torch.where(torch.arange(value.numel()).reshape(value.shape) == 0, found, value)
+
+
+VALUES = {
+    "list": lambda value: value.tolist(),
+    "whole": lambda value: value.long(),
+    "nan": lambda value: first(value, math.nan),
+    "inf": lambda value: first(value, math.inf),
+    "float32": lambda value: value.float(),
+}
+SHAPES = {
+    "empty": lambda value: value[..., :0] if value.ndim else value.new_zeros(0),
+    "rank": lambda value: value.unsqueeze(-1).expand(*value.shape, 3),
+    "leading": lambda value: value.expand(7, *value.shape),
+    "longer": lambda value: torch.cat([value, value[..., :1]], dim=-1) if value.ndim else value.expand(2),
+}
+
+
+def spoilt(name, spoil):
+    """What a function says to each of its tensors spoilt alone: (argument, an error of ours or None)."""
+    function, tensors, _ = CASES[name]
+    for argument, value in tensors.items():
+        try:
+            function(**{**tensors, argument: spoil(value)})
+        except (ValueError, TypeError) as error:
+            yield argument, str(error)
+        else:
+            yield argument, None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_good_is_taken(name):
+    function, tensors, _ = CASES[name]
+    function(**tensors)
+
+
+@pytest.mark.parametrize("way", VALUES)
+@pytest.mark.parametrize("name", CASES)
+def test_values_without_a_meaning_are_refused_by_name(name, way):
+    _, tensors, fine = CASES[name]
+    for argument, said in spoilt(name, VALUES[way]):
+        lone = way == "float32" and len(tensors) == 1  # nothing says in what precision it ought to be
+        labels = argument == "labels" and way in ("whole", "float32")  # signs are signs in every dtype
+        if said is None:
+            assert {way, f"{way} {argument}"} & {*fine} or lone or labels, f"`{argument}` was taken"
+        else:
+            assert any(f"`{known}`" in said for known in tensors), said
+
+
+@pytest.mark.parametrize("way", SHAPES)
+@pytest.mark.parametrize("name", CASES)
+def test_a_shape_has_a_meaning_or_is_refused_by_name(name, way):
+    _, tensors, _ = CASES[name]
+    for _, said in spoilt(name, SHAPES[way]):
+        named = said is None or any(f"`{known}`" in said for known in (*tensors, "model", "module", "batch", "size"))
+        assert named, said
+
+
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"batch": 1.5}, {"batch": D + 1}, {"norm": math.nan}, {"norm": 0.0}])
+@pytest.mark.parametrize("function", [recover, reconstruct])
+def test_what_an_attacker_cannot_claim_is_refused_by_name(function, wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
+        attack(function, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "wrong"),
+    [
+        (partial(design.draw, generator=stream(0, "draw")), {"kind": "iid", "m": 4, "d": 2}, {"m": 2.0, "d": 0}),
+        (Recipe, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
+        (orthogonality.LearnableCase, {"n": 2, "dimension": 10}, {"n": 0, "dimension": 2.5}),
+        (partial(margin_size.least_margin, sizes(2)), {}, {"share": 0.0, "kind": "hinge"}),
+        (partial(conditions.check, network(), drawn(3, D), signs(3)), {}, {"kinks": math.nan}),
+        (partial(bounds.output_bound, GEOMETRY, sizes(1), sizes(1)[0]), {}, {"factor": 3}),
+        (partial(from_network, network(d=1)), {}, {"tolerance": math.nan}),
+        (partial(hermite.route, TANH), {}, {"norm": math.inf}),
+        (partial(univariate.from_crossing, network(width=1, d=1)), {"margin": 1.0}, {"margin": math.nan}),
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_name(function, good, wrong):
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            function(**{**good, name: value})
