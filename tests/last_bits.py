@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # Names of PyTorch's operations. What is not here moves, chooses, compares or copies numbers, draws evenly, or is one of
 # IEEE's own operations: the same bits everywhere. How a sum is split depends on where it stands in the result.
 _SUMS = """
-    sum nansum mean var std var_mean std_mean cumsum logcumsumexp logsumexp linalg_vector_norm norm trace cumprod prod
+    sum nansum mean var std var_mean std_mean cumsum logcumsumexp logsumexp trace cumprod prod
     mm bmm mv dot vdot addmm addbmm baddbmm addmv addr convolution convolution_backward index_add scatter_add
     embedding_dense_backward _cdist_forward _cdist_backward _pdist_forward _pdist_backward
     _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data nll_loss_forward mse_loss
@@ -37,9 +37,11 @@ _FUNCTIONS = """
     randn normal _standard_gamma linspace logspace pow
     """
 _FUSED = ("addcmul", "addcdiv", "lerp", "add", "sub", "rsub")  # a product and a sum, in one rounding or two
+_LENGTHS = ("linalg_vector_norm", "norm")  # of rows, one like the other
 _FACTORS = ("_linalg_eigh", "_linalg_svd")
 _BY_PLACE = frozenset([*_SUMS.split(), *_FACTORS])
-_BY_VALUE = frozenset([*_FUNCTIONS.split(), *_FUSED])
+_BY_ELEMENT = frozenset([*_FUNCTIONS.split(), *_FUSED])
+_BY_VALUE = _BY_ELEMENT | {*_LENGTHS}
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _MANTISSA = {torch.float32: 2**23 - 1, torch.float64: 2**52 - 1}
@@ -91,7 +93,7 @@ def _unrounded(name: str, args: Any, result: Tensor) -> Tensor:
     if name == "mean":  # of whole numbers: their sum is exact, and so is a quotient to the last bit
         count = args[0].numel() / result.numel()
         kept |= (result * count).round() / count == result
-    if name in _BY_VALUE:  # numbers that come back as they were, with nothing to add to them
+    if name in _BY_ELEMENT:  # numbers that come back as they were, with nothing to add to them
         for operand in (arg for arg in args if _is_real(arg) and arg is not result and arg.dtype == result.dtype):
             kept |= result.abs() == operand.abs()
     return kept
