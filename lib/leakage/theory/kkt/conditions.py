@@ -22,9 +22,9 @@ from torch import Tensor
 from leakage.models.two_layer import TwoLayer
 from leakage.trainers import margin_flow
 
-_ROUNDS = 100  # at most; 2 in many dimensions, 5 in few
+_ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
 _SWEEPS = 10  # in one round
-_KINKS = 200  # up to which all subgradients are found at once, in well under a second
+_KINKS = 600  # up to which all subgradients are found at once, in under a second
 _STIFFNESS = 1e4  # of the constraints there, in units of the largest gradient: they hold to its inverse square
 # The squared distance found may exceed the least one by
 _SETTLED = 1e-5  # of itself, plus
