@@ -8,14 +8,16 @@ PYTHON ?= python3
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NUMERICAL = $(foreach room,attacks geometry theory trainers models metrics histograms intervals,\
+  $(wildcard tests/test_$(room)*.py))
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-site benchmark lab serve lint lock clean
+.PHONY: help book test test-portable test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 	@printf '\nVariables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s\n' '$(PROFILE)' '$(SEED)' '$(JOBS)' '$(CHAPTERS)'
 
 book: $(READY) ## execute what changed, judge every claim, make the site
@@ -23,6 +25,11 @@ book: $(READY) ## execute what changed, judge every claim, make the site
 
 test: $(READY) ## test the library, the chapters and the pipeline
 	$(BIN)/python -m pytest -q --ignore=tests/site tests
+
+# First this machine with its oldest instructions, then another one's rounding: see tests/last_bits.py.
+test-portable: $(READY) ## test the numbers as other processors would compute them
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott $(BIN)/python -m pytest -q $(NUMERICAL)
+	$(BIN)/python -m pytest -q --last-bits "$(SEED)" $(NUMERICAL)
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q tests/site

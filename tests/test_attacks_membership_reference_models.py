@@ -140,10 +140,11 @@ def test_order_of_points_and_epochs_does_not_matter(attack):
     member, partner = a_design()
     losses = some_losses(member, 1.0, epochs=(2, 3))
     scores = attack(losses, member, partner)
-    assert torch.allclose(scores[1, 2], attack(losses[1, 2], member, partner), rtol=1e-12, atol=1e-12)
+    # A variance is a difference of squares here, and three references may be 1e4 times as close as they are far away.
+    assert torch.allclose(scores[1, 2], attack(losses[1, 2], member, partner), rtol=1e-10, atol=1e-10)
     points = torch.randperm(POINTS, generator=stream(0, "order"))
     moved = attack(losses[..., points], member[:, points], partner)
-    assert torch.allclose(moved, scores[..., points], rtol=1e-12, atol=1e-12)
+    assert torch.allclose(moved, scores[..., points], rtol=1e-10, atol=1e-10)
 
 
 @each_attack

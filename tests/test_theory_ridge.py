@@ -111,7 +111,8 @@ def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, penalty, mem
     law = (spectra.member_mixture if member else spectra.outsider_mixture)(query)
     for squares in (ours.square(), law.variances[0]):
         spread = math.hypot(float(variances.std()) / math.sqrt(BRUTE), float(squares.std()) / math.sqrt(EXACT))
-        assert abs(float(squares.mean() - variances.mean())) < 4 * spread
+        # Of a single training row, a member, the variance is one number: rounding is all the spread there is.
+        assert abs(float(squares.mean() - variances.mean())) < 4 * spread + 1e-14
 
 
 @pytest.mark.parametrize("p", [6, 20])

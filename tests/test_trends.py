@@ -51,3 +51,11 @@ def test_what_is_no_pair_of_samples_is_refused(function, x, y, message):
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_a_slope_follows_the_unit_of_x(unit):
     assert slope(X * unit, 3 - 2 * X) == pytest.approx(-2 / unit, rel=1e-14)
+
+
+def test_values_that_differ_by_rounding_share_their_rank():
+    x = torch.arange(4.0)
+    exact = rank_correlation(x, torch.tensor([0.3, 0.1, 0.3, 0.5]))
+    for y in ([0.1 + 0.2, 0.1, 0.3, 0.5], [0.3, 0.1, 0.1 + 0.2, 0.5]):
+        assert rank_correlation(x, torch.tensor(y).double()) == pytest.approx(exact, abs=1e-12)
+    assert rank_correlation(x, torch.tensor([0.3, 0.1 + 0.2, 0.3, 0.3]).double()) == 0

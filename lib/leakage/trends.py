@@ -5,12 +5,15 @@ Nothing here fits a model of the book; these are summaries that rules are stated
 
 from typing import Any
 
-from jaxtyping import Real
+import torch
+from jaxtyping import Int, Real
 from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
 from leakage.intervals import as_sample
+
+_SAME = 1e-12  # neighbours closer than this, relative to their size, are equal: a sum in another order is as far off
 
 
 def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
@@ -31,14 +34,24 @@ def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     """Spearman's rank correlation of x and y, from -1 to 1; equal values share their mean rank. 0 if all y are equal.
 
+    Values that differ by rounding are equal.
+
     Raises:
         ValueError: as `slope`.
     """
-    x, y = _pairs(x, y)
-    if bool((y == y[0]).all()):
+    x, y = (_levels(values) for values in _pairs(x, y))
+    if not bool(x.any() and y.any()):
         return 0.0
     found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
     return float(found.statistic)
+
+
+def _levels(values: Tensor) -> Int[Tensor, " n"]:
+    """Which of the different values each is, from 0 for the least."""
+    ordered, order = values.sort()
+    before = torch.cat([ordered[:1], ordered[:-1]])
+    level = (~torch.isclose(ordered, before, rtol=_SAME, atol=0)).cumsum(0)
+    return torch.empty_like(level).scatter(0, order, level)
 
 
 def _pairs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

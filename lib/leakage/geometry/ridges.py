@@ -20,6 +20,8 @@ from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.geometry.unit_square import along, corners, lattice
 from leakage.models.mlp import Mlp
 
+_SAME = 1e-7  # norms closer than this, in units of the largest, are equal: 0 comes out as the root of rounding, 1e-8
+
 
 def exceeds(
     first: Float[Tensor, " m"],
@@ -30,7 +32,8 @@ def exceeds(
 ) -> Float[Tensor, ""]:
     r"""$P(X > Y) + \tfrac12 P(X = Y)$ for independent X and Y with these values and weights (equal ones by default).
 
-    NaN if one of the two has no weight.
+    Values that differ by rounding are equal: where a norm is constant over many cells, how a machine rounds in each of
+    them would decide otherwise. NaN if one of the two has no weight.
 
     Raises:
         ValueError: if a value is NaN.
@@ -41,7 +44,9 @@ def exceeds(
     theirs = torch.ones_like(second) if second_weights is None else second_weights
     values, order = second.sort()
     below = torch.cat([theirs.new_zeros(1), theirs[order].cumsum(0)])
-    ends = (torch.searchsorted(values, first, right=side) for side in (False, True))
+    sizes = torch.cat([first.new_zeros(1), first.abs(), second.abs()])
+    same = _SAME * sizes[sizes.isfinite()].max()
+    ends = (torch.searchsorted(values, first + (same if side else -same), right=side) for side in (False, True))
     share = torch.stack([below[end] for end in ends]).mean(0)
     return (ours @ share) / (ours.sum() * theirs.sum())
 

@@ -23,8 +23,10 @@ from leakage import arguments
 from leakage.models.two_layer import TwoLayer, check_inputs
 from leakage.trainers import margin_flow
 
-_ROUNDS = 100  # at most; 2 in many dimensions, tens in few
+_ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
 _SWEEPS = 10  # in one round
+_KINKS = 600  # up to which all subgradients are found at once, in under a second
+_STIFFNESS = 1e4  # of the constraints there, in units of the largest gradient: they hold to its inverse square
 # The squared distance found may exceed the least one by
 _SETTLED = 1e-5  # of itself, plus
 _ROUNDING = 1e-14  # of the squared norm; or, where rounding keeps it from falling further, by
@@ -118,7 +120,9 @@ class _Pairs:
     Two kinds of steps alternate until no direction leads downhill. A sweep gives each point its best $\lambda_i$ and
     $\mu_{ij}$ while the others wait: fast in many dimensions, where points hardly interact. A combination is the
     non-negative least-squares fit of $\theta$ by the gradients $y_i \nabla\Phi(x_i)$ with the subgradients found so
-    far and those that lead downhill most steeply: it ends after finitely many steps, and fast in few dimensions.
+    far and those that lead downhill most steeply: it ends after finitely many steps. In few dimensions these may be
+    hundreds, for which subgradients are steepest is decided by rounding where a slope is 0; there kinks are few, and
+    where the first combination does not do, all multipliers are sought at once.
     """
 
     hidden: Float[Tensor, "*b k d+1"]  # w̃_j
@@ -152,6 +156,9 @@ class _Pairs:
             if stuck or excess <= _SETTLED * distance + _ROUNDING * size:
                 return multipliers, weights
             before = distance
+            if left == _ROUNDS - 2 and int(self.kink.sum()) <= _KINKS:
+                multipliers, weights = self._at_once()
+                continue
             used = (multipliers > 0).nonzero().squeeze(-1)
             found = weights[used] / multipliers[used, None]
             rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
@@ -200,13 +207,43 @@ class _Pairs:
 
     def _combination(self, rows: Tensor, patterns: Tensor) -> Tensor:
         r"""Non-negative shares of these points' gradients that come closest to $\theta$."""
+        return _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
+
+    def _at_once(self) -> tuple[Tensor, Tensor]:
+        r"""All multipliers and weights in one fit; at the kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.
+
+        Source: C. L. Lawson, R. J. Hanson (1974), Solving Least Squares Problems, chapter 22.
+        """
+        point, neuron = self.kink.nonzero(as_tuple=True)
+        count, kinks = len(self.height), len(point)
+        one = torch.nn.functional.one_hot(neuron, self.height.shape[1]).to(self.height)
+        rows = torch.cat([torch.arange(count, device=point.device), point])
+        heights = torch.cat([self.height, torch.zeros_like(one)])
+        gradients, target = self._gradients(rows, torch.cat([self.on.to(one), one]), heights)
+        owner = torch.nn.functional.one_hot(point, count).to(one)
+        unit, nothing = torch.eye(kinks).to(one), target.new_zeros((len(target), kinks))
+        equations = _STIFFNESS * gradients.norm(dim=0).amax() * torch.cat([owner, -unit, -unit], dim=1)
+        system = torch.cat([torch.cat([gradients, nothing], dim=1), equations])
+        found = _nonnegative(system, torch.cat([target, target.new_zeros(kinks)]))
+        multipliers, weights = found[:count], found[:count, None] * self.on
+        weights[point, neuron] = torch.minimum(found[count : count + kinks], multipliers[point])
+        return multipliers, weights
+
+    def _gradients(self, rows: Tensor, patterns: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
+        r"""The gradients of these points with these subgradients as columns, and $\theta$ in the same coordinates."""
         axes = torch.linalg.svd(self.lifted, full_matrices=False).Vh  # nothing else of w̃_j can be reached
         layer = (patterns * self.outputs).unsqueeze(-1) * (self.lifted @ axes.mT)[rows].unsqueeze(-2)
-        gradients = torch.cat([layer.flatten(1), self.height[rows]], dim=-1)
-        target = torch.cat([(self.hidden @ axes.mT).flatten(), self.outputs])
-        basis, triangle = torch.linalg.qr(gradients.mT)
-        shares, _ = nnls(triangle.cpu().numpy(), (target @ basis).cpu().numpy(), maxiter=100 * len(rows))
-        return torch.from_numpy(shares).to(gradients)
+        return (
+            torch.cat([layer.flatten(1), heights], dim=-1).mT,
+            torch.cat([(self.hidden @ axes.mT).flatten(), self.outputs]),
+        )
+
+
+def _nonnegative(columns: Tensor, target: Tensor) -> Tensor:
+    """The non-negative combination of columns that comes closest to the target."""
+    basis, triangle = torch.linalg.qr(columns)
+    shares, _ = nnls(triangle.cpu().numpy(), (target @ basis).cpu().numpy(), maxiter=100 * columns.shape[1])
+    return torch.from_numpy(shares).to(columns)
 
 
 def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kinks: float) -> _Pairs:
