@@ -45,9 +45,10 @@ lint: $(READY) ## check format, style and types, of the chapters too
 	$(BIN)/pyright
 	.ci/lint-chapters $(wildcard book/*.md)
 
-lock: ## pin the newest versions that pyproject.toml allows (needs uv)
-	uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-package torch --no-header --no-annotate \
-	  --upgrade --output-file requirements.lock
+# One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
+lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --no-header \
+	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 
 clean: ## delete everything generated; the virtual environment stays
 	rm -rf _build .pytest_cache .ruff_cache

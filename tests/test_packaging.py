@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -36,16 +37,15 @@ def readme() -> str:
 def pins() -> dict[str, Requirement]:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
-    return {canonicalize_name(requirement.name): requirement for requirement in found}
+    names = [canonicalize_name(requirement.name) for requirement in found]
+    assert len(set(names)) == len(names), "one version of a package, whatever the Python: results must not depend on it"
+    return dict(zip(names, found, strict=True))
 
 
 def test_the_lock_pins_every_dependency_to_a_version_it_allows():
     locked = pins()
     for requirement in requirements():
         name = canonicalize_name(requirement.name)
-        if name == "torch":
-            assert str(requirement.specifier).startswith("=="), "the lock leaves torch out, so pyproject.toml pins it"
-            continue
         (pin,) = locked[name].specifier
         assert pin.operator == "==", name
         assert requirement.specifier.contains(pin.version), f"{requirement} against the lock's {pin.version}"
@@ -54,8 +54,18 @@ def test_the_lock_pins_every_dependency_to_a_version_it_allows():
 def test_the_lock_suits_machines_with_and_without_a_gpu():
     for name, pin in pins().items():
         assert "+" not in str(pin.specifier), f"{pin} can be installed only where it was made"
-        assert name != "torch", "torch has a build for each kind of machine"
-        assert not name.startswith(("nvidia-", "cuda-", "triton")), name
+        if name.startswith(("nvidia-", "cuda-", "triton")):
+            assert "sys_platform == 'linux'" in str(pin.marker).replace('"', "'"), f"{pin} is for Linux alone"
+
+
+@pytest.mark.parametrize("python", ["3.11.2", "3.12.0", "3.13.0"])
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_the_lock_serves_every_python_and_system_that_is_named(python, system):
+    here = {"python_full_version": python, "python_version": python.rpartition(".")[0], "sys_platform": system}
+    locked = pins()
+    for requirement in requirements():
+        marker = locked[canonicalize_name(requirement.name)].marker
+        assert marker is None or marker.evaluate({**here, "os_name": "posix"}), requirement
 
 
 def test_the_environment_is_that_of_the_project():
