@@ -5,6 +5,8 @@ JOBS ?=
 CHAPTERS ?=
 VENV ?= .venv
 PYTHON ?= python3
+# Where PyTorch alone comes from, if not from PyPI: no other package may come from there.
+TORCH_INDEX ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -55,5 +57,6 @@ clean: ## delete everything generated; the virtual environment stays
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.lock --no-deps --index-url "$(TORCH_INDEX)" torch)
 	$(BIN)/python -m pip install -q -c requirements.lock -e ".[test]"
 	touch $@
