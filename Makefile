@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-site benchmark lab serve lint lock clean
+.PHONY: help book test test-site test-oldest benchmark lab serve lint lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +28,11 @@ test: $(READY) ## test the library, the chapters and the pipeline
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q tests/site
+
+test-oldest: ## test with the oldest packages that pyproject.toml allows, in _build/oldest (needs uv)
+	uv venv --quiet --clear --python $(PYTHON) _build/oldest
+	uv pip install --quiet --python _build/oldest --resolution lowest-direct --editable ".[test]"
+	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default --ignore=tests/site tests
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for chapter in min_norm blessing kkt_margin gradient_inversion polytopes; do \
