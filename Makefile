@@ -55,13 +55,13 @@ lint: $(READY) ## check format, style and types, of the chapters too
 # One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
 lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --no-header \
-	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.txt
 
 clean: ## delete everything generated; the virtual environment stays
 	rm -rf _build .pytest_cache .ruff_cache
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.lock --no-deps --index-url "$(TORCH_INDEX)" torch)
-	$(BIN)/python -m pip install -q -c requirements.lock -e ".[test]"
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.txt --no-deps --index-url "$(TORCH_INDEX)" torch)
+	$(BIN)/python -m pip install -q -c requirements.txt -e ".[test]"
 	touch $@

@@ -36,7 +36,7 @@ def readme() -> str:
 
 
 def pins() -> dict[str, Requirement]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
     names = [canonicalize_name(requirement.name) for requirement in found]
     assert len(set(names)) == len(names), "one version of a package, whatever the Python: results must not depend on it"
@@ -99,7 +99,7 @@ def test_the_environment_is_that_of_the_project():
     content = load(ROOT / "environment.yml")
     *conda, pip = content["dependencies"]
     assert conda == ["python=3.11", "pip"]
-    assert [line for line in pip["pip"] if "extra-index-url" not in line] == ["-c requirements.lock", "-e .[book]"]
+    assert [line for line in pip["pip"] if "extra-index-url" not in line] == ["-c requirements.txt", "-e .[book]"]
 
 
 def test_jupyter_book_stays_below_the_version_that_reads_no_config():
