@@ -5,6 +5,8 @@ JOBS ?=
 CHAPTERS ?=
 VENV ?= .venv
 PYTHON ?= python3
+# Where PyTorch alone comes from, if not from PyPI: no other package may come from there.
+TORCH_INDEX ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -14,7 +16,7 @@ NUMERICAL = $(foreach room,attacks geometry theory trainers models metrics histo
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-portable test-site benchmark lab serve lint lock clean
+.PHONY: help book test test-portable test-oldest test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -34,6 +36,11 @@ test-portable: $(READY) ## test the numbers as other processors would compute th
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q tests/site
 
+test-oldest: ## test with the oldest packages that pyproject.toml allows, in _build/oldest (needs uv)
+	uv venv --quiet --clear --python $(PYTHON) _build/oldest
+	uv pip install --quiet --python _build/oldest --resolution lowest-direct --editable ".[test]"
+	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default --ignore=tests/site tests
+
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for chapter in min_norm blessing kkt_margin gradient_inversion polytopes; do \
 	  $(BIN)/python benchmarks/$$chapter.py --record || status=1; \
@@ -52,14 +59,16 @@ lint: $(READY) ## check format, style and types, of the chapters too
 	$(BIN)/pyright
 	.ci/lint-chapters $(wildcard book/*.md)
 
-lock: ## pin the newest versions that pyproject.toml allows (needs uv)
-	uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-package torch --no-header --no-annotate \
-	  --upgrade --output-file requirements.lock
+# One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
+lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --no-header \
+	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.txt
 
 clean: ## delete everything generated; the virtual environment stays
 	rm -rf _build .pytest_cache .ruff_cache
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c requirements.lock -e ".[test]"
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.txt --no-deps --index-url "$(TORCH_INDEX)" torch)
+	$(BIN)/python -m pip install -q -c requirements.txt -e ".[test]"
 	touch $@

@@ -54,7 +54,7 @@ def digests(paths: Iterable[Path], *, relative_to: Path) -> dict[str, str]:
 def environment(root: Path | None) -> dict[str, str | None]:
     """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
     versions: dict[str, str | None] = {name: metadata.version(name) for name in _VERSIONED}
-    lock = root / "requirements.lock" if root else None
+    lock = root / "requirements.txt" if root else None
     versions["lock"] = file_digest(lock) if lock and lock.is_file() else None
     return {"python": platform.python_version()} | versions
 

@@ -46,9 +46,7 @@ def copy_mathjax(destination: Path) -> None:
             destination.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / part, destination / part)
         else:
-            raise ConfigError(
-                f"The package {_MATHJAX_PACKAGE} has no {part}; install the version in requirements.lock."
-            )
+            raise ConfigError(f"The package {_MATHJAX_PACKAGE} has no {part}; install the version in requirements.txt.")
 
 
 def source_url(url: str) -> str:
