@@ -90,9 +90,7 @@ def load(part: str = "train", *, download: bool = False) -> AdultTable:
     name = _PARTS[part]
     if download and not fetch.available(name):
         fetch.fetch(name)
-    if not fetch.available(name):
-        raise fetch.absent(name)
-    file = fetch.present(name)[0]
+    file = fetch.chosen(name)
     return parse(fetch.read_payload(name, file), source=f"{name}/{file}")
 
 
