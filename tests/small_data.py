@@ -63,9 +63,9 @@ def entry(payload: bytes, packing: str = "gzip", **changes: Any) -> DataFile:
     return DataFile(**(facts | changes))
 
 
-def dataset(*files: DataFile, any_file: bool = False) -> Dataset:
-    """A data set called `tiny`."""
-    return Dataset("tiny", "Tiny", files, "CC0", "https://example.invalid", "Nobody (2020)", any_file)
+def dataset(*files: DataFile, any_file: bool = False, name: str = "tiny") -> Dataset:
+    """A data set of these files."""
+    return Dataset(name, "Tiny", files, "CC0", "https://example.invalid", "Nobody (2020)", any_file)
 
 
 def unverified(payload: bytes, site: "Site") -> DataFile:
