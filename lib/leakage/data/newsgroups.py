@@ -18,6 +18,7 @@ from jaxtyping import Float32, Int64
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 
+from leakage.arguments import choice, count
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -105,8 +106,7 @@ def tf_idf(
     Raises:
         ValueError: if `features` is not positive, or larger than the number of words.
     """
-    if features < 1:
-        raise ValueError(f"`features` must be at least 1, got {features!r}.")
+    features = count("features", features, least=1)
     vectoriser = TfidfVectorizer(max_features=features)
     rows = [vectoriser.fit_transform(training.texts), *(vectoriser.transform(other.texts) for other in others)]
     if rows[0].shape[1] < features:
@@ -115,8 +115,7 @@ def tf_idf(
 
 
 def _check_part(part: str) -> None:
-    if part not in COUNTS:
-        raise ValueError(f"`part` must be one of {', '.join(COUNTS)}; got {part!r}.")
+    choice("part", part, COUNTS)
 
 
 def _members(payload: bytes, source: str) -> Iterator[tuple[tuple[str, str, int], str]]:
