@@ -169,6 +169,18 @@ def altered_bytes(payload: bytes, packing: str, name: str, mark: Path) -> Iterat
         yield from _archives(payload, MEMBER[name])
 
 
+def altered_payloads(payload: bytes, mark: Path) -> Iterator[tuple[str, bytes]]:
+    """What a parser may be given in the place of `payload`."""
+    yield from _foreign(mark, payload)
+    yield from _spoiled(payload)
+    yield from _rewritten(payload)
+
+
+def hostile_archives() -> Iterator[tuple[str, bytes]]:
+    """Archives that are not to be trusted, with a member called `inside`."""
+    yield from _archives(b"content", "inside")
+
+
 def _foreign(mark: Path, payload: bytes) -> Iterator[tuple[str, bytes]]:
     """Other files in the place of this one."""
     zipped = io.BytesIO()

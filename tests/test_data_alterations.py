@@ -2,13 +2,13 @@
 
 import os
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
-from altered_files import altered_bytes, packed, small_sets
-from leakage.data import fetch, registry
+from altered_files import altered_bytes, altered_payloads, hostile_archives, packed, small_sets
+from leakage.data import adult, fetch, location, mnist, multi30k, newsgroups, purchase, registry
 from leakage.data.registry import DataAbsent, DataDamaged
 from small_data import dataset
 
@@ -108,6 +108,35 @@ def test_what_is_no_file_is_refused_or_absent(place, name, file):
         if found := fault(name, good, checksum):
             faults.append(f"{how}: {found}")
     assert not faults, "\n".join(faults)
+
+
+BITS = {"rows": 9, "features": 16, "classes": 3}
+PARSERS = {
+    ("mnist", "images"): mnist.parse_images,
+    ("mnist", "labels"): mnist.parse_labels,
+    ("location", "bangkok"): partial(location.parse, **BITS),
+    ("adult", "adult.csv"): adult.parse,
+    ("multi30k", "train.en"): lambda text: multi30k.parse(text, SETS["multi30k"].payloads["train.de"]),
+    ("20newsgroups", "20news-bydate"): partial(newsgroups.parse, part="train", messages=4, groups=2),
+    ("purchase100", "dataset_purchase"): partial(purchase.parse, **BITS),
+}
+
+
+@pytest.mark.parametrize(("name", "file"), PARSERS, ids=[f"{name}-{file}" for name, file in PARSERS])
+def test_a_parser_gives_a_table_or_a_refusal_and_nothing_else(name, file):
+    parse, payload = PARSERS[name, file], SETS[name].payloads[file]
+    parse(payload)
+    faults = []
+    for how, altered in (*altered_payloads(payload, MARK), *(hostile_archives() if name == "20newsgroups" else ())):
+        try:
+            parse(altered)
+        except DataDamaged as error:
+            if len(str(error)) > 1000:
+                faults.append(f"{how}: a long message")
+        except Exception as error:
+            faults.append(f"{how}: {type(error).__name__}: {error}")
+    assert not faults, "\n".join(faults)
+    assert not MARK.exists()
 
 
 def test_there_are_five_hundred_altered_files_and_more():

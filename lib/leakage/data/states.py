@@ -18,7 +18,6 @@ from pathlib import Path
 from leakage.data import unpack
 from leakage.data.registry import DataFile, Dataset
 
-STATES = ("verified", "pinned", "unverified", "damaged", "partial", "absent")
 GOOD = frozenset({"verified", "pinned", "unverified"})
 """The states of a file that may be read; every other one counts as absence."""
 _SETTLED = 2e9  # nanoseconds without a change after which no other change can have the same time stamp

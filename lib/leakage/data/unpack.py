@@ -47,11 +47,11 @@ class _Limited:
         return data
 
 
-class _Member(tarfile.TarInfo):
+class Header(tarfile.TarInfo):
     """A header that is looked at before what it announces is read: `tarfile` reads names and attributes whole."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "Header":
         info = super().frombuf(buf, encoding, errors)
         if info.size < 0:
             raise UnpackError("the archive has a member of negative size")
@@ -124,7 +124,7 @@ def _tar_gz(stream: BinaryIO, archive: tuple[DataFile, ...]) -> Iterator[tuple[D
         limited = _Limited(unzipped, download_limit(archive))
         seen: set[str] = set()
         # Stream mode never seeks, and its headers pass through the limit as well as its contents.
-        with tarfile.open(fileobj=limited, mode="r|", tarinfo=_Member) as tar:  # pyright: ignore[reportArgumentType, reportCallIssue]
+        with tarfile.open(fileobj=limited, mode="r|", tarinfo=Header) as tar:  # pyright: ignore[reportArgumentType, reportCallIssue]
             for info in tar:
                 _check_member(info, archive, seen)
                 if info.name in expected:
