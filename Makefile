@@ -3,6 +3,7 @@ PROFILE ?= ci
 SEED ?= 0
 JOBS ?=
 CHAPTERS ?=
+OFFLINE ?=
 VENV ?= .venv
 PYTHON ?= python3
 # Where PyTorch alone comes from, if not from PyPI: no other package may come from there.
@@ -16,14 +17,21 @@ NUMERICAL = $(foreach room,attacks geometry theory trainers models metrics histo
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-portable test-oldest test-site benchmark lab serve lint lock clean
+.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
-	@printf '\nVariables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s\n' '$(PROFILE)' '$(SEED)' '$(JOBS)' '$(CHAPTERS)'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /	/' | expand -t 16
+	@printf '
+Variables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s OFFLINE=%s
+' '$(PROFILE)' '$(SEED)' '$(JOBS)' \
+	  '$(CHAPTERS)' '$(OFFLINE)'
 
 book: $(READY) ## execute what changed, judge every claim, make the site
+	$(if $(filter-out 0 no false,$(OFFLINE)),,-@$(BIN)/leakage data --needed --if-possible)
 	$(BIN)/leakage build $(CHAPTERS) --profile "$(PROFILE)" --seed "$(SEED)" $(if $(JOBS),--jobs "$(JOBS)")
+
+data: $(READY) ## fetch the public data sets that claims need, about 20 MB
+	$(BIN)/leakage data --needed
 
 test: $(READY) ## test the library, the chapters and the pipeline
 	$(BIN)/python -m pytest -q --ignore=tests/site tests

@@ -12,6 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from leakage.data import registry
 from leakage.data.registry import DataFile, Dataset
 
 
@@ -60,9 +63,27 @@ def entry(payload: bytes, packing: str = "gzip", **changes: Any) -> DataFile:
     return DataFile(**(facts | changes))
 
 
-def dataset(*files: DataFile, any_file: bool = False) -> Dataset:
-    """A data set called `tiny`."""
-    return Dataset("tiny", "Tiny", files, "CC0", "https://example.invalid", "Nobody (2020)", any_file)
+def dataset(*files: DataFile, any_file: bool = False, name: str = "tiny") -> Dataset:
+    """A data set of these files."""
+    return Dataset(name, "Tiny", files, "CC0", "https://example.invalid", "Nobody (2020)", any_file)
+
+
+def unverified(payload: bytes, site: "Site") -> DataFile:
+    """The entry of a file that the server has and no checksum is known of."""
+    return entry(payload, url=f"{site.address}/file", sha256=None, size=None, limit=len(payload))
+
+
+def register_tiny(monkeypatch: pytest.MonkeyPatch, *files: DataFile, any_file: bool = False) -> None:
+    """Put the data set `tiny` of these files into the registry, for one test."""
+    monkeypatch.setitem(registry.DATASETS, "tiny", dataset(*files, any_file=any_file))
+
+
+def put(root: Path, packed: bytes, relative: str = "tiny/content.bin") -> Path:
+    """Write a file into a data folder."""
+    path = root / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(packed)
+    return path
 
 
 def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -82,6 +103,7 @@ class Site:
         break_after: bytes of an answer after which the connection is closed; None for never.
         redirects: from path to address.
         headers: the headers of every request so far.
+        pause: what every answer waits for; None for nothing.
     """
 
     address: str = ""
@@ -91,13 +113,17 @@ class Site:
     redirects: dict[str, str] = field(default_factory=dict)
     headers: list[dict[str, str]] = field(default_factory=list)
     wrong_range: bool = False
+    unasked_part: bool = False
     send_length: bool = True
+    pause: threading.Event | None = None
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         site: Site = self.server.site  # pyright: ignore[reportAttributeAccessIssue]
         site.headers.append(dict(self.headers))
+        if site.pause:
+            site.pause.wait(60)  # a test that forgets to go on ends all the same
         if self.path in site.redirects:
             self.send_response(302)
             self.send_header("Location", site.redirects[self.path])
@@ -110,7 +136,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, site: Site, content: bytes) -> None:
         start = 0
         asked = self.headers.get("Range")
-        if asked and self.headers.get("If-Range") == site.etag:
+        if site.unasked_part:
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes 5-{len(content) - 1}/{len(content)}")
+        elif asked and self.headers.get("If-Range") == site.etag:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
             if start >= len(content):
                 self.send_error(416)

@@ -65,6 +65,7 @@ def test_a_shape_fits_as_jaxtyping_reads_it(shape, axes, lengths, fits):
         (lambda: arguments.signs("x", torch.tensor([1, 0])), "`x` must be -1 or 1, got 0"),
         (lambda: arguments.count("n", 2.0), "`n` must be a whole number at least 0, got 2.0"),
         (lambda: arguments.count("n", True), "got True"),
+        (lambda: arguments.count("n", torch.tensor(2.0)), "`n` must be a whole number at least 0, got tensor"),
         (lambda: arguments.count("n", 0, least=1), "at least 1, got 0"),
         (lambda: arguments.number("r", math.nan), "`r` must be a number finite, got nan"),
         (lambda: arguments.number("r", "1"), "got '1'"),

@@ -40,5 +40,5 @@ def test_models_and_colours_are_treated_as_they_should():
 def test_pixels_beyond_the_image_are_refused():
     images = torch.zeros(2, 3, 4, 8)
     for pixels in (-1, 4):
-        with pytest.raises(ValueError, match="`pixels` must be at least 0 and less than the images' sides"):
+        with pytest.raises(ValueError, match="`pixels` must be a whole number at least 0 and at most"):
             shift_and_flip(images, stream(0, "images"), pixels=pixels)

@@ -77,11 +77,11 @@ def test_the_reading_with_squares_changes_both_variances():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (dict(p=10), "`p` exceed `d`"),
-    (dict(n=0), "`n` and `d` must be at least 1"),
-    (dict(d=0), "`n` and `d` must be at least 1"),
-    (dict(eta=0.0), "`eta` must be positive"),
-    (dict(sigma_beta=float("nan")), "`sigma_beta` must be positive"),
+    (dict(p=10), "`p` must exceed `d`"),
+    (dict(n=0), "`n` must be a whole number at least 1"),
+    (dict(d=0), "`d` must be a whole number at least 1"),
+    (dict(eta=0.0), "`eta` must be a number finite and above 0"),
+    (dict(sigma_beta=float("nan")), "`sigma_beta` must be a number finite and above 0"),
 ])  # fmt: skip
 def test_impossible_ensembles_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
@@ -89,5 +89,5 @@ def test_impossible_ensembles_are_refused(change, message):
 
 
 def test_a_negative_number_of_points_is_refused():
-    with pytest.raises(ValueError, match="`count` must be at least 0"):
+    with pytest.raises(ValueError, match="`count` must be a whole number at least 0"):
         fixed_points(Bilevel(5, 10, 30, 1.0), -1, generator=stream(0, "count"))

@@ -83,7 +83,8 @@ def test_the_training_part_is_five_files_and_the_test_part_one(monkeypatch):
 def test_an_archive_with_fewer_images_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
     (tmp_path / "cifar10").mkdir()
-    packed = tar_gz(("cifar-10-batches-bin/test_batch.bin", PAYLOAD))
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    packed = tar_gz(*((f"cifar-10-batches-bin/{name}.bin", PAYLOAD) for name in names))
     (tmp_path / "cifar10" / "cifar-10-binary.tar.gz").write_bytes(packed)
     with pytest.raises(DataDamaged, match="its payload must have 30,730,000 bytes and has 6,146"):
         cifar10.load("test")

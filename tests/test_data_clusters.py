@@ -57,8 +57,10 @@ def test_bad_layouts_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "points", "radius", "gap"), [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, -1)]
+    "wrong",
+    [{"pairs": 0}, {"points": 0}, {"points": 2.0}, {"radius": 0}, {"gap": -1}, {"radius": float("nan")}],
+    ids=str,
 )
-def test_impossible_sizes_are_refused(pairs, points, radius, gap):
-    with pytest.raises(ValueError, match="radius"):
-        Layout(pairs=pairs, points=points, radius=radius, gap=gap)
+def test_impossible_sizes_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be a"):
+        Layout(**wrong)

@@ -1,11 +1,12 @@
 """Downloads resume where that is safe, and refuse what they must."""
 
 import socket
+import threading
 
 import pytest
 
 from leakage.data import download as download_module
-from leakage.data.download import DownloadFailed, TooLarge, download, note_of
+from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, download, note_of
 from small_data import serving
 
 CONTENT = bytes(range(256)) * 1000
@@ -20,8 +21,8 @@ def site():
         yield running
 
 
-def get(site, partial, *, path="/file", limit=LENGTH):
-    download(site.address + path, partial, limit=limit, progress=False, _schemes=("http",))
+def get(site, partial, *, path="/file", limit=LENGTH, patience=30.0):
+    download(site.address + path, partial, limit=limit, progress=False, patience=patience, _schemes=("http",))
 
 
 def interrupted(site, partial):
@@ -97,11 +98,11 @@ def test_a_download_starts_again_from_another_address(site, tmp_path):
     assert partial.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("note", ["", '{"url": "htt'])
+@pytest.mark.parametrize("note", ["", '{"url": "htt', "[]", "{}", '{"url": "URL", "validator": "a\\nHost: b"}'])
 def test_a_note_cut_short_is_as_good_as_none(site, tmp_path, note):
     partial = tmp_path / "x.part"
     interrupted(site, partial)
-    note_of(partial).write_text(note)
+    note_of(partial).write_text(note.replace("URL", f"{site.address}/file"))
     get(site, partial)
     assert "Range" not in site.headers[-1]
     assert partial.read_bytes() == CONTENT
@@ -165,6 +166,29 @@ def test_an_unreachable_server_is_named_with_a_cure(tmp_path):
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/file"
         with pytest.raises(DownloadFailed, match=r"cannot be reached .* Check the network and try again"):
             download(url, tmp_path / "x.part", limit=1, _schemes=("http",))
+
+
+def test_a_server_that_says_nothing_is_waited_for_no_longer_than_asked(site, tmp_path):
+    site.pause = threading.Event()
+    with pytest.raises(DownloadBlocked, match=r"cannot be reached \(.*\). Check the network"):
+        get(site, tmp_path / "x.part", patience=0.05)
+    site.pause.set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_looked_up_for_ever_is_waited_for_no_longer_than_asked(tmp_path, monkeypatch):
+    answer = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer.wait(60))  # which takes no limit of ours
+    with pytest.raises(DownloadBlocked, match=r"cannot be reached \(no answer within 0.05 seconds\)"):
+        download("http://slow.invalid/file", tmp_path / "x.part", limit=1, patience=0.05, _schemes=("http",))
+    answer.set()
+
+
+def test_a_part_that_nobody_asked_for_is_refused(site, tmp_path):
+    site.unasked_part = True
+    with pytest.raises(DownloadFailed, match="another part"):
+        get(site, tmp_path / "x.part")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(site, tmp_path):

@@ -46,13 +46,13 @@ def test_quarters_are_disjoint():
 
 @pytest.mark.parametrize(("points", "models", "name"), [(7, 4, "points"), (0, 4, "points"), (8, 3, "models")])
 def test_odd_pools_are_refused(points, models, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be even"):
+    with pytest.raises(ValueError, match=f"`{name}` must be (even|a whole number at least 2)"):
         splits.complementary_pairs(points, models, generator=stream(0, "splits"))
 
 
 @pytest.mark.parametrize("settings", [dict(size=11), dict(size=0), dict(splits=0)])
 def test_quarters_that_do_not_fit_are_refused(settings):
-    with pytest.raises(ValueError, match="four sets"):
+    with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be a whole number at least 1"):
         splits.disjoint_quarters(43, generator=stream(0, "splits"), **settings)
 
 
@@ -63,7 +63,8 @@ def test_quarters_that_do_not_fit_are_refused(settings):
         (lambda m, p: (m[:-1], p), "`partner` must have shape"),
         (lambda m, p: (m, p.roll(1)), "mutually"),
         (lambda m, p: (m, torch.arange(6)), "mutually"),
-        (lambda m, p: (m, p + 6), "mutually"),
+        (lambda m, p: (m, p + 6), "`partner` must be at least 0 and at most 5"),
+        (lambda m, p: (m, p.double()), "`partner` must be whole numbers"),
         (lambda m, p: (m | True, p), "complementary"),
         (lambda m, p: (m[:4], p[:4]), "at least 6 models"),
     ],

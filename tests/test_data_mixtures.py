@@ -131,12 +131,12 @@ def test_no_fresh_points_are_fine():
     ("change", "complaint"),
     [
         ({"law": "moons"}, "`law` must be one of mixture, .* got 'moons'"),
-        ({"rows": 0}, "`rows` and `runs` must be at least 1"),
-        ({"runs": 0}, "`rows` and `runs` must be at least 1"),
-        ({"fresh": -1}, "`fresh` at least 0"),
-        ({"dimension": 0}, "`dimension` at least 1"),
-        ({"law": "sphere", "dimension": 0}, "`dimension` at least 1"),
-        ({"law": clusters([[1.0, 0.0]]), "dimension": 1}, "`dimension` at least 2"),
+        ({"rows": 0}, "`rows` must be a whole number at least 1"),
+        ({"runs": 0}, "`runs` must be a whole number at least 1"),
+        ({"fresh": -1}, "`fresh` must be a whole number at least 0"),
+        ({"dimension": 0}, "`dimension` must be a whole number at least 1"),
+        ({"law": "sphere", "dimension": 0}, "`dimension` must be a whole number at least 1"),
+        ({"law": clusters([[1.0, 0.0]]), "dimension": 1}, "`dimension` must be a whole number at least 2"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(change, complaint):
@@ -149,6 +149,7 @@ def test_what_cannot_be_drawn_is_refused(change, complaint):
     [
         ([], [], "`means` must be at least one"),
         ([[1.0], [1.0, 2.0]], [], "all of one length"),
+        ([[float("nan")]], [], "`means` must be a number finite"),
         ([[1.0], [2.0]], [1.0], "one for each of the 2 means"),
         ([[1.0], [2.0]], [1.0, 0.0], "`labels` must be ±1"),
     ],

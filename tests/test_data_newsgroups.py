@@ -84,7 +84,7 @@ def test_impossible_settings_are_refused():
     training = parse(*MESSAGES)
     with pytest.raises(ValueError, match="`features` must be at most 5, the words of the set; got 9"):
         newsgroups.tf_idf(training, features=9)
-    with pytest.raises(ValueError, match="`features` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`features` must be a whole number at least 1, got 0"):
         newsgroups.tf_idf(training, features=0)
     with pytest.raises(ValueError, match="`part` must be one of train, test; got 'all'"):
         newsgroups.load("all")

@@ -60,7 +60,7 @@ def test_what_cannot_be_numbered_is_refused():
         encode([" "], vocabulary(["a"]), longest=3)
     with pytest.raises(ValueError, match="occurs 3 times; of 2 words none does"):
         vocabulary(["a b a"], least=3)
-    with pytest.raises(ValueError, match="`least` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`least` must be a whole number at least 1, got 0"):
         vocabulary(["a"], least=0)
     with pytest.raises(ValueError, match="`words` must differ from each other, got 'b' more than once"):
         Vocabulary(("a", "b", "b"))

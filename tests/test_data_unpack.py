@@ -62,11 +62,11 @@ def test_something_else_than_gzip_is_refused(tmp_path):
     ("extra", "reason"),
     [
         pytest.param(("../evil", b"x"), r"'../evil' is unsafe", id="parent folder"),
-        pytest.param(("/etc/evil", b"x"), r"unexpected member '/etc/evil'", id="absolute path"),
+        pytest.param(("/etc/evil", b"x"), r"'/etc/evil' is unsafe", id="absolute path"),
         pytest.param(("inside/../../evil", b"x"), r"unsafe", id="parent folder, hidden"),
-        pytest.param(member("link", tarfile.SYMTYPE, target="inside"), r"unexpected member 'link'", id="symbolic link"),
+        pytest.param(member("link", tarfile.SYMTYPE, target="inside"), r"'link' is unsafe", id="symbolic link"),
         pytest.param(member("link", tarfile.SYMTYPE, target="/etc/passwd"), r"'link' is unsafe", id="link outside"),
-        pytest.param(member("link", tarfile.LNKTYPE, target="inside"), r"unexpected member 'link'", id="hard link"),
+        pytest.param(member("link", tarfile.LNKTYPE, target="inside"), r"'link' is unsafe", id="hard link"),
         pytest.param(member("device", tarfile.CHRTYPE), r"'device' is unsafe", id="device"),
         pytest.param(member("pipe", tarfile.FIFOTYPE), r"'pipe' is unsafe", id="pipe"),
         pytest.param(member("folder", tarfile.DIRTYPE), r"unexpected member 'folder'", id="folder"),
@@ -87,7 +87,7 @@ def test_an_archive_with_anything_unexpected_is_refused_and_writes_nothing(tmp_p
 
 def test_the_expected_member_may_not_be_a_link(tmp_path):
     packed = tar_gz(("target", PAYLOAD), member("inside", tarfile.SYMTYPE, target="target"))
-    with pytest.raises(UnpackError, match="unexpected member 'inside'"):
+    with pytest.raises(UnpackError, match="'inside' is unsafe"):
         unpacked(tmp_path, packed, entry(PAYLOAD, "tar.gz"), entry(PAYLOAD, "tar.gz", member="target"))
 
 
@@ -114,16 +114,89 @@ def test_each_payload_of_an_archive_can_be_read(tmp_path):
     assert [b"".join(unpack.chunks(path, file, archive)) for file in files] == [b"\0", b"\1", b"\2"]
 
 
-def _long_name_bomb(size: int) -> bytes:
-    """An archive whose first header announces a file name of `size` bytes."""
+def _announced(kind: bytes, size: int, content: int = 0) -> bytes:
+    """An archive whose first header announces `size` bytes of a long name or of attributes, `content` of them there."""
     info = tarfile.TarInfo("././@LongLink")
-    info.type, info.size = tarfile.GNUTYPE_LONGNAME, size
+    info.type, info.size = kind, size
     out = io.BytesIO()
     with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1) as packed:
         packed.write(info.tobuf(tarfile.GNU_FORMAT))
-        for _ in range(size >> 20):
+        for _ in range(content >> 20):
             packed.write(bytes(1 << 20))
     return out.getvalue()
+
+
+HEADERS = [
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+]
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_header_is_refused_before_what_it_announces_is_read(tmp_path, kind):
+    with pytest.raises(UnpackError, match="header of 209,715,200 bytes, more than the 65,536 allowed"):
+        unpacked(tmp_path, _announced(kind, 200 << 20), entry(PAYLOAD, "tar.gz"))
+
+
+def test_a_member_of_negative_size_is_refused(tmp_path):
+    info = tarfile.TarInfo("inside")
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"\xff" * 12  # -1 in base 256
+    header[148:156] = b"%06o\0 " % (256 + sum(header[:148]) + sum(header[156:512]))
+    with pytest.raises(UnpackError, match="negative size"):
+        unpacked(tmp_path, gzip.compress(bytes(header) + bytes(1024)), entry(PAYLOAD, "tar.gz"))
+
+
+def test_a_long_chain_of_headers_is_refused(tmp_path):
+    header = tarfile.TarInfo.create_pax_global_header({"comment": "x"})
+    with pytest.raises(UnpackError, match="truncated or corrupt"):
+        unpacked(tmp_path, gzip.compress(header * 2000 + bytes(1024)), entry(PAYLOAD, "tar.gz"))
+
+
+def test_more_members_than_memory_should_hold_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpack, "_MOST_MEMBERS", 20)
+    packed = tar_gz(*((f"set/{number}", b"") for number in range(21)), ("set/inside", PAYLOAD))
+    with pytest.raises(UnpackError, match="more than the 20 members"):
+        unpacked(tmp_path, packed, entry(PAYLOAD, "tar.gz", member="set/inside", tolerated="set/"))
+
+
+def test_a_message_repeats_no_more_of_a_name_than_a_reader_needs(tmp_path):
+    with pytest.raises(UnpackError) as caught:
+        unpacked(tmp_path, tar_gz(("x" * 50_000, b"")), entry(PAYLOAD, "tar.gz"))
+    assert len(str(caught.value)) < 200
+
+
+def test_a_packed_file_larger_than_any_download_is_refused_unread(tmp_path):
+    path = tmp_path / "packed"
+    with path.open("wb") as sparse:
+        sparse.truncate(1 << 40)
+    file = entry(PAYLOAD)
+    with pytest.raises(UnpackError, match="1,099,511,627,776 bytes, more than the"):
+        b"".join(unpack.chunks(path, file, (file,)))
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_nothing_is_asked_of_python_that_came_with_a_later_release(tmp_path, monkeypatch, packing):
+    for name in ("data_filter", "tar_filter", "fully_trusted_filter", "FilterError"):  # since 3.11.4
+        monkeypatch.delattr(tarfile, name, raising=False)
+    assert unpacked(tmp_path, pack(PAYLOAD, packing), entry(PAYLOAD, packing)) == PAYLOAD
+    if packing == "tar.gz":
+        with pytest.raises(UnpackError, match=r"'\.\./evil' is unsafe"):
+            unpacked(tmp_path, tar_gz(("inside", PAYLOAD), ("../evil", b"")), entry(PAYLOAD, packing))
+
+
+def test_all_payloads_of_an_archive_come_in_one_pass(tmp_path):
+    files = [entry(bytes([i]), "tar.gz", name=f"file{i}", member=f"file{i}") for i in range(3)]
+    path = tmp_path / "packed"
+    path.write_bytes(tar_gz(*((file.member, bytes([i])) for i, file in enumerate(files))))
+    assert [(file.name, piece) for file, piece in unpack.payloads(path, tuple(files))] == [
+        ("file0", b"\0"),
+        ("file1", b"\1"),
+        ("file2", b"\2"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +204,7 @@ def _long_name_bomb(size: int) -> bytes:
     [
         pytest.param(gzip.compress(bytes(100 << 20), compresslevel=1), "gzip", id="gzip"),
         pytest.param(tar_gz(("inside", bytes(100 << 20))), "tar.gz", id="member"),
-        pytest.param(_long_name_bomb(100 << 20), "tar.gz", id="header"),
+        pytest.param(_announced(tarfile.GNUTYPE_LONGNAME, 100 << 20, content=100 << 20), "tar.gz", id="header"),
     ],
 )
 def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, packed, packing):

@@ -9,7 +9,7 @@ here converts, moves or copies a value.
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -158,8 +158,10 @@ def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> i
     Raises:
         ValueError: otherwise.
     """
-    wrong = isinstance(value, bool) or not isinstance(value, SupportsIndex)
-    number = 0 if wrong else operator.index(value)
+    try:  # every tensor has `__index__`, and some refuse to be asked
+        number, wrong = operator.index(value), isinstance(value, bool)
+    except TypeError:
+        number, wrong = 0, True
     if wrong or not least <= number <= most:
         rule = _range(least=least, above=-math.inf, most=most, finite=False)
         raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {value!r}.")

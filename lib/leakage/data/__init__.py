@@ -1,4 +1,4 @@
-"""Real data sets: what there is (`registry`), getting it (`fetch`), and one strict parser for each format.
+"""Real data sets: what there is (`registry`), what of it is here (`states`), getting it (`fetch`), and strict parsers.
 
 `embedded` holds the sets that need no file at all. Nothing here trains or draws; every loader returns CPU tensors or
 strings, reads only payloads whose SHA-256 was checked, and never opens a pickle.

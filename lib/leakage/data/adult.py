@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -85,14 +86,11 @@ def load(part: str = "train", *, download: bool = False) -> AdultTable:
         DataAbsent: if the file is not here and `download` is false.
         DataDamaged: if it is not what it should be.
     """
-    if part not in _PARTS:
-        raise ValueError(f"`part` must be one of {', '.join(_PARTS)}; got {part!r}.")
+    choice("part", part, _PARTS)
     name = _PARTS[part]
     if download and not fetch.available(name):
         fetch.fetch(name)
-    if not fetch.available(name):
-        raise fetch.absent(name)
-    file = fetch.present(name)[0]
+    file = fetch.chosen(name)
     return parse(fetch.read_payload(name, file), source=f"{name}/{file}")
 
 

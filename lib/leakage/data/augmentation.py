@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage.arguments import count
+
 
 def shift_and_flip(
     images: Float[Tensor, "*b channels h w"], generator: torch.Generator, *, pixels: int = 4
@@ -20,8 +22,7 @@ def shift_and_flip(
         ValueError: if `pixels` is negative or not less than the images' sides.
     """
     *batch, _, height, width = images.shape
-    if not 0 <= pixels < min(height, width):
-        raise ValueError(f"`pixels` must be at least 0 and less than the images' sides, got {pixels!r}.")
+    pixels = count("pixels", pixels, most=min(height, width) - 1)
     device = images.device
     down, right = torch.randint(-pixels, pixels + 1, (2, *batch), generator=generator, device=device)
     mirrored = torch.rand(batch, generator=generator, device=device) < 0.5

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.synthetic import gaussian, gaussian_factor
 
 
@@ -41,13 +42,12 @@ class Bilevel:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.n < 1 or not 1 <= self.d < self.p:
-            raise ValueError(
-                f"`n` and `d` must be at least 1 and `p` exceed `d`, got n = {self.n}, d = {self.d}, p = {self.p}."
-            )
+        for name in ("n", "d", "p"):
+            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
+        if self.d >= self.p:
+            raise ValueError(f"`p` must exceed `d`, got p = {self.p} and d = {self.d}.")
         for name in ("sigma_beta", "eta", "power"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must be positive and finite, got {getattr(self, name)!r}.")
+            object.__setattr__(self, name, arguments.number(name, getattr(self, name), above=0.0))
 
     @property
     def delta(self) -> float:
@@ -125,8 +125,7 @@ def fixed_points(ensemble: Bilevel, count: int, *, generator: torch.Generator) -
     Raises:
         ValueError: if `count` is negative.
     """
-    if count < 0:
-        raise ValueError(f"`count` must be at least 0, got {count!r}.")
+    count = arguments.count("count", count)
     empty = torch.zeros(0, 0, dtype=torch.float64, device=generator.device)
     first = gaussian((count, 1), generator=generator)
     rest = gaussian_factor(count, ensemble.d - 1, (), generator=generator) if count else empty
@@ -150,7 +149,11 @@ def training_sets(
         ensemble: the law.
         trials: training sets.
         points: fixed points whose inner products with the rows are wanted.
+
+    Raises:
+        ValueError: if `trials` is no whole number from 0 on.
     """
+    trials = arguments.count("trials", trials)
     points = fixed_points(ensemble, 0, generator=generator) if points is None else points
     strong = _rows(ensemble.n, ensemble.d, points.strong.shape[-1], trials, generator)
     weak = _rows(ensemble.n, ensemble.p - ensemble.d, points.weak.shape[-1], trials, generator)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -48,8 +49,7 @@ def load(part: str = "train", *, download: bool = False) -> ImageSet:
         DataAbsent: if the archive is not here and `download` is false.
         DataDamaged: if it is not what it should be.
     """
-    if part not in _PARTS:
-        raise ValueError(f"`part` must be one of {', '.join(_PARTS)}; got {part!r}.")
+    choice("part", part, _PARTS)
     if download and not fetch.available("cifar10-binary"):
         fetch.fetch("cifar10-binary")
     return joined(
@@ -85,8 +85,11 @@ def standardised(
     """Colour values less their mean and over their standard deviation, both of each colour and over all of `like`.
 
     Raises:
-        ValueError: if the images are not bytes, or a colour of `like` is the same everywhere.
+        ValueError: if the images are not bytes, `dtype` is not floating-point, or a colour of `like` is the same
+            everywhere.
     """
+    if not dtype.is_floating_point:
+        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
     if images.dtype != torch.uint8 or like.dtype != torch.uint8:
         raise ValueError(f"`images` and `like` must hold bytes (torch.uint8), got {images.dtype} and {like.dtype}.")
     # Counts of the 256 values: their moments in float64 without a copy of all pixels in it.

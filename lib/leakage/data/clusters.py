@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage.arguments import count, number
 from leakage.runtime import DTYPE
 
 _PROPOSALS = 10_000  # pairs proposed before a layout counts as impossible
@@ -26,6 +27,9 @@ class Layout:
         points: n, points in each disc.
         radius: r of the discs, in units of the square's side.
         gap: g, between the two discs of a pair; twice this separates discs of different pairs.
+
+    Raises:
+        ValueError: if a count is below 1, `radius` not positive or `gap` negative.
     """
 
     pairs: int = 6
@@ -34,10 +38,10 @@ class Layout:
     gap: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.pairs < 1 or self.points < 1 or not self.radius > 0 or not self.gap >= 0:
-            raise ValueError(
-                f"`pairs` and `points` must be at least 1, `radius` positive and `gap` not negative; got {self}."
-            )
+        for name in ("pairs", "points"):
+            object.__setattr__(self, name, count(name, getattr(self, name), least=1))
+        object.__setattr__(self, "radius", number("radius", self.radius, above=0.0))
+        object.__setattr__(self, "gap", number("gap", self.gap, least=0.0))
 
     @property
     def spread(self) -> float:

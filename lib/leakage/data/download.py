@@ -8,22 +8,27 @@ the finished file into place.
 import http
 import http.client
 import json
+import queue
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
 _CHUNK = 1 << 16
-_SECONDS_OF_SILENCE = 30.0
 _NETWORK_ERRORS = (OSError, http.client.HTTPException)
 
 
 class DownloadFailed(OSError):
     """The network, the server or the disk did not let a download finish; the message says which, and what to do."""
+
+
+class DownloadBlocked(DownloadFailed):
+    """A failure that any other download would meet as well: no network, or a folder that cannot be used."""
 
 
 class TooLarge(ValueError):
@@ -42,7 +47,13 @@ def discard(partial: Path) -> None:
 
 
 def download(
-    url: str, partial: Path, *, limit: int, progress: bool | None = None, _schemes: tuple[str, ...] = ("https",)
+    url: str,
+    partial: Path,
+    *,
+    limit: int,
+    progress: bool | None = None,
+    patience: float = 30.0,
+    _schemes: tuple[str, ...] = ("https",),
 ) -> None:
     """Bring the content of `url` to the file `partial`, resuming it where that is safe.
 
@@ -51,26 +62,29 @@ def download(
         partial: where the bytes go; its folder must exist.
         limit: bytes after which the download is refused.
         progress: show a bar; None shows it on a terminal only.
+        patience: seconds to wait for the answer, names looked up and redirects followed, and for its next bytes.
         _schemes: the schemes allowed, for tests against a local server.
 
     Raises:
-        DownloadFailed: if the connection or the server fails; what has arrived stays, to be resumed.
+        DownloadFailed: if the server fails; what has arrived stays, to be resumed.
+        DownloadBlocked: if there is no connection, or `partial` cannot be written.
         TooLarge: if the content exceeds `limit`; nothing stays.
     """
     _check_scheme(url, _schemes)
     try:
-        response = _open(url, partial, _schemes)
+        response = _open(url, partial, patience=patience, schemes=_schemes)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not partial.exists():
             raise DownloadFailed(f"{url} answers {error.code} {error.reason}. Try again later.") from error
         discard(partial)  # the bytes here are not a beginning of what the server has now
-        download(url, partial, limit=limit, progress=progress, _schemes=_schemes)
+        download(url, partial, limit=limit, progress=progress, patience=patience, _schemes=_schemes)
         return
     except DownloadFailed:
         raise
     except _NETWORK_ERRORS as error:
-        raise DownloadFailed(f"{url} cannot be reached ({error}). Check the network and try again.") from error
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise DownloadBlocked(f"{url} cannot be reached ({reason}). Check the network and try again.") from error
     with response:
         start = _begin(response, partial, url)
         try:
@@ -80,32 +94,63 @@ def download(
             raise
 
 
-def _open(url: str, partial: Path, schemes: tuple[str, ...]) -> Any:
+def _open(url: str, partial: Path, *, patience: float, schemes: tuple[str, ...]) -> Any:
     """The server's answer, asked for the rest only where the note beside `partial` makes resuming safe."""
     headers = {"User-Agent": "leakage", "Accept-Encoding": "identity"}
     validator = _noted(partial, url)
     if validator:
         headers |= {"Range": f"bytes={partial.stat().st_size}-", "If-Range": validator}
     opener = urllib.request.build_opener(_Redirects(schemes))
-    return opener.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS_OF_SILENCE)
+    request = urllib.request.Request(url, headers=headers)
+    return _within(patience, lambda: opener.open(request, timeout=patience))
+
+
+def _within(seconds: float, connect: Callable[[], Any]) -> Any:
+    """What `connect` returns or raises, if it does so in time: a name may be looked up for minutes, without a limit."""
+    results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    given_up = threading.Event()
+
+    def work() -> None:
+        try:
+            response = connect()
+        except BaseException as error:  # handed over, whatever it is
+            results.put((None, error))
+            return
+        results.put((response, None))
+        if given_up.is_set():
+            response.close()
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        response, error = results.get(timeout=seconds)
+    except queue.Empty:
+        given_up.set()
+        raise TimeoutError(f"no answer within {seconds:g} seconds") from None
+    try:
+        if error is not None:
+            raise error
+        return response
+    finally:
+        del error  # it refers to this frame: the circle would keep its connection open
 
 
 def _noted(partial: Path, url: str) -> str:
     """The server's mark for the bytes already here, or "" where there are none worth keeping."""
     note = note_of(partial)
-    if not (partial.exists() and note.exists() and partial.stat().st_size):
+    if not (partial.is_file() and note.is_file() and partial.stat().st_size):
         return ""
     try:
         record = json.loads(note.read_text(encoding="utf-8"))
-    except ValueError:  # a note cut short by a kill: start again
+        validator = str(record["validator"]) if record["url"] == url else ""
+    except (ValueError, KeyError, TypeError):  # a note cut short by a kill: start again
         return ""
-    return record["validator"] if record["url"] == url else ""
+    return validator if validator.isprintable() else ""  # a header is one line
 
 
 def _begin(response: Any, partial: Path, url: str) -> int:
     """Prepare the partial file for this answer and return the bytes it already holds."""
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
-        start = partial.stat().st_size
+        start = partial.stat().st_size if partial.exists() else 0
         if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             discard(partial)
             raise DownloadFailed(f"{url} sends another part than the one asked for. Run the command again.")
@@ -116,7 +161,7 @@ def _begin(response: Any, partial: Path, url: str) -> int:
         partial.write_bytes(b"")
         note_of(partial).write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
     except OSError as error:
-        raise DownloadFailed(_cannot_write(partial, error)) from error
+        raise DownloadBlocked(_cannot_write(partial, error)) from error
     return 0
 
 
@@ -127,7 +172,7 @@ def _receive(response: Any, partial: Path, *, url: str, start: int, limit: int, 
     name = partial.name.removesuffix(".part")
     hidden = None if progress is None else not progress
     with (
-        partial.open("ab") as sink,
+        _opened(partial) as sink,
         tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=name, disable=hidden) as bar,
     ):
         received = start
@@ -148,11 +193,18 @@ def _next_piece(response: Any, url: str) -> bytes:
         raise DownloadFailed(f"{url} broke off ({error}). Run the command again to resume.") from error
 
 
+def _opened(partial: Path) -> BinaryIO:
+    try:
+        return partial.open("ab")
+    except OSError as error:
+        raise DownloadBlocked(_cannot_write(partial, error)) from error
+
+
 def _write(write: Callable[[bytes], object], piece: bytes, partial: Path) -> None:
     try:
         write(piece)
     except OSError as error:
-        raise DownloadFailed(_cannot_write(partial, error)) from error
+        raise DownloadBlocked(_cannot_write(partial, error)) from error
 
 
 def _cannot_write(path: Path, error: OSError) -> str:

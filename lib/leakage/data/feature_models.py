@@ -6,6 +6,7 @@ point, and each training set has its own projection. Labels are ±1; label noise
 the point's. Source: Tan et al. (2023), Appendix G.5.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage.arguments import count, number
 from leakage.data.embedded import digits
 from leakage.data.synthetic import gaussian, sphere
 
@@ -55,11 +57,9 @@ class FeatureModel:
         Raises:
             ValueError: if `rows` is below 2, or the law has fewer features than `width`.
         """
-        if rows < 2 or width < 1 or (self.activation is None and width > len(self.point)):
-            raise ValueError(
-                f"`rows` must be at least 2 and `width` 1 to {len(self.point)} without projections, "
-                f"got {rows} and {width}."
-            )
+        trials, rows, fresh = count("trials", trials), count("rows", rows, least=2), count("fresh", fresh)
+        # Projections there may be as many as one likes; features only as many as the law has.
+        width = count("width", width, least=1, most=math.inf if self.activation else len(self.point))
         found, labels = self.draw(trials, rows + fresh, generator)
         every = torch.cat([found, self.point.expand(trials, 1, -1)], dim=1)
         if self.activation is None:
@@ -77,7 +77,11 @@ def weak_features(generator: torch.Generator, *, dimension: int = 1000, noise: f
     r"""Every feature is the signal $z \sim N(0, 1)$ plus noise of its own; the label is the sign of z.
 
     The point is drawn with $z = 1$. Source: Appendix G.5.2 (Muthukumar et al. 2021).
+
+    Raises:
+        ValueError: if `dimension` is below 1 or `noise` no probability.
     """
+    dimension, noise = count("dimension", dimension, least=1), number("noise", noise, least=0.0, most=1.0)
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         signal = gaussian((trials, count, 1), generator=generator)
@@ -93,7 +97,12 @@ def separable_gaussians(
 
     Source: Appendix G.5.3 (Belkin et al. 2018). Our copy gives the label noise as 1, which would flip every label and
     contradict that of the point, which is never flipped; we take 0.1.
+
+    Raises:
+        ValueError: if `dimension` is below 1, `informative` not from 0 to it, or `noise` no probability.
     """
+    dimension, noise = count("dimension", dimension, least=1), number("noise", noise, least=0.0, most=1.0)
+    informative = count("informative", informative, most=dimension)
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         labels = _sign(torch.rand((trials, count), generator=generator, device=generator.device) < 0.5)
@@ -111,7 +120,11 @@ def random_relu(generator: torch.Generator, *, dimension: int = 200, strength: f
 
     Source: Appendix G.5.4 (Montanari et al. 2019). β, of length `strength`, belongs to the law and is drawn once; the
     label of the point is drawn with it.
+
+    Raises:
+        ValueError: if `dimension` is below 1 or `strength` negative.
     """
+    dimension, strength = count("dimension", dimension, least=1), number("strength", strength, least=0.0)
     beta = strength * sphere(1, dimension, generator=generator).squeeze(0)
 
     def labels(latent: Tensor, generator: torch.Generator) -> Tensor:
@@ -131,21 +144,26 @@ def digit_pixels(generator: torch.Generator, *, classes: tuple[int, int] = (0, 1
 
     It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set has to be fetched. The
     point is the first image of the first digit, as the paper's is the first aeroplane.
+
+    Raises:
+        ValueError: if `classes` are not two different digits.
     """
+    if len({*classes}) != 2 or not {*classes} <= {*range(10)}:
+        raise ValueError(f"`classes` must be two different digits, got {classes!r}.")
     every = digits()
     pixels = every.features.to(generator.device)
     first, second = (pixels[(every.labels == digit).to(pixels.device)] for digit in classes)
     pool = (first[1:], second)
 
-    def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        half = count // 2
-        if count % 2 or half > min(map(len, pool)):
+    def draw(trials: int, images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        half = images // 2
+        if images % 2 or half > min(map(len, pool)):
             raise ValueError(
                 f"`rows` and `fresh` must sum to an even number of at most {2 * min(map(len, pool))} images."
             )
         picked = [
-            images[torch.rand((trials, len(images)), generator=generator, device=images.device).argsort(-1)[:, :half]]
-            for images in pool
+            digit[torch.rand((trials, len(digit)), generator=generator, device=digit.device).argsort(-1)[:, :half]]
+            for digit in pool
         ]
         labels = torch.ones(trials, half, 2, dtype=pixels.dtype, device=pixels.device)
         labels[..., 0] = -1

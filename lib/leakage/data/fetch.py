@@ -1,92 +1,67 @@
-"""Data files on this machine: whether they are there, whether they are what they should be, and getting them.
+"""Data sets on this machine: whether they are there, whether they are what they should be, and getting them.
 
-Files lie below `$LEAKAGE_DATA` (which may be read-only) or, without it, in the user's cache folder. Only `fetch` uses
-the network or writes, and only when it is called: reading a set that is absent raises `DataAbsent` with the command to
-run. No payload is handed out before its SHA-256 was compared with the registry's, or, for a set the registry marks
-unverified, with the one pinned beside the file at the first download.
+A set is *available* only if its files are what the registry says: one that is damaged counts as absent, and reading it
+is an error. Only `fetch` uses the network or writes, and only when it is called: reading a set that is absent raises
+`DataAbsent` with the command to run. No payload is handed out before its SHA-256 was compared with the registry's or,
+for a set the registry marks unverified, with the one pinned beside the file.
 """
 
-import datetime
+import fcntl
 import hashlib
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from leakage.data import registry, unpack
-from leakage.data.download import DownloadFailed, TooLarge, discard, download
+from leakage.data import registry, states, unpack
+from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, discard, download
 from leakage.data.registry import DataAbsent, DataDamaged, DataFile, Dataset
+from leakage.data.states import FileStatus, folder
 
-STATES = ("verified", "pinned", "unverified", "damaged", "partial", "absent")
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """What was found where a file should be.
-
-    Attributes:
-        file: the registry's entry.
-        path: where it should be.
-        state: `verified` (payload has the registry's checksum), `pinned` (it has the one of the first download),
-            `unverified` (nothing to compare with), `damaged`, `partial` (a download to be resumed) or `absent`.
-        sha256: of the payload found; "packed:" and that of the packed file where it does not unpack; "" without a file.
-        detail: why a damaged file is refused; "" otherwise.
-    """
-
-    file: DataFile
-    path: Path
-    state: str
-    sha256: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """What a payload must be: by the registry or by a pin; None where neither says."""
-
-    size: int | None
-    sha256: str | None
-
-
-def folder() -> Path:
-    """The data folder: `$LEAKAGE_DATA`, else `$XDG_CACHE_HOME/leakage`, else `~/.cache/leakage`. It need not exist."""
-    chosen = os.environ.get("LEAKAGE_DATA", "")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification has relative paths ignored.
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "leakage"
+PATIENCE = 30.0
+"""Seconds to wait for an answer, and for the next bytes of one."""
 
 
 def present(name: str) -> tuple[str, ...]:
-    """The names of the files of data set `name` that are on this machine, good or not."""
-    return tuple(file.name for file in registry.dataset(name).files if _path(file).is_file())
+    """The names of the files of data set `name` that are on this machine and good."""
+    return tuple(found.file.name for found in status(name) if found.good)
+
+
+def chosen(name: str) -> str:
+    """The file to read of a set in several forms: the first good one; without one, what there is to complain of."""
+    found = status(name)
+    here = [entry for entry in found if entry.good] or [entry for entry in found if entry.state == "damaged"]
+    return (here or found)[0].file.name
 
 
 def available(name: str) -> bool:
-    """Whether data set `name` is on this machine; no file is opened, for a damaged one is refused when it is read."""
-    dataset = registry.dataset(name)
-    return bool(present(name)) if dataset.any_file else len(present(name)) == len(dataset.files)
+    """Whether data set `name` is on this machine with all its files good; for a set in several forms one is enough."""
+    return _complete(registry.dataset(name), status(name))
 
 
 def status(name: str) -> tuple[FileStatus, ...]:
     """The state of each file of data set `name`; unpacks and hashes what is there."""
-    dataset = registry.dataset(name)
-    return tuple(_file_status(dataset, file) for file in dataset.files)
+    return states.status(registry.dataset(name))
 
 
 def checksum(name: str) -> str:
-    """One SHA-256 over the payloads that are here, in hexadecimal, or "absent".
+    """One SHA-256 over the good payloads that are here, in hexadecimal; "absent" for a set that is not `available`.
 
-    It is meant for content keys: it changes whenever a loader might return something else. A damaged file gives a
-    checksum of its own rather than an error, for the error belongs to whoever reads it.
+    It is meant for content keys: it changes whenever a loader might return something else. Where the registry has no
+    checksum to compare a payload with, it begins with "unverified:".
     """
-    if not available(name):
+    found = [entry for entry in status(name) if entry.good]
+    if not _complete(registry.dataset(name), found):
         return "absent"
-    lines = [f"{found.file.name} {found.sha256}" for found in status(name) if found.sha256]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    lines = "\n".join(f"{entry.file.name} {entry.sha256}" for entry in found)
+    trusted = all(entry.state == "verified" for entry in found)
+    return f"{'' if trusted else 'unverified:'}{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def complaints(name: str) -> tuple[str, ...]:
+    """One line for each damaged file of data set `name`: which one, what is wrong with it, and the cure."""
+    damaged = [found for found in status(name) if found.state == "damaged"]
+    return tuple(_refusal(registry.dataset(name), found.file, found.detail) for found in damaged)
 
 
 def read_payload(name: str, file: str) -> bytes:
@@ -99,171 +74,167 @@ def read_payload(name: str, file: str) -> bytes:
     """
     dataset = registry.dataset(name)
     entry = dataset.file(file)
-    path = _path(entry)
-    if not path.is_file():
-        raise absent(name, entry)
+    path = states.place(entry)
+    facts, problem = states.regular(path)
+    if facts is None and not problem:
+        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.")
     try:
-        expected = _expected(entry)
+        if problem:
+            raise unpack.UnpackError(problem)
         payload = b"".join(unpack.chunks(path, entry, dataset.archive(entry.path)))
-        _compare(len(payload), hashlib.sha256(payload).hexdigest(), expected)
+        states.compare(entry, len(payload), hashlib.sha256(payload).hexdigest())
     except unpack.UnpackError as error:
-        raise DataDamaged(f"{dataset.title}: {path} is refused: {error}. {_cure(dataset)}") from error
+        raise DataDamaged(_refusal(dataset, entry, str(error))) from error
     return payload
 
 
 def absent(name: str, file: DataFile | None = None) -> DataAbsent:
-    """The error to raise where data set `name` is needed and not here."""
+    """The error to raise where data set `name` is needed and not available.
+
+    The words fit a missing file and a damaged one, and name no folder of this machine, for pages repeat them.
+    """
     dataset = registry.dataset(name)
-    missing = file or next(file for file in dataset.files if not _path(file).is_file())
+    missing = file or next((found.file for found in status(name) if not found.good), dataset.files[0])
     return DataAbsent(
-        f"{dataset.title} is absent: no {_path(missing)}. Run `leakage data {name}`, "
+        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `leakage data {name}`, "
         f"or set LEAKAGE_DATA to a folder that has {missing.path}."
     )
 
 
-def fetch(name: str, *, progress: bool | None = None, _schemes: tuple[str, ...] = ("https",)) -> tuple[FileStatus, ...]:
+def fetch(
+    name: str, *, progress: bool | None = None, patience: float = PATIENCE, _schemes: tuple[str, ...] = ("https",)
+) -> tuple[FileStatus, ...]:
     """Download what is missing or damaged of data set `name`, check it, and return the state of all its files.
 
     A download that breaks off is resumed by the next call. One that is complete and wrong is deleted, and whatever lay
-    in its place before stays as it was. Files that are here and good are left alone.
+    in its place before stays as it was. Files that are here and good are left alone; where the registry has no checksum
+    for one of them, its own is pinned, so that it cannot change unseen from then on.
 
     Args:
         name: a data set of the registry.
         progress: show a bar; None shows it on a terminal only.
+        patience: seconds to wait for an answer, and for the next bytes of one.
         _schemes: the URL schemes allowed, for tests against a local server.
 
     Raises:
-        DownloadFailed: if the network, the server or the disk fails.
+        DownloadFailed: if the network, the server or the disk fails; its kind `DownloadBlocked` if any other download
+            would fail, too.
         DataDamaged: if what arrives is not what the registry or the pin of an earlier download says.
     """
     dataset = registry.dataset(name)
-    good = {s.file.name for s in status(name) if s.state in ("verified", "pinned", "unverified")}
-    if not (dataset.any_file and good):
-        wanted = [file for file in dataset.files if file.url and file.name not in good]
-        for path in dict.fromkeys(file.path for file in wanted):
-            _fetch_path(dataset, path, progress=progress, schemes=_schemes)
+    if _missing(dataset):
+        with _alone():
+            for path in _missing(dataset):  # looked at again: another process may have brought it meanwhile
+                _fetch_path(dataset, path, progress=progress, patience=patience, schemes=_schemes)
+    _pin_what_is_here(dataset)
     return status(name)
 
 
-def _path(file: DataFile) -> Path:
-    return folder() / file.path
+def _complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
+    good = sum(entry.good for entry in found)
+    return good > 0 if dataset.any_file else good == len(dataset.files)
 
 
-def _cure(dataset: Dataset) -> str:
-    return f"Delete it and run `leakage data {dataset.name}`, or set LEAKAGE_DATA to a folder with a good copy."
+def _missing(dataset: Dataset) -> tuple[str, ...]:
+    """The packed files to download."""
+    found = states.status(dataset)
+    if _complete(dataset, found):
+        return ()
+    return tuple(dict.fromkeys(entry.file.path for entry in found if entry.file.url and not entry.good))
 
 
-def _file_status(dataset: Dataset, file: DataFile) -> FileStatus:
-    path = _path(file)
-    if not path.is_file():
-        return FileStatus(file, path, "partial" if _partial(path).exists() else "absent")
-    sha256 = ""
-    try:
-        expected = _expected(file)
-        size, sha256 = _measure(path, file, dataset)
-        _compare(size, sha256, expected)
-    except unpack.UnpackError as error:
-        # A file that does not even unpack is told apart by its packed bytes.
-        return FileStatus(file, path, "damaged", sha256 or f"packed:{_hash_of_file(path)}", str(error))
-    pinned = "pinned" if expected.sha256 else "unverified"
-    return FileStatus(file, path, "verified" if file.verified else pinned, sha256)
+def _refusal(dataset: Dataset, file: DataFile, detail: str) -> str:
+    return f"{dataset.title}: {states.place(file)} is refused: {detail}. {states.cure(dataset, file)}"
 
 
-def _hash_of_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _measure(path: Path, file: DataFile, dataset: Dataset) -> tuple[int, str]:
-    """Bytes and SHA-256 of a payload, without holding it in memory."""
-    size, digest = 0, hashlib.sha256()
-    for piece in unpack.chunks(path, file, dataset.archive(file.path)):
-        size += len(piece)
-        digest.update(piece)
-    return size, digest.hexdigest()
-
-
-def _compare(size: int, sha256: str, expected: _Expected) -> None:
-    if expected.size is not None and size != expected.size:
-        raise unpack.UnpackError(f"its payload must have {expected.size:,} bytes and has {size:,}")
-    if expected.sha256 is not None and sha256 != expected.sha256:
-        raise unpack.UnpackError(f"its payload must have SHA-256 {expected.sha256} and has {sha256}")
-
-
-def _expected(file: DataFile) -> _Expected:
-    """The registry's word on a payload, or the pin's where the registry has none."""
-    pin = _pin_path(_path(file))
-    if file.verified or not pin.exists():
-        return _Expected(file.size, file.sha256)
-    try:
-        record = json.loads(pin.read_text(encoding="utf-8"))["payloads"][file.name]
-        return _Expected(int(record["bytes"]), str(record["sha256"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise unpack.UnpackError(f"the pin {pin} is not readable; delete it to accept the file unverified") from error
-
-
-def _pin_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.pin.json")
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part")
-
-
-def _fetch_path(dataset: Dataset, relative: str, *, progress: bool | None, schemes: tuple[str, ...]) -> None:
+def _fetch_path(
+    dataset: Dataset, relative: str, *, progress: bool | None, patience: float, schemes: tuple[str, ...]
+) -> None:
     """Download one packed file, check all payloads in it, and only then move it into place."""
     archive = dataset.archive(relative)
     url, target = archive[0].url, folder() / relative
     assert url is not None, "only files with an address are fetched"
-    partial = _partial(target)
-    with _folder_for(target):
+    partial = states.partial(target)
+    with _made(target.parent):
         try:
             limit = unpack.download_limit(archive)
-            download(url, partial, limit=limit, progress=progress, _schemes=schemes)
-            payloads = {file.name: _checked(partial, file, dataset) for file in archive}
+            download(url, partial, limit=limit, progress=progress, patience=patience, _schemes=schemes)
+            found = states.measured(partial, archive)
+            for file in archive:
+                states.compare(file, *found[file.name])
             if not all(file.verified for file in archive):
-                _pin(target, url, payloads)
+                states.pin(dataset, target, found, url=url)
             os.replace(partial, target)
         except (TooLarge, unpack.UnpackError) as error:
             discard(partial)
+            pinned = not all(file.verified for file in archive) and states.pin_of(target).exists()
+            accept = " To accept what is sent now, delete the pin." if pinned else ""
             raise DataDamaged(
                 f"{dataset.title}: what {url} sends is refused and was deleted: {error}. "
-                f"Try again later; if it stays so, get the file from {dataset.source} and put it at {target}."
+                f"Try again later; if it stays so, get the file from {dataset.source} and put it at {target}.{accept}"
+            ) from error
+        except DownloadFailed:
+            raise
+        except OSError as error:
+            raise DownloadFailed(
+                f"{target} cannot be put there ({error.strerror}). Move away what is in its place, "
+                "or set LEAKAGE_DATA to a folder you may write to."
             ) from error
         discard(partial)  # the note is left
 
 
-def _checked(partial: Path, file: DataFile, dataset: Dataset) -> dict[str, int | str]:
-    size, sha256 = _measure(partial, file, dataset)
-    _compare(size, sha256, _expected(file))
-    return {"bytes": size, "sha256": sha256}
-
-
-def _pin(target: Path, url: str, payloads: dict[str, dict[str, int | str]]) -> None:
-    """Write down what an unverified download contained, unless an earlier one did."""
-    pin = _pin_path(target)
-    if pin.exists():
-        return
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    scratch = pin.with_name(f"{pin.name}.tmp")
-    record = {"url": url, "downloaded": today, "payloads": payloads}
-    scratch.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    os.replace(scratch, pin)
+def _pin_what_is_here(dataset: Dataset) -> None:
+    """Pin unverified files that were put there by hand; a folder that cannot be written leaves them unpinned."""
+    found = states.status(dataset)
+    for path in dict.fromkeys(entry.file.path for entry in found if entry.state == "unverified"):
+        here = [entry for entry in found if entry.file.path == path]
+        with suppress(OSError):
+            states.pin(dataset, here[0].path, {e.file.name: (e.size, e.sha256) for e in here}, url=None)
 
 
 @contextmanager
-def _folder_for(target: Path) -> Iterator[None]:
-    """The folder of `target`, made if need be; folders made here that end up empty are removed again."""
-    missing = [parent for parent in target.parents if not parent.exists()]
+def _alone() -> Iterator[None]:
+    """Hold the data folder, made if need be; two downloads of one file would spoil each other."""
+    root = folder()
+    path = root / ".lock"
+    with _made(root):
+        try:
+            lock = path.open("a")
+        except OSError as error:
+            raise DownloadBlocked(
+                f"{root} cannot be written ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
+            except BlockingIOError:
+                held = False
+            except OSError as error:
+                raise DownloadBlocked(
+                    f"{root} cannot be locked ({error.strerror}). Set LEAKAGE_DATA to a folder on another disk."
+                ) from error
+            if not held:  # by another process, or by one that ended and removed the lock just now
+                raise DownloadBlocked(f"another process is fetching data into {root}. Run the command again after it.")
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _made(wanted: Path) -> Iterator[None]:
+    """The folder `wanted`, made if need be; folders made here that end up empty are removed again."""
+    missing = [parent for parent in (wanted, *wanted.parents) if not os.path.exists(parent)]
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DownloadFailed(
-            f"{target.parent} cannot be made ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
+        raise DownloadBlocked(
+            f"{wanted} cannot be made ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
         ) from error
     try:
         yield
     finally:
         for made in missing:
-            if made.is_dir() and not any(made.iterdir()):
+            if os.path.isdir(made) and not os.listdir(made):
                 made.rmdir()

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from leakage import arguments
 from leakage.data import embedded, mnist
 
 
@@ -48,12 +49,12 @@ def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
     """`mnist`: the test images of MNIST, 28 pixels wide; `digits`: those of scikit-learn, 8 wide and always there.
 
     Raises:
-        ValueError: if the source is unknown.
+        ValueError: if the source is unknown, or `dtype` not floating-point.
         DataAbsent: if the files of MNIST are not here.
     """
-    if source not in SOURCES:
-        raise ValueError(f"`source` must be one of {', '.join(SOURCES)}; got {source!r}.")
-    return SOURCES[source](dtype)
+    if not dtype.is_floating_point:  # the pixels are shares of 1
+        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    return SOURCES[arguments.choice("source", source, SOURCES)](dtype)
 
 
 def resize(pixels: Float[Tensor, "n s s"], *, side: int) -> Float[Tensor, "n side side"]:
@@ -63,20 +64,22 @@ def resize(pixels: Float[Tensor, "n s s"], *, side: int) -> Float[Tensor, "n sid
     negative lobes: results can leave [0, 1] a little next to sharp edges, and are not clipped.
 
     Raises:
-        ValueError: if the images are not square, or `side` is not from 1 to their own.
+        ValueError: if the images are not square and finite, or `side` is not from 1 to their own.
     """
-    own = pixels.shape[-1]
-    if pixels.ndim != 3 or pixels.shape[-2] != own:
-        raise ValueError(f"`pixels` must be square images (n, s, s), got {tuple(pixels.shape)}.")
-    if not 1 <= side <= own:
-        raise ValueError(f"`side` must be 1 to {own}, the images' own; got {side!r}.")
+    own = arguments.real("pixels", pixels, "n s s").shape[-1]
+    side = arguments.count("side", side, least=1, most=own)
     if side == own:
         return pixels
     return interpolate(pixels.unsqueeze(1), size=(side, side), mode="bicubic", antialias=True).squeeze(1)
 
 
 def parity(digits: Int[Tensor, "*shape"], *, dtype: torch.dtype = torch.float32) -> Float[Tensor, "*shape"]:
-    """+1 for even digits, -1 for odd ones."""
+    """+1 for even digits, -1 for odd ones.
+
+    Raises:
+        ValueError: if they are not whole numbers from 0 on.
+    """
+    arguments.whole("digits", digits)
     return 1 - 2 * (digits % 2).to(dtype)
 
 
@@ -90,14 +93,15 @@ def balanced_split(
     Raises:
         ValueError: if a label is not ±1, a count is below its least value, or there are too few rows.
     """
-    if not bool((labels.abs() == 1).all()):
-        raise ValueError(f"`labels` must be -1 or 1, got {labels[labels.abs() != 1][0].item()!r} among them.")
+    arguments.signs("labels", labels, "n")
+    rows_per_class = arguments.count("rows_per_class", rows_per_class, least=1)
+    fresh, runs = arguments.count("fresh", fresh), arguments.count("runs", runs, least=1)
     rarer = min(int((labels > 0).sum()), int((labels < 0).sum()))
     most = len(labels) - 2 * rows_per_class
-    if not 1 <= rows_per_class <= rarer or not 0 <= fresh <= most or runs < 1:
+    if rows_per_class > rarer or fresh > most:
         raise ValueError(
-            f"`rows_per_class` must be 1 to {rarer}, `fresh` 0 to {max(most, 0)}, the rows that are left, and `runs` "
-            f"at least 1; got {rows_per_class}, {fresh} and {runs}."
+            f"`rows_per_class` must be 1 to {rarer}, `fresh` 0 to {max(most, 0)}, the rows that are left; "
+            f"got {rows_per_class} and {fresh}."
         )
     first, second = torch.rand((2, runs, len(labels)), generator=generator, device=generator.device)
     order = first.argsort(dim=-1)

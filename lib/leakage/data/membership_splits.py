@@ -45,9 +45,10 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
     Raises:
         ValueError: if `points` or `models` is not an even number from 2 on.
     """
+    points, models = arguments.count("points", points, least=2), arguments.count("models", models, least=2)
     for name, value in (("points", points), ("models", models)):
-        if value < 2 or value % 2:
-            raise ValueError(f"`{name}` must be even and at least 2, got {value!r}: halves and pairs have no rest.")
+        if value % 2:
+            raise ValueError(f"`{name}` must be even, got {value!r}: halves and pairs have no rest.")
     device = generator.device
     order = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
     rows = order.unflatten(-1, (2, points // 2)).flatten(0, 1)
@@ -69,12 +70,8 @@ def disjoint_quarters(points: int, *, splits: int = 1, size: int | None = None, 
     Raises:
         ValueError: if there is no split, or the pool does not hold four sets of `size` points, at least 1.
     """
-    size = points // 4 if size is None else size
-    if splits < 1 or size < 1 or 4 * size > points:
-        raise ValueError(
-            f"`points` must hold four sets of `size` ≥ 1 points in each of `splits` ≥ 1 splits; got {points} points, "
-            f"size {size}, {splits} splits."
-        )
+    points, splits = arguments.count("points", points, least=4), arguments.count("splits", splits, least=1)
+    size = arguments.count("size", points // 4 if size is None else size, least=1, most=points // 4)
     order = torch.rand(splits, points, generator=generator, device=generator.device).argsort(-1)
     return Quarters(*order[:, : 4 * size].unflatten(-1, (4, size)).unbind(1))
 
@@ -91,12 +88,11 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
         ValueError: if shapes do not fit, partners are not mutual or not complementary, or a count is too small.
     """
     arguments.truth("member", member, "models points")
-    arguments.whole("partner", partner, "models", models=len(member), least=-(2**63))
+    partner = arguments.whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
     if not member.numel():
         raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
     models = torch.arange(len(partner), device=partner.device)
-    valid = bool(((partner >= 0) & (partner < len(partner)) & (partner != models)).all())
-    if not valid or not torch.equal(partner[partner], models):
+    if bool((partner == models).any()) or not torch.equal(partner[partner], models):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")
     if not bool((member ^ member[partner]).all()):
         raise ValueError(

@@ -5,6 +5,7 @@ the points are drawn directly in an orthonormal basis of it (Bartlett's decompos
 does; a fresh point keeps only the length of its part outside. Nothing here trains.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage.arguments import choice, count, number
 from leakage.data.synthetic import chi_square, factor_diagonal, gaussian
 
 
@@ -25,7 +27,7 @@ class Law:
         sphere: scale every point to norm $\sqrt d$.
 
     Raises:
-        ValueError: if there is no mean, their lengths differ, or labels are not ±1, one for each mean.
+        ValueError: if there is no mean, their lengths differ, one is not finite, or labels are not ±1, one for each.
     """
 
     means: tuple[tuple[float, ...], ...]
@@ -37,6 +39,8 @@ class Law:
             raise ValueError(f"`means` must be at least one, all of one length; got {self.means!r}.")
         if self.labels and (len(self.labels) != len(self.means) or not set(self.labels) <= {1.0, -1.0}):
             raise ValueError(f"`labels` must be ±1, one for each of the {len(self.means)} means; got {self.labels!r}.")
+        for value in itertools.chain(*self.means):
+            number("means", value)
 
 
 LAWS: Mapping[str, Law] = {
@@ -81,18 +85,12 @@ def draw(law: str | Law, *, rows: int, fresh: int, dimension: int, runs: int, ge
     Raises:
         ValueError: if the law is unknown, a count is below its least value, or d is smaller than the means need.
     """
-    if isinstance(law, str):
-        if law not in LAWS:
-            raise ValueError(f"`law` must be one of {', '.join(LAWS)} or a `Law`; got {law!r}.")
-        law = LAWS[law]
+    if not isinstance(law, Law):
+        law = LAWS[choice("law", law, LAWS)]
     explicit = len(law.means[0])
+    rows, fresh, runs = count("rows", rows, least=1), count("fresh", fresh), count("runs", runs, least=1)
+    dimension = count("dimension", dimension, least=max(explicit, 1))
     rest = dimension - explicit
-    least = max(explicit, 1)
-    if rows < 1 or fresh < 0 or runs < 1 or dimension < least:
-        raise ValueError(
-            f"`rows` and `runs` must be at least 1, `fresh` at least 0 and `dimension` at least {least}; "
-            f"got {rows}, {runs}, {fresh} and {dimension}."
-        )
     offsets, labels = _components(law, (runs, rows + fresh), generator)
     if rest > rows:
         tail, radius = _span(runs, rows, fresh, rest, generator)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -48,8 +49,7 @@ def load(part: str = "test", *, download: bool = False) -> ImageSet:
         DataAbsent: if the files are not here and `download` is false.
         DataDamaged: if a file is not what it should be.
     """
-    if part not in _PARTS:
-        raise ValueError(f"`part` must be one of {', '.join(_PARTS)}; got {part!r}.")
+    choice("part", part, _PARTS)
     name = _PARTS[part]
     if download and not fetch.available(name):
         fetch.fetch(name)
@@ -86,7 +86,13 @@ def parse_labels(payload: bytes, *, source: str = "payload") -> Int64[Tensor, " 
 
 
 def pixels(images: UInt8[Tensor, "*shape"], *, dtype: torch.dtype = torch.float64) -> Float[Tensor, "*shape"]:
-    """Grey values as numbers in [0, 1]: the byte divided by 255, on the device of `images`."""
+    """Grey values as numbers in [0, 1]: the byte divided by 255, on the device of `images`.
+
+    Raises:
+        ValueError: if the images are not bytes, or `dtype` is not floating-point.
+    """
+    if not dtype.is_floating_point:
+        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
     if images.dtype != torch.uint8:
         raise ValueError(f"`images` must hold bytes (torch.uint8), got {images.dtype}: they may be converted already.")
     return images.to(dtype) / 255

@@ -5,6 +5,7 @@ Line i of one language translates line i of the other. Nothing here tokenises, l
 
 from dataclasses import dataclass
 
+from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -33,8 +34,7 @@ def load(split: str = "train", *, download: bool = False) -> SentencePairs:
         DataAbsent: if the files are not here and `download` is false.
         DataDamaged: if a file is not what it should be.
     """
-    if split not in SPLITS:
-        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {split!r}.")
+    choice("split", split, SPLITS)
     if download and not fetch.available("multi30k"):
         fetch.fetch("multi30k")
     en, de = (fetch.read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))

@@ -18,8 +18,9 @@ from jaxtyping import Float32, Int64
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 
-from leakage.data import fetch
-from leakage.data.registry import malformed
+from leakage.arguments import choice, count
+from leakage.data import fetch, unpack
+from leakage.data.registry import DataDamaged, malformed
 
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
@@ -105,8 +106,7 @@ def tf_idf(
     Raises:
         ValueError: if `features` is not positive, or larger than the number of words.
     """
-    if features < 1:
-        raise ValueError(f"`features` must be at least 1, got {features!r}.")
+    features = count("features", features, least=1)
     vectoriser = TfidfVectorizer(max_features=features)
     rows = [vectoriser.fit_transform(training.texts), *(vectoriser.transform(other.texts) for other in others)]
     if rows[0].shape[1] < features:
@@ -115,24 +115,30 @@ def tf_idf(
 
 
 def _check_part(part: str) -> None:
-    if part not in COUNTS:
-        raise ValueError(f"`part` must be one of {', '.join(COUNTS)}; got {part!r}.")
+    choice("part", part, COUNTS)
 
 
 def _members(payload: bytes, source: str) -> Iterator[tuple[tuple[str, str, int], str]]:
     """Every message with its part, group and number."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(payload), mode="r|gz") as archive:
+        # Not "r|gz": that reads the header of gzip by itself, and stumbles over half of one.
+        with (
+            gzip.GzipFile(fileobj=io.BytesIO(payload)) as unzipped,
+            tarfile.open(fileobj=unzipped, mode="r|", tarinfo=unpack.Header) as archive,
+        ):
             for info in archive:
                 match = _NAME.fullmatch(info.name)
                 if info.isdir() and _FOLDER.fullmatch(info.name):
                     continue
                 if not info.isreg() or not match or info.size > _LARGEST:
                     expected = f"messages of at most {_LARGEST:,} bytes and their folders"
-                    raise malformed(source, expected, f"{info.name!r} of {info.size:,} bytes")
+                    raise malformed(source, expected, f"{info.name[:60]!r} of {info.size:,} bytes")
                 content = archive.extractfile(info)
                 assert content is not None, "only regular members come this far"
                 # Latin-1, as scikit-learn reads them: every byte is a sign.
                 yield (match[1], match[2], int(match[3])), content.read().decode("latin-1")
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DataDamaged:
+        raise
+    # What `tarfile` makes of headers that are not as they should be, a chain of them among it.
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise malformed(source, "a packed archive", f"{error}") from error

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from leakage.arguments import count, number
+
 FEATURES, CLASSES = 600, 100
 
 
@@ -59,14 +61,10 @@ def draw(
     Raises:
         ValueError: if a size is below 1, or `density` or `flip` is out of range.
     """
-    if min(n, features, classes, styles) < 1:
-        raise ValueError(
-            f"`n`, `features`, `classes` and `styles` must be at least 1, got {(n, features, classes, styles)}."
-        )
-    if not 0 < density < 1:
-        raise ValueError(f"`density` must lie between 0 and 1, got {density!r}.")
-    if not 0 <= flip < 0.5:
-        raise ValueError(f"`flip` must lie in [0, 0.5): half of the bits flipped leaves nothing; got {flip!r}.")
+    n, features = count("n", n, least=1), count("features", features, least=1)
+    classes, styles = count("classes", classes, least=1), count("styles", styles, least=1)
+    density = number("density", density, above=0.0, below=1.0)
+    flip = number("flip", flip, least=0.0, below=0.5)  # half of the bits flipped leaves nothing
     device = generator.device
     prototypes = torch.rand(classes, styles, features, generator=generator, device=device) < density
     labels = torch.randint(classes, (n,), generator=generator, device=device)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 
 
@@ -55,8 +56,7 @@ def gaussian_factor(
     Raises:
         ValueError: if `rows` is below 1 or `columns` is negative.
     """
-    if rows < 1 or columns < 0:
-        raise ValueError(f"`rows` must be at least 1 and `columns` at least 0, got {rows} and {columns}.")
+    rows, columns = arguments.count("rows", rows, least=1), arguments.count("columns", columns)
     if columns <= rows:
         return gaussian((*batch, rows, columns), generator=generator)
     below = gaussian((*batch, rows, rows), generator=generator).tril(-1)
@@ -72,8 +72,13 @@ def factor_diagonal(
 
 
 def sphere(count: int, dimension: int, *, generator: torch.Generator) -> Tensor:
-    """`count` independent points, uniform on the unit sphere of R^`dimension`, one a row."""
-    points = gaussian((count, dimension), generator=generator)
+    """`count` independent points, uniform on the unit sphere of R^`dimension`, one a row.
+
+    Raises:
+        ValueError: if `count` is negative or `dimension` below 1.
+    """
+    size = arguments.count("count", count), arguments.count("dimension", dimension, least=1)
+    points = gaussian(size, generator=generator)
     return points / points.norm(dim=-1, keepdim=True)
 
 
@@ -91,7 +96,13 @@ def standardised(inputs: Tensor) -> Tensor:
 
 
 def gaussian_twin(inputs: Tensor, count: int, *, generator: torch.Generator) -> Tensor:
-    r"""`count` Gaussian rows with the covariance of centred `inputs`: what is left of data when only it matters."""
+    r"""`count` Gaussian rows with the covariance of centred `inputs`: what is left of data when only it matters.
+
+    Raises:
+        ValueError: if `inputs` are not finite rows, or `count` is negative.
+    """
+    inputs = arguments.real("inputs", inputs, "n d").to(DTYPE)
+    count = arguments.count("count", count)
     values, vectors = torch.linalg.eigh(inputs.T @ inputs / len(inputs))
     spread = vectors * values.clamp_min(0).sqrt()
     return gaussian((count, inputs.shape[1]), generator=generator) @ spread.T

@@ -10,11 +10,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
+from leakage.arguments import count
 from leakage.data.multi30k import SentencePairs
 
 PADDING, UNKNOWN, BEGIN, END = range(4)
@@ -46,9 +48,14 @@ class Vocabulary:
         return len(SPECIAL) + len(self.words)
 
     def text(self, row: Iterable[int]) -> str:
-        """The words of a row of numbers, separated by blanks, without padding."""
+        """The words of a row of numbers, separated by blanks, without padding.
+
+        Raises:
+            ValueError: if a number belongs to no word.
+        """
         names = (*SPECIAL, *self.words)
-        return " ".join(names[number] for number in row if number != PADDING)
+        numbers = [count("row", number, most=len(names) - 1) for number in row]
+        return " ".join(names[number] for number in numbers if number != PADDING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +87,8 @@ def vocabulary(sentences: Iterable[str], *, least: int = 1) -> Vocabulary:
     Raises:
         ValueError: if `least` is not positive, or no word is frequent enough.
     """
-    if least < 1:
-        raise ValueError(f"`least` must be at least 1, got {least!r}.")
-    counts = Counter(word for sentence in sentences for word in words(sentence))
+    least = count("least", least, least=1)
+    counts = Counter(word for sentence in _several(sentences) for word in words(sentence))
     kept = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
     if not kept:
         raise ValueError(f"`sentences` must have a word that occurs {least} times; of {len(counts)} words none does.")
@@ -97,6 +103,7 @@ def encode(
     Raises:
         ValueError: if a sentence has no word, or more than `longest`.
     """
+    sentences, longest = _several(sentences), count("longest", longest, least=1)
     rows = torch.full((len(sentences), longest + 2 * framed), PADDING, dtype=torch.int64)
     for number, sentence in enumerate(sentences):
         found = words(sentence)
@@ -127,7 +134,12 @@ def encode_pairs(
 
 
 def short(pairs: SentencePairs, *, longest: int) -> SentencePairs:
-    """The pairs with 1 to `longest` words in either language, in their order."""
+    """The pairs with 1 to `longest` words in either language, in their order.
+
+    Raises:
+        ValueError: if `longest` is below 1.
+    """
+    longest = count("longest", longest, least=1)
     kept = [
         number
         for number, both in enumerate(zip(pairs.en, pairs.de, strict=True))
@@ -137,9 +149,19 @@ def short(pairs: SentencePairs, *, longest: int) -> SentencePairs:
 
 
 def chosen(pairs: SentencePairs, numbers: Iterable[int]) -> SentencePairs:
-    """The pairs of these numbers, in this order."""
-    numbers = list(numbers)
+    """The pairs of these numbers, in this order.
+
+    Raises:
+        ValueError: if one is not from 0 to the last.
+    """
+    numbers = [count("numbers", number, most=len(pairs) - 1) for number in numbers]
     return SentencePairs(tuple(pairs.en[number] for number in numbers), tuple(pairs.de[number] for number in numbers))
+
+
+def _several(sentences: Any) -> Any:
+    if isinstance(sentences, str):  # whose items are letters
+        raise ValueError(f"`sentences` must be several, got the string {sentences[:40]!r}; write [sentence].")
+    return sentences
 
 
 def present(rows: Int64[Tensor, "*b t"]) -> Bool[Tensor, "*b t"]:

@@ -110,30 +110,28 @@ def record(chapter: str, root: Path | None, build_dir: Path | None) -> int:
 
 @commands.command()
 @click.argument("names", nargs=-1)
-def data(names: tuple[str, ...]) -> int:
+@click.option("--needed", is_flag=True, help="The sets that claims need; a damaged file is named and left as it is.")
+@click.option("--if-possible", is_flag=True, help="For a build: do not wait for a network, never fail, and be brief.")
+@click.option("--root", type=_FOLDER, help="The repository whose claims count; by default the one around this folder.")
+def data(names: tuple[str, ...], needed: bool, if_possible: bool, root: Path | None) -> int:
     """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
-    from leakage.data import download, fetch, registry
+    from leakage.data import registry
+    from leakage.pipeline import datasets
 
     for name in names:
         if name not in registry.DATASETS:
             raise click.UsageError(f"{name!r} is no data set; known are: {', '.join(registry.DATASETS)}.")
-    if not names:
-        for name, entry in registry.DATASETS.items():
-            here = [file.state for file in fetch.status(name) if file.state != "absent"]
-            states = ", ".join(dict.fromkeys(here)) or "absent"
-            size = sum(file.at_most for file in entry.files) / 1e6
-            click.echo(f"{name:<16} {states:<20} {size:7.1f} MB  {entry.title} ({entry.licence})")
-            for file in entry.files:
-                click.echo(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
-        click.echo(f"\nFolder: {fetch.folder()} (set LEAKAGE_DATA to change it)")
-    for name in names:
-        try:
-            for status in fetch.fetch(name):
-                click.echo(f"{status.path}: {status.state}")
-        except (download.DownloadFailed, registry.DataDamaged) as error:
-            click.echo(f"leakage: {_one_line(error)}", err=True)
-            return 1
-    return 0
+    if (names and needed) or (if_possible and not needed):
+        raise click.UsageError("--needed goes without names, and --if-possible goes with it.")
+    if needed:
+        lines = datasets.fetch_needed(root, hurried=if_possible)
+    else:
+        lines = datasets.fetch_named(names) if names else datasets.listing()
+    faults = 0
+    for line in lines:
+        click.echo(f"leakage: {_one_line(line.text)}" if line.fault else line.text, err=line.fault)
+        faults += line.fault
+    return 1 if faults and (names or needed) and not if_possible else 0
 
 
 @commands.command()

@@ -1,0 +1,104 @@
+"""What `leakage data` does: list the data sets or fetch them, and say in lines what came of it.
+
+Lines come as things happen. A damaged file is replaced only where its set was asked for by name; everywhere else it is
+named, with the cure, and left as it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from leakage import declarations, keys
+from leakage.data import fetch, registry
+from leakage.data.download import DownloadBlocked
+
+HURRIED = 5.0
+"""Seconds that a build waits for a server before it goes on without."""
+
+
+class Line(NamedTuple):
+    """One line, and whether it is of something that went wrong."""
+
+    text: str
+    fault: bool = False
+
+
+def needed(root: Path | None) -> tuple[str, ...]:
+    """The data sets without which some claim of the book at `root` is not run, in the order of the registry.
+
+    Raises:
+        FileNotFoundError: if there is no book.
+        ValueError: if a claims file is wrong.
+    """
+    files = sorted((keys.find_root(root) / "book" / "claims").glob("*.yml"))
+    names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
+    return tuple(name for name in registry.DATASETS if name in names)
+
+
+def listing() -> Iterator[Line]:
+    """Every data set of the registry with its states, checksums and size, then the folder."""
+    for name, entry in registry.DATASETS.items():
+        here = [_words(file) for file in fetch.status(name) if file.state != "absent"]
+        states = ", ".join(dict.fromkeys(here)) or "absent"
+        size = sum(file.at_most for file in entry.files) / 1e6
+        yield Line(f"{name:<16} {states:<20} {size:7.1f} MB  {entry.title} ({entry.licence})")
+        for file in entry.files:
+            yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
+        yield from (Line(text, fault=True) for text in fetch.complaints(name))
+    yield Line(f"\nFolder: {fetch.folder()} (set LEAKAGE_DATA to change it)")
+
+
+def fetch_named(names: Iterable[str]) -> Iterator[Line]:
+    """Fetch what is missing or damaged of these data sets; stop where no other download can succeed either."""
+    for name in names:
+        damaged = {found.path for found in fetch.status(name) if found.state == "damaged"}
+        try:
+            states = fetch.fetch(name)
+        except (OSError, registry.DataDamaged) as error:
+            yield Line(str(error), fault=True)
+            if isinstance(error, DownloadBlocked):
+                return
+            continue
+        for found in states:
+            replaced = ", replaced a damaged file" if found.good and found.path in damaged else ""
+            yield Line(f"{found.path}: {_words(found)}{replaced}")
+
+
+def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
+    """Fetch those `needed` data sets that are absent; name damaged files and leave them as they are.
+
+    Args:
+        root: the book, or a folder in it; by default the current one.
+        hurried: for a build: say nothing of what is here, and give up soon where there is no network.
+    """
+    try:
+        names = needed(root)
+    except (OSError, ValueError) as error:
+        yield Line(str(error), fault=True)
+        return
+    complaints = {name: fetch.complaints(name) for name in names}
+    yield from (Line(text, fault=True) for texts in complaints.values() for text in texts)
+    here = {name for name in names if fetch.available(name)}
+    if not hurried:
+        yield from (Line(f"{name}: {_state(name)}") for name in names if name in here)
+    missing = [name for name in names if name not in here and not complaints[name]]
+    for place, name in enumerate(missing):
+        try:
+            fetch.fetch(name, patience=HURRIED if hurried else fetch.PATIENCE)
+            yield Line(f"{name}: {_state(name)}")
+        except DownloadBlocked as error:
+            later = " The book goes on without; `make data` tries again, OFFLINE=1 does not try." if hurried else ""
+            yield Line(f"not fetched: {', '.join(missing[place:])}. {error}{later}", fault=True)
+            return
+        except (OSError, registry.DataDamaged) as error:
+            yield Line(str(error), fault=True)
+
+
+def _state(name: str) -> str:
+    good = [found for found in fetch.status(name) if found.good]
+    return f"{', '.join(dict.fromkeys(map(_words, good)))}, in {fetch.folder()}"
+
+
+def _words(found: fetch.FileStatus) -> str:
+    """The state for a reader, who must not take a pin for a verification."""
+    return "unverified, pinned" if found.state == "pinned" else found.state
