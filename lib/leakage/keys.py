@@ -68,11 +68,6 @@ class Watch:
         return sorted(path.name for path in self._files if sources.changed(path))
 
 
-def digests(paths: Iterable[Path], *, relative_to: Path) -> dict[str, str]:
-    """`{path relative to the folder given: SHA-256}`, sorted by path."""
-    return {p.relative_to(relative_to).as_posix(): file_digest(p) for p in sorted(paths)}
-
-
 def environment(root: Path | None) -> dict[str, str | None]:
     """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
     versions: dict[str, str | None] = {name: metadata.version(name) for name in _VERSIONED}
