@@ -220,7 +220,7 @@ def test_make_asks_for_data_and_goes_on_whatever_comes_of_it(tmp_path, goal, exp
     command.write_text(f'#!/bin/sh\necho "$*" >> "{asked}"\n{failing}\n', encoding="utf-8")
     command.chmod(0o755)
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("pyproject.toml", "requirements.lock", "venv/.ready"):  # as if it were installed
+    for name in ("pyproject.toml", "requirements.txt", "venv/.ready"):  # as if it were installed
         (tmp_path / name).touch()
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "OFFLINE"

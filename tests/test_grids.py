@@ -1,12 +1,13 @@
 """A grid computes each point once, keeps what is finished, and gives back what it stored."""
 
 import functools
+import hashlib
 import io
 import pickle
 import sys
-import time
 import types
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from leakage import grids, runtime
+import alterations
+from leakage import grids, keys, runtime
 from leakage.metrics import Estimate
 
 RUN = runtime.begin("ci", 0, "cpu")
@@ -93,6 +95,17 @@ def test_another_seed_profile_setting_or_name_computes_again(tmp_path, notes, ch
     assert computed(notes) == [1, 1]
 
 
+def test_another_processor_computes_again_and_another_data_folder_does_not(tmp_path, notes, monkeypatch):
+    measure = functools.partial(noted_square, notes=notes)
+    sweep(measure, [1], tmp_path)
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    sweep(measure, [1], tmp_path)
+    assert computed(notes) == [1]
+    monkeypatch.setattr(keys, "processor", lambda: "abacus")
+    sweep(measure, [1], tmp_path)
+    assert computed(notes) == [1, 1]
+
+
 def test_a_variable_of_a_notebook_counts(tmp_path, monkeypatch):
     module = types.ModuleType("__main__")
     module.__file__ = str(tmp_path / "cell.py")
@@ -115,18 +128,48 @@ def test_a_damaged_cell_is_told_and_computed_again(tmp_path, notes, capsys):
     assert "grid toy: 2 damaged on disk, computed again" in capsys.readouterr().out
 
 
-def test_a_stored_file_cannot_run_code(tmp_path):
-    class Trap:
-        def __reduce__(self):
-            return (print, ("sprung",))
+SPRUNG = []
 
-    sweep(square, [1], tmp_path)
-    payload = io.BytesIO()
-    torch.save({"trap": Trap()}, payload)
+
+class Trap:
+    def __reduce__(self):
+        return (SPRUNG.append, ("sprung",))
+
+
+def behind_a_checksum(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest() + payload
+
+
+def saved(value) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def altered(good: bytes) -> Iterator[bytes]:
+    """A cell's file after what happens to files, and others behind a right checksum."""
+    yield from alterations.at_random(good)
+    strange = ({"leakage estimate": {"mean": 1}}, {"trap": Trap()}, object, torch.nn.Linear(1, 1))
+    payloads = (b"", b"text", pickle.dumps(Trap()), pickle.dumps(3), good[32:-5], *map(saved, strange))
+    yield from map(behind_a_checksum, payloads)
+
+
+def test_an_altered_cell_is_never_believed_runs_no_code_and_is_computed_again(tmp_path):
+    folder = tmp_path / "grids" / "toy"
+    expected = sweep(tensor_of, [1], tmp_path)
     (cell,) = cells(tmp_path)
-    cell.write_bytes(grids.hashlib.sha256(payload.getvalue()).digest() + payload.getvalue())
-    with pytest.raises(pickle.UnpicklingError):
-        sweep(square, [1], tmp_path)
+    good, times = cell.read_bytes(), 0
+    for times, content in enumerate(altered(good), start=1):  # noqa: B007
+        cell.write_bytes(content)
+        assert not grids._stored({cell}, "toy"), content[:40]
+    assert times > alterations.LEAST
+    assert SPRUNG == []
+    torch.testing.assert_close(sweep(tensor_of, [1], tmp_path), expected, rtol=0, atol=0)
+    assert (cell.read_bytes(), [*folder.iterdir()]) == (good, [cell])
+
+
+def tensor_of(x):
+    return torch.arange(3.0) * x
 
 
 VALUES = [
@@ -188,18 +231,26 @@ def test_processes_give_the_same_values(tmp_path):
         assert sweep(square, [1, 2], tmp_path, executor=executor) == [1, 4]
 
 
-def slow_unless_first(x):
-    if x == 0:
-        raise ArithmeticError("at once")
-    time.sleep(0.2)
-    return x
+class Cancelling(Executor):
+    """One point fails at once and the others never begin; it counts those that were cancelled."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, function, /, *arguments):
+        self.futures.append(Future())
+        if len(self.futures) == 1:
+            self.futures[0].set_exception(ArithmeticError("at once"))
+        return self.futures[-1]
 
 
 def test_an_error_in_an_executor_cancels_what_has_not_begun(tmp_path):
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ArithmeticError) as caught:
-        sweep(slow_unless_first, range(50), tmp_path, executor=executor)
+    executor = Cancelling()
+    with pytest.raises(ArithmeticError) as caught:
+        sweep(square, range(50), tmp_path, executor=executor)
     assert caught.value.__notes__ == ["at the grid point 0"]
-    assert not (tmp_path / "grids").exists() or len(cells(tmp_path)) < 5
+    assert [future.cancelled() for future in executor.futures] == [False] + [True] * 49
+    assert not (tmp_path / "grids").exists()
 
 
 def test_the_bar_is_shown_unless_a_page_is_made(tmp_path, monkeypatch, capsys):

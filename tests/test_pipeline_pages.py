@@ -17,7 +17,8 @@ from leakage.pipeline.worker import Started
 from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, staged
 
 RUN = {"commit": "a" * 40, "dirty": False, "profile": "ci", "seed": 0, "device": "cpu", "device_name": "CPU, 2 cores"}
-RUN |= {"versions": {"python": "3.11.7"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00", "data": {}}
+RUN |= {"versions": {"python": "3.11.7"}, "processor": "x86_64 AVX2", "seconds": 12.3}
+RUN |= {"date": "2026-01-02T03:04:05+00:00", "data": {}}
 
 
 def declared(*claims: Claim, beyond: tuple[Claim, ...] = ()) -> Declarations:

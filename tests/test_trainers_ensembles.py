@@ -8,10 +8,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import alterations
+from leakage import keys
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
-from leakage.trainers.ensemble_checkpoints import Checkpoint
+from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
 from leakage.trainers.ensembles import Recipe, Recorder
 
 WIDTHS = (6, 9, 8, 4)
@@ -212,6 +214,50 @@ def test_another_seed_recipe_or_datum_has_a_file_of_its_own(tmp_path):
         draws = stream(seed, "shuffle")
         ensembles.train(start, points, labels, rows, recipe, generator=draws, checkpoint=Checkpoint(tmp_path))
     assert len(list(tmp_path.iterdir())) == len(variants)
+
+
+def a_journal(folder, start: float) -> Journal:
+    """The journal of a training of one number, and the state it begins with."""
+    weights = torch.full((3,), start, requires_grad=True)
+    steps = torch.optim.Adam([weights])
+    weights.grad = torch.ones(3)
+    steps.step()
+    return Journal(
+        Checkpoint(folder, seconds=0),
+        lambda: "key",
+        parameters=[weights],
+        optimiser=steps,
+        generator=stream(0, "draws"),
+    )
+
+
+def test_an_altered_checkpoint_is_never_taken_up(tmp_path):
+    written, read = a_journal(tmp_path, 1.0), a_journal(tmp_path, 2.0)
+    written.save(3)
+    (path,) = tmp_path.iterdir()
+    good, before, tried = path.read_bytes(), read.parameters[0].clone(), 0
+    for content in alterations.at_random(good):
+        path.write_bytes(content)
+        assert read.resume() == 0
+        tried += 1
+    assert tried >= alterations.LEAST
+    assert torch.equal(read.parameters[0], before)
+    path.write_bytes(good)
+    assert read.resume() == 3
+    assert torch.equal(read.parameters[0], written.parameters[0])
+
+
+def test_a_checkpoint_of_other_code_is_not_taken_up(tmp_path, monkeypatch):
+    a_journal(tmp_path, 1.0).save(3)
+    monkeypatch.setattr(keys, "file_digest", lambda path: f"another version of {path}")
+    assert a_journal(tmp_path, 2.0).resume() == 0
+    monkeypatch.undo()
+    running = a_journal(tmp_path, 2.0)
+    monkeypatch.setattr(keys.Watch, "changed", lambda watch: ["ensembles.py"])
+    assert running.resume() == 0
+    before = [path.read_bytes() for path in tmp_path.iterdir()]
+    running.save(4)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == before
 
 
 def test_an_observer_that_would_lose_what_it_saw_is_refused(tmp_path):

@@ -2,7 +2,10 @@
 
 Read from the bottom up: `runtime` and `metrics`, `data`, `theory`, `trainers`, `attacks`; `claims` and `figures` serve
 the chapters, `pipeline` builds the book. Import what you use (`from leakage.theory import ridge`): the packages load
-nothing by themselves, so a chapter depends on exactly the modules it names.
+nothing by themselves, so a chapter depends on exactly the modules it names. Only `sources` comes first: it
+takes note of the files before any is imported.
 """
+
+from leakage import sources as sources
 
 __version__ = "0.1.0"

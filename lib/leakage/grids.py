@@ -3,11 +3,10 @@
 `sweep(function, points, name=…, run=…)` is `[function(point) for point in points]`, except that a point computed before
 under the same key is read instead. A result is a number, text, a list, a dictionary, an array, a tensor or an
 `Estimate`, or made of these; it comes back on the CPU, and a NumPy scalar as a Python number, whether computed or read.
-Files hold tensors and plain values behind a checksum and are read with `weights_only`, so no file can run code.
+A file is read if its checksum is right (`checked_files`) and computed again otherwise. While a file that the function
+depends on is not as this process imported it, nothing is read or kept: what runs is not what lies on disk.
 """
 
-import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
@@ -19,12 +18,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from leakage import keys
+from leakage import checked_files, keys
 from leakage.metrics import Estimate
 from leakage.runtime import Run
 
 _ARRAY, _ESTIMATE = "numpy array", "leakage estimate"  # marks of values that a tensor file cannot hold as they are
-_DIGEST_BYTES = 32
 
 
 def sweep(
@@ -40,9 +38,10 @@ def sweep(
 ) -> list[Any]:
     """`function(point)` for each point, in order; points finished earlier are not computed again.
 
-    A result is reused while the point, profile, seed, kind of device, `settings`, Python, the locked packages and the
-    function are the same. Of the function, its module with all it imports from `leakage` counts, or its text and the
-    variables it uses if it is written in a notebook; with `functools.partial`, the arguments too.
+    A result is reused while the point, profile, seed, kind of device and of processor (no grid mixes the last digits
+    of two), `settings`, Python, the locked packages and the function are the same. Of the function, its module with all
+    it imports from `leakage` counts, or its text and the variables it uses if it is written in a notebook; with
+    `functools.partial`, the arguments too.
 
     Args:
         function: takes a point. With an executor of processes it must be importable there: a function of a module, or
@@ -60,29 +59,38 @@ def sweep(
         Exception: what `function` raises, with the point noted; the points finished by then are kept.
     """
     points = list(points)
-    base = (keys.function_parts(function), settings, run.profile, run.seed, keys.device_kind(run.device))
-    shared = keys.fingerprint((*base, keys.environment(_root())))
+    watch = keys.Watch()
+    base = (keys.function_parts(function, digest=watch.digest), settings, run.profile, run.seed)
+    machine = (keys.device_kind(run.device), keys.processor(), keys.environment(_root()))
+    shared = keys.fingerprint((*base, *machine))
     cells = [_folder(folder) / _file_name(name) / f"{keys.fingerprint((shared, point))[:40]}.pt" for point in points]
-    values: dict[Path, Any] = {}
-    damaged = 0
-    for cell in {cell for cell in cells if cell.is_file()}:
-        try:
-            values[cell] = _read(cell)
-        except DamagedCell:
-            damaged += 1
-    if damaged:
-        tqdm.write(f"grid {name}: {damaged} damaged on disk, computed again")
+    values = {} if watch.changed() else _stored(set(cells), name)
     missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}
     quiet = bool(os.environ.get(keys.QUIET_VARIABLE))
     with tqdm(total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet) as bar:
         for cell, value in _compute(function, missing, executor):
-            values[cell] = _write(cell, value)
+            content = checked_files.pack(_encode(value))
+            if not watch.changed():
+                checked_files.write(cell, content)
+            values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             bar.update()
+    if changed := watch.changed():
+        tqdm.write(f"grid {name}: not kept, for this has changed since it was imported: {', '.join(changed)}")
     return [values[cell] for cell in cells]
 
 
-class DamagedCell(ValueError):
-    """A stored result whose bytes are not those that were written."""
+def _stored(cells: Iterable[Path], name: str) -> dict[Path, Any]:
+    """Values of those cells that lie on disk and are good."""
+    values: dict[Path, Any] = {}
+    damaged = 0
+    for cell in {cell for cell in cells if cell.is_file()}:
+        try:
+            values[cell] = _decode(checked_files.read(cell))
+        except (checked_files.Damaged, TypeError, RecursionError):  # good bytes that no grid has written
+            damaged += 1
+    if damaged:
+        tqdm.write(f"grid {name}: {damaged} damaged on disk, computed again")
+    return values
 
 
 def _compute(
@@ -129,31 +137,7 @@ def _file_name(name: str) -> str:
     return name
 
 
-# ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _write(cell: Path, value: Any) -> Any:
-    """Store a result so that it is there completely or not at all; give it back as it will be read."""
-    buffer = io.BytesIO()
-    torch.save(_encode(value), buffer)
-    payload = buffer.getvalue()
-    cell.parent.mkdir(parents=True, exist_ok=True)
-    partial = cell.with_suffix(f".{os.getpid()}.partial")
-    partial.write_bytes(hashlib.sha256(payload).digest() + payload)
-    os.replace(partial, cell)
-    return _load(payload)
-
-
-def _read(cell: Path) -> Any:
-    content = cell.read_bytes()
-    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(payload).digest() != digest:
-        raise DamagedCell(f"{cell} is damaged; delete it.")
-    return _load(payload)
-
-
-def _load(payload: bytes) -> Any:
-    return _decode(torch.load(io.BytesIO(payload), weights_only=True))
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _encode(value: Any) -> Any:

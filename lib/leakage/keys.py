@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from leakage import sources
+
 PACKAGE = Path(__file__).parent
 BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
 QUIET_VARIABLE = "LEAKAGE_QUIET"  # set while a page is made, where a progress bar would end up in the text
@@ -46,9 +48,24 @@ def file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def digests(paths: Iterable[Path], *, relative_to: Path) -> dict[str, str]:
-    """`{path relative to the folder given: SHA-256}`, sorted by path."""
-    return {p.relative_to(relative_to).as_posix(): file_digest(p) for p in sorted(paths)}
+class Watch:
+    """Digests of files that were imported, and which of these files have changed since this process began.
+
+    Code that runs is of the file as it was when it was imported, so a digest taken now is that of the running code only
+    while `changed` is empty: ask after taking the digests, and again before keeping what was computed.
+    """
+
+    def __init__(self) -> None:
+        self._files: set[Path] = set()
+
+    def digest(self, path: Path) -> str:
+        """`file_digest`, and remember the file."""
+        self._files.add(Path(os.path.realpath(path)))
+        return file_digest(path)
+
+    def changed(self) -> list[str]:
+        """Names of the files that may not be what was imported."""
+        return sorted(path.name for path in self._files if sources.changed(path))
 
 
 def environment(root: Path | None) -> dict[str, str | None]:
@@ -65,6 +82,18 @@ def device_kind(device: Any) -> str:
 
     chosen = torch.device(device)
     return f"cuda {torch.cuda.get_device_name(chosen)}" if chosen.type == "cuda" else chosen.type
+
+
+@functools.cache
+def processor() -> str:
+    """What the last digits depend on besides the device: architecture, instruction set, kind of linear algebra."""
+    import numpy  # noqa: F401  (it loads the linear algebra that is asked for here)
+    import threadpoolctl
+    import torch
+
+    blas = (found for found in threadpoolctl.threadpool_info() if found["user_api"] == "blas")
+    kinds = sorted({" ".join(filter(None, (one["internal_api"], one.get("architecture")))) for one in blas})
+    return ", ".join((f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}", *kinds))
 
 
 # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -191,62 +220,87 @@ def _below(name: str, modules: Mapping[str, Path]) -> set[str]:
 # ── functions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def function_parts(function: Callable[..., Any], *, package: Path = PACKAGE) -> dict[str, Any]:
+def function_parts(
+    function: Callable[..., Any], *, package: Path = PACKAGE, digest: Callable[[Path], str] = file_digest
+) -> dict[str, Any]:
     """What a function's results depend on besides its argument: its module with all it imports, or its own text.
 
     A function of an importable module brings the contents of that module's file and of the package modules it imports.
-    A function written in a notebook brings its text and the content of each variable it uses. Defaults, captured
-    variables and the arguments of a `functools.partial` count as well.
+    A function written in a notebook or a script brings its text, its compiled code (a script may be edited while it
+    runs) and the content of each variable it uses. Defaults, captured variables and the arguments of a
+    `functools.partial` count as well.
+
+    Args:
+        function: a Python function, or a partial of one.
+        package: whose imports are followed.
+        digest: of a file; a `Watch` knows afterwards which files were asked for.
 
     Raises:
         TypeError: if something it uses has a content that cannot be read off, such as a generator or a model.
     """
-    return _function_parts(function, package, seen=set())
+    return _Reader(package, digest).function(function)
 
 
-def _function_parts(function: Any, package: Path, seen: set[str]) -> dict[str, Any]:
-    if isinstance(function, functools.partial):
-        given = {f"argument {n}": value for n, value in enumerate(function.args)} | function.keywords
-        bound = {name: _use("the partial", name, value, package, seen) for name, value in sorted(given.items())}
-        return {"bound": bound, "of": _function_parts(function.func, package, seen)}
-    function = inspect.unwrap(function)
-    if not inspect.isfunction(function):
-        raise TypeError(f"`function` must be a Python function or a functools.partial of one; got {function!r}.")
-    name = f"{function.__module__}.{function.__qualname__}"
-    seen.add(name)
-    cells = (cell.cell_contents for cell in function.__closure__ or ())
-    variables = dict(zip(function.__code__.co_freevars, cells, strict=True))
-    parts: dict[str, Any] = {"name": name}
-    if function.__module__ == "__main__":
-        parts["text"] = inspect.getsource(function)
-        read = _globals_read(function.__code__) & set(function.__globals__)
-        variables |= {variable: function.__globals__[variable] for variable in read}
-    else:
-        path = Path(inspect.getfile(function)).resolve()
-        files = {path} | module_files(path.read_text("utf-8"), package=package)
-        parts["files"] = {os.path.relpath(file, package.parent): file_digest(file) for file in sorted(files)}
-    variables |= {"its defaults": (function.__defaults__, function.__kwdefaults__)}
-    parts["uses"] = {n: _use(name, n, value, package, seen) for n, value in sorted(variables.items())}
-    return parts
+class _Reader:
+    """Reads off what one function depends on, with all that this uses; `seen` ends recursion."""
+
+    def __init__(self, package: Path, digest: Callable[[Path], str]) -> None:
+        self.package, self.digest, self.seen = package, digest, set[str]()
+
+    def function(self, function: Any) -> dict[str, Any]:
+        if isinstance(function, functools.partial):
+            given = {f"argument {n}": value for n, value in enumerate(function.args)} | function.keywords
+            bound = {name: self.used("the partial", name, value) for name, value in sorted(given.items())}
+            return {"bound": bound, "of": self.function(function.func)}
+        function = inspect.unwrap(function)
+        if not inspect.isfunction(function):
+            raise TypeError(f"`function` must be a Python function or a functools.partial of one; got {function!r}.")
+        name = f"{function.__module__}.{function.__qualname__}"
+        self.seen.add(name)
+        cells = (cell.cell_contents for cell in function.__closure__ or ())
+        variables = dict(zip(function.__code__.co_freevars, cells, strict=True))
+        parts: dict[str, Any] = {"name": name}
+        if function.__module__ == "__main__":
+            parts |= {"text": inspect.getsource(function), "code": _code_parts(function.__code__)}
+            read = _globals_read(function.__code__) & set(function.__globals__)
+            variables |= {variable: function.__globals__[variable] for variable in read}
+        else:
+            path = Path(inspect.getfile(function)).resolve()
+            parts["files"] = self.files({path} | module_files(path.read_text("utf-8"), package=self.package))
+        variables |= {"its defaults": (function.__defaults__, function.__kwdefaults__)}
+        parts["uses"] = {n: self.used(name, n, value) for n, value in sorted(variables.items())}
+        return parts
+
+    def used(self, function: str, variable: str, value: Any) -> Any:
+        """The content of a variable that `function` reads: code by its files or text, data by its fingerprint."""
+        module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or ""
+        if isinstance(value, functools.partial):
+            return self.function(value)
+        if inspect.isfunction(value) and (module == "__main__" or _own_file(module)):
+            known = f"{module}.{value.__qualname__}" in self.seen
+            return value.__qualname__ if known else self.function(value)
+        is_code = inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)
+        if (is_code or type(value).__name__ == "ufunc") and module != "__main__":
+            file = _own_file(module)
+            return {module: self.files({file, *module_files(f"import {module}", package=self.package)} if file else ())}
+        try:
+            return fingerprint(value)
+        except TypeError as error:
+            raise TypeError(f"`{function}` uses `{variable}`, whose content cannot be read: {error}") from error
+
+    def files(self, paths: Iterable[Path]) -> dict[str, str]:
+        return {os.path.relpath(path, self.package.parent): self.digest(path) for path in sorted(paths)}
 
 
-def _use(function: str, variable: str, value: Any, package: Path, seen: set[str]) -> Any:
-    """The content of a variable that `function` reads: code by its files or text, data by its fingerprint."""
-    module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or ""
-    if isinstance(value, functools.partial):
-        return _function_parts(value, package, seen)
-    if inspect.isfunction(value) and (module == "__main__" or _own_file(module)):
-        known = f"{module}.{value.__qualname__}" in seen
-        return value.__qualname__ if known else _function_parts(value, package, seen)
-    is_code = inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)
-    if (is_code or type(value).__name__ == "ufunc") and module != "__main__":
-        file = _own_file(module)
-        files = {file, *module_files(f"import {module}", package=package)} if file else ()
-        return {module: {os.path.relpath(path, package.parent): file_digest(path) for path in sorted(files)}}
-    try:
-        return fingerprint(value)
-    except TypeError as error:
-        raise TypeError(f"`{function}` uses `{variable}`, whose content cannot be read: {error}") from error
+def _code_parts(code: types.CodeType) -> list[Any]:
+    """Compiled code as plain values, without the places that differ from run to run: file and line."""
+    constants = [
+        _code_parts(c) if isinstance(c, types.CodeType) else "..." if c is ... else fingerprint(c)
+        for c in code.co_consts
+    ]
+    counts = (code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return [code.co_code, code.co_exceptiontable, counts, names, constants]
 
 
 def _own_file(module: str) -> Path | None:

@@ -5,9 +5,13 @@ from the declared one and a warning of the renderer each make the build fail, af
 """
 
 import fcntl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import cache_from_source
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -16,16 +20,19 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import keys, runtime
-from leakage.pipeline import collect, execute, tables
+from leakage.pipeline import collect, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Outcome
-from leakage.pipeline.plan import REPRO, Checksum, Plan, cores, execution_provenance, make_plan, repro
+from leakage.pipeline.executed import REPRO
+from leakage.pipeline.plan import Checksum, Plan, changed_since, cores, execution_provenance, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
 from leakage.pipeline.storage import write_json
 from leakage.pipeline.worker import Task
 
-CELL_SECONDS = {"smoke": 120, "ci": 600, "paper": 3600}  # the longest a cell may take, by profile
+_HOUR = 3600
+CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
+"""After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _MOST_COMPLAINTS = 20
 
 
@@ -66,17 +73,27 @@ def build(
     chosen = book.choose(names)
     device = runtime.pick_device(parameters["device"])
     kind = keys.device_kind(device)
+    if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
+        raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
     plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
     with _alone(book.build):
+        for left_by_a_killed_build in (book.build / "executed").rglob("*.partial*"):
+            left_by_a_killed_build.unlink()
         todo = [plans[chapter] for chapter in chosen if plans[chapter].state != "fresh"]
         for chapter in chosen:
             progress.say(_intention(plans[chapter]))
         limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
-        outcomes = _execute(book, todo, jobs=jobs, gpus=_gpus(parameters["device"]), limit=limit, progress=progress)
+        check = partial(changed_since, book=book, checksum=checksum)
+        gpus = _gpus(parameters["device"])
+        outcomes = _execute(book, todo, jobs=jobs, gpus=gpus, limit=limit, check=check, progress=progress)
         faults = [outcome_line(outcome) for outcome in outcomes if not outcome.ok]
-        ledgers = _collect(book, parameters["profile"])
-        faults += [line for chapter in chosen if chapter in ledgers for line in _judgement(book, plans[chapter])]
-        absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen))
+        notebooks = {c: notebook for c, plan in plans.items() if (notebook := executed.read(plan.target)) is not None}
+        ledgers = _collect(book, plans, notebooks)
+        for chapter in (name for name in chosen if name in ledgers):
+            if changed := notebooks[chapter].metadata[REPRO]["changed"]:
+                faults.append(f"{chapter}: {', '.join(changed)} changed while it ran, so build it again.")
+            faults += collect.faults(notebooks[chapter], plans[chapter].declared)
+        absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))
@@ -97,8 +114,10 @@ def _alone(folder: Path) -> Iterator[None]:
 def _intention(plan: Plan) -> str:
     reasons = {"new": "executing", "failed": "executing again, it failed the last time"}
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
-    changed = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
-    return f"  {plan.chapter}: {'up to date' if plan.state == 'fresh' else reasons.get(plan.state, changed)}"
+    reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
+    # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
+    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != keys.processor())
+    return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
 
 
 def _gpus(device: str) -> list[str]:
@@ -116,11 +135,20 @@ def _has_gpu(number: int) -> bool:
 
 
 def _execute(
-    book: Book, plans: Sequence[Plan], *, jobs: int | None, gpus: Sequence[str], limit: int, progress: Progress
+    book: Book,
+    plans: Sequence[Plan],
+    *,
+    jobs: int | None,
+    gpus: Sequence[str],
+    limit: int,
+    check: Callable[[Plan], Sequence[str]],
+    progress: Progress,
 ) -> list[Outcome]:
     """Execute the chapters planned; the ledgers of their last execution go first, whatever happens then."""
     if not plans:
         return []
+    _forget_old_bytecode(book.package)
+    shutil.rmtree(book.build / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
     for plan in plans:
         book.ledger(plan.chapter).unlink(missing_ok=True)
     at_a_time = min(len(plans), jobs or len(gpus) or cores())
@@ -142,9 +170,23 @@ def _execute(
     ]
 
     def finish(task: Task, notebook: NotebookNode, outcome: Outcome) -> None:
-        notebook.metadata[REPRO] = _repro(by_chapter[task.chapter], outcome) | provenance
+        plan = by_chapter[task.chapter]
+        notebook.metadata[REPRO] = _repro(plan, outcome) | provenance | {"changed": list(check(plan))}
 
     return execute.run(tasks, jobs=at_a_time, gpus=gpus, tell=progress.tell, finish=finish)
+
+
+def _forget_old_bytecode(package: Path) -> None:
+    """Delete compiled modules that are older than the last change of their source.
+
+    Python compares size and time of modification in whole seconds, so it would run the old code of a module that was
+    replaced by one of the same size and date, and the key would be that of the new.
+    """
+    for path in package.rglob("*.py"):
+        compiled = Path(cache_from_source(path))
+        with suppress(OSError):  # there is none, or it may not be deleted
+            if compiled.stat().st_mtime_ns <= path.stat().st_ctime_ns:
+                compiled.unlink()
 
 
 def _repro(plan: Plan, outcome: Outcome) -> dict[str, Any]:
@@ -161,14 +203,12 @@ def _repro(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _collect(book: Book, profile: str) -> dict[str, dict[str, Any]]:
+def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:
     """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
     ledgers = {}
-    for chapter in book.chapters:
-        path = book.executed(profile, chapter)
-        if repro(path).get("status") == "ok":
-            notebook = nbformat.read(path, as_version=4)
-            ledgers[chapter] = collect.make_ledger(notebook, book.declarations(chapter))
+    for chapter, notebook in notebooks.items():
+        if notebook.metadata[REPRO]["status"] == "ok":
+            ledgers[chapter] = collect.make_ledger(notebook, plans[chapter].declared)
             write_json(book.ledger(chapter), ledgers[chapter])
     for path in (book.build / "claims").glob("*.json"):
         if path.stem not in ledgers:
@@ -176,19 +216,16 @@ def _collect(book: Book, profile: str) -> dict[str, dict[str, Any]]:
     return ledgers
 
 
-def _judgement(book: Book, plan: Plan) -> list[str]:
-    return collect.faults(nbformat.read(plan.target, as_version=4), book.declarations(plan.chapter))
-
-
-def _notes(plans: Mapping[str, Plan], chosen: Sequence[str]) -> dict[str, str]:
-    """What the pages that were not asked for must say, should their results be of another version or run."""
-    stale = [plan for plan in plans.values() if plan.chapter not in chosen and plan.state == "stale"]
-    return {
-        plan.chapter: "The results on this page are of an earlier run; since then this has changed: "
-        + ", ".join(plan.changed)
-        + "."
-        for plan in stale
-    }
+def _notes(plans: Mapping[str, Plan], chosen: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
+    """What pages must say whose results are of another version or run, or of none in particular."""
+    notes = {}
+    for chapter, notebook in notebooks.items():
+        if changed := notebook.metadata[REPRO]["changed"]:
+            notes[chapter] = f"While this chapter ran, this changed: {', '.join(changed)}. Build it again."
+        elif chapter not in chosen and plans[chapter].state == "stale":
+            since = ", ".join(plans[chapter].changed)
+            notes[chapter] = f"The results on this page are of an earlier run; since then this has changed: {since}."
+    return notes
 
 
 def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
@@ -211,10 +248,10 @@ def verdicts(report: Report) -> str:
 def keep_record(book: Book, chapter: str) -> Path:
     """Write the ledger of a finished run in profile `paper` to `book/records/`; a `Refusal` if there is none."""
     (chapter,) = book.choose([chapter])
-    path = book.executed("paper", chapter)
-    if repro(path).get("status") != "ok":
+    notebook = executed.read(book.executed("paper", chapter))
+    if notebook is None or notebook.metadata[REPRO]["status"] != "ok" or notebook.metadata[REPRO]["changed"]:
         raise Refusal(f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one.")
-    ledger = collect.make_ledger(nbformat.read(path, as_version=4), book.declarations(chapter))
+    ledger = collect.make_ledger(notebook, book.declarations(chapter))
     write_json(book.record(chapter), ledger)
     return book.record(chapter)
 
@@ -226,8 +263,8 @@ def state_lines(book: Book, parameters: Mapping[str, Any], *, checksum: Checksum
         plan = make_plan(book, chapter, parameters, checksum=checksum, device=kind)
         changed = f" (changed: {', '.join(plan.changed)})" if plan.changed else ""
         line = f"{chapter}: {plan.state}{changed}"
-        if plan.state in ("fresh", "stale"):
-            notebook = nbformat.read(plan.target, as_version=4)
-            ledger = collect.make_ledger(notebook, book.declarations(chapter))
+        notebook = executed.read(plan.target)
+        if plan.state in ("fresh", "stale") and notebook is not None:
+            ledger = collect.make_ledger(notebook, plan.declared)
             line += f", {ledger['seconds']:.0f} s, {tables.verdict_counts([ledger])}"
         yield line

@@ -12,9 +12,10 @@ from nbformat import NotebookNode
 
 from leakage.claims import NOT_JUDGED, RECORD, measured_text
 from leakage.declarations import NOT_RUN, Claim, Declarations
-from leakage.pipeline.plan import ABSENT, REPRO
+from leakage.pipeline.executed import PROVENANCE, REPRO
+from leakage.pipeline.plan import ABSENT
 
-_PROVENANCE = ("commit", "dirty", "profile", "seed", "device", "device_name", "versions", "seconds", "date")
+_RUN = ("profile", "seed", "seconds")
 
 
 def records(notebook: NotebookNode) -> list[dict[str, Any]]:
@@ -35,7 +36,7 @@ def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any
         _entry(claim, found.get(claim.id) or _missing(claim, repro["profile"]), beyond=claim in declared.beyond)
         for claim in declared.by_id.values()
     ]
-    return {"chapter": declared.chapter, **{name: repro[name] for name in _PROVENANCE}, "claims": claims}
+    return {"chapter": declared.chapter, **{name: repro[name] for name in (*PROVENANCE, *_RUN)}, "claims": claims}
 
 
 def _missing(claim: Claim, profile: str) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import keys
-from leakage.pipeline.storage import write_notebook
+from leakage.pipeline import executed
 from leakage.pipeline.worker import Started, Task, execute, one_line
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -56,7 +57,7 @@ def run(tasks: Sequence[Task], *, jobs: int, gpus: Sequence[str] = (), tell: Lis
         jobs: processes at a time.
         gpus: ids to hand out through CUDA_VISIBLE_DEVICES, one to each running chapter while they last.
         tell: called with every event, from several threads.
-        finish: may add to the executed notebook before it is written under its name.
+        finish: adds to the executed notebook what it says of its execution, before it is written under its name.
     """
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for number in range(jobs):
@@ -101,18 +102,25 @@ def _watch(task: Task, gpu: str | None, living: set[BaseProcess], tell: Listener
     living.add(process)
     sending.close()
     last, error = Started(task.chapter, 0, 0), None
-    try:
-        while True:
-            message = receiving.recv()
-            if isinstance(message, Started):
-                last = message
-                tell(last)
-            else:
-                error = message
-    except (EOFError, OSError):  # closed, or broken off in the middle of a message
-        process.join()
+    for message in _received(receiving):
+        if isinstance(message, Started):
+            last = message
+            tell(last)
+        else:
+            error = message
+    process.join()
     living.discard(process)
     return last, f"its process ended with exit code {process.exitcode}, see {task.log}" if error is None else error
+
+
+def _received(receiving: Connection) -> Iterator[Started | str]:
+    """What the other end sends, until it is closed or breaks off in the middle of a message."""
+    while True:
+        try:
+            message = receiving.recv()
+        except (EOFError, OSError):
+            return
+        yield message
 
 
 def _conclude(task: Task, last: Started, error: str, seconds: float, finish: Finish) -> Outcome:
@@ -123,7 +131,7 @@ def _conclude(task: Task, last: Started, error: str, seconds: float, finish: Fin
     if not outcome.ok:
         _show_error(notebook, outcome)
     finish(task, notebook, outcome)
-    write_notebook(task.target, notebook)
+    executed.write(task.target, notebook)
     task.partial.unlink(missing_ok=True)
     return outcome
 
@@ -132,7 +140,7 @@ def _grown(task: Task) -> NotebookNode:
     """The notebook as far as it was executed."""
     try:
         return nbformat.read(task.partial, as_version=4)
-    except (FileNotFoundError, nbformat.reader.NotJSONError):  # killed before, or while, it was first written
+    except (FileNotFoundError, ValueError):  # killed before, or while, it was written: no file, or not JSON
         return nbformat.reads(task.notebook, as_version=4)
 
 
@@ -168,16 +176,27 @@ def _show_error(notebook: NotebookNode, outcome: Outcome) -> None:
 
 
 def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
-    """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars."""
+    """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars.
+
+    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel. A user
+    whom the system does not know, as in many containers, has no home; the tools ask for one.
+    """
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {
         **{name: str(THREADS) for name in THREAD_VARIABLES},
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
+        "IPYTHONDIR": str(build / "ipython"),
+        "PYTHONSTARTUP": "",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
         keys.BUILD_VARIABLE: str(build),
         keys.QUIET_VARIABLE: "1",
     }
+    try:
+        Path.home()
+    except RuntimeError:
+        variables["HOME"] = str(build / "home")
     data = os.environ.get("LEAKAGE_DATA")  # kernels start in another folder
     return variables | ({"LEAKAGE_DATA": str(Path(data).expanduser().absolute())} if data else {})

@@ -1,7 +1,8 @@
 """What a chapter's results depend on, whether those on disk are still good, and where they come from.
 
-The key and its parts are kept in the metadata of the executed notebook, under `REPRO`, so that no other file can
-disagree with it. Nothing here executes or writes.
+The key and its parts are kept in the metadata of the executed notebook, so that no other file can disagree with it. A
+kernel imports minutes after the plan was made; `changed_since` finds what did not stay as it was. Nothing here executes
+or writes.
 """
 
 import os
@@ -14,14 +15,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
 
 import leakage
-from leakage import keys, runtime
+from leakage import keys, runtime, sources
+from leakage.declarations import Declarations
 from leakage.pipeline.book import Book, Refusal, code
+from leakage.pipeline.executed import REPRO, repro
 
-REPRO = "repro"  # metadata key of an executed notebook: its content key, its status and its provenance
+__all__ = ["ABSENT", "REPRO", "Checksum", "Plan", "changed_since", "cores", "execution_provenance", "make_plan"]
+
 ABSENT = "absent"  # what `leakage.data.fetch.checksum` says of a data set that is not on this machine
 _SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
 _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", "jupyter-book")
@@ -37,8 +40,12 @@ class Plan:
         key: content key of everything in `depends_on`.
         depends_on: files, data, parameters and environment, each by a short digest or value.
         data: checksum of each declared data set, or `ABSENT`.
-        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
+        declared: the claims as they were when this was planned.
+        signatures: of every file in `depends_on`, by its name there, with its path; taken before it was read.
+        state: `fresh` if the executed notebook on disk has this key, `stale` if another or if something changed while
+            it was executed, `failed` or `new`.
         changed: what differs from the execution on disk; empty unless stale.
+        processor: on which the execution on disk was made; "" if there is none.
     """
 
     chapter: str
@@ -48,8 +55,11 @@ class Plan:
     key: str
     depends_on: Mapping[str, Any]
     data: Mapping[str, str]
+    declared: Declarations
+    signatures: Mapping[str, tuple[Path, sources.Signature | None]]
     state: str
     changed: tuple[str, ...] = ()
+    processor: str = ""
 
 
 def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, checksum: Checksum, device: str) -> Plan:
@@ -62,29 +72,49 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, checks
         checksum: gives the checksum of a data set by name.
         device: the kind of device that `parameters["device"]` means here.
     """
-    notebook = book.notebook(chapter)
-    modules = keys.module_files(code(notebook), package=book.package)
-    files = keys.digests(_own_files(book, chapter), relative_to=book.root)
-    files |= keys.digests(modules, relative_to=book.package.parent)
-    data = {name: checksum(name) for name in book.declarations(chapter).data}
+    own = _signed(_own_files(book, chapter), relative_to=book.root)
+    notebook, declared = book.notebook(chapter), book.declarations(chapter)
+    modules = _signed(keys.module_files(code(notebook), package=book.package), relative_to=book.package.parent)
+    signatures = own | modules
+    files = {name: keys.file_digest(path) for name, (path, _) in sorted(signatures.items())}
+    data = {name: checksum(name) for name in declared.data}
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
     parts = {"file": files, "data": data, "parameter": values, "version of": keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = keys.fingerprint(parts), book.executed(parameters["profile"], chapter)
     old = repro(target)
-    state = "new" if not old else "failed" if old["status"] != "ok" else "fresh" if old["key"] == key else "stale"
-    changed = tuple(differences(old["depends_on"], short)) if old and state == "stale" else ()
-    return Plan(chapter, notebook, dict(parameters), target, key, short, data, state, changed)
+    fresh = old and old["key"] == key and not old["changed"]
+    state = "new" if not old else "failed" if old["status"] != "ok" else "fresh" if fresh else "stale"
+    changed = dict.fromkeys([*old["changed"], *differences(old["depends_on"], short)]) if state == "stale" else ()
+    return Plan(
+        chapter,
+        notebook,
+        dict(parameters),
+        target,
+        key,
+        short,
+        data,
+        declared,
+        signatures,
+        state,
+        changed=tuple(changed),
+        processor=old.get("processor", ""),
+    )
 
 
-def repro(path: Path) -> dict[str, Any]:
-    """What an executed notebook says of its execution; empty if there is none or it is not ours."""
-    if not path.is_file():
-        return {}
-    try:
-        return dict(nbformat.read(path, as_version=4).metadata.get(REPRO, {}))
-    except (ValueError, nbformat.reader.NotJSONError):  # cut short by a full disk, or not a notebook: execute again
-        return {}
+def _signed(paths: Iterable[Path], *, relative_to: Path) -> dict[str, tuple[Path, sources.Signature | None]]:
+    return {path.relative_to(relative_to).as_posix(): (path, sources.signature(path)) for path in paths}
+
+
+def changed_since(plan: Plan, book: Book, *, checksum: Checksum) -> tuple[str, ...]:
+    """Names of what is not as it was when the plan was made, or was changed and put back since.
+
+    A file that a planned file newly refers to needs no look: the one that refers to it has changed.
+    """
+    files = [name for name, (path, signature) in plan.signatures.items() if sources.signature(path) != signature]
+    added = _signed(_own_files(book, plan.chapter), relative_to=book.root).keys() - plan.signatures.keys()
+    now = {"data": {name: checksum(name) for name in plan.data}, "version of": keys.environment(book.root)}
+    return (*sorted({*files, *added}), *differences(plan.depends_on, now))
 
 
 def differences(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -123,6 +153,7 @@ def execution_provenance(book: Book, device: str) -> dict[str, Any]:
         "dirty": dirty,
         "device": chosen.type,
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
+        "processor": keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
         | {name: metadata.version(name) for name in _TOOLS},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -135,8 +166,13 @@ def cores() -> int:
 
 
 def _commit(root: Path) -> tuple[str | None, bool]:
-    """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit."""
+    """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit.
+
+    A book without a repository may lie within another one, whose commit says nothing about it.
+    """
     try:
+        if Path(_git(root, "rev-parse", "--show-toplevel").strip()).resolve() != root.resolve():
+            return None, False
         head = _git(root, "rev-parse", "--verify", "HEAD")
         return head.strip(), bool(_git(root, "status", "--porcelain").strip())
     except (OSError, subprocess.CalledProcessError):
@@ -144,4 +180,7 @@ def _commit(root: Path) -> tuple[str | None, bool]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", root, *arguments], capture_output=True, check=True, text=True).stdout
+    # In a hook, git's own variables name the repository that the hook is of.
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", root, *arguments]
+    return subprocess.run(command, env=outside, capture_output=True, check=True, text=True).stdout

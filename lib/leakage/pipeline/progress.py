@@ -1,5 +1,6 @@
 """What a build tells while it runs: on a terminal a live line for each running chapter, and one for each that ends."""
 
+import io
 import shutil
 import sys
 import threading
@@ -63,7 +64,13 @@ class Progress:
                 self._draw()
 
     def _draw(self, line: str = "") -> None:
-        """Write `line` where the live lines begin, and those anew after it."""
+        """Write `line` where the live lines begin, and those anew after it; nothing once the reader has gone."""
+        try:
+            self._write(line)
+        except OSError:  # a terminal that was closed, a pipe nobody reads: the work goes on without a witness
+            self._stream, self._live = io.StringIO(), False
+
+    def _write(self, line: str) -> None:
         if not self._live:
             if line:
                 print(line, file=self._stream, flush=True)

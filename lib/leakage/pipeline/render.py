@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import yaml
 from nbformat import NotebookNode
 
-from leakage.pipeline import tables
+from leakage.pipeline import executed, tables
 from leakage.pipeline.book import Book
-from leakage.pipeline.plan import REPRO
+from leakage.pipeline.executed import REPRO
 from leakage.pipeline.storage import write_json, write_notebook, write_text
 
 GENERATED = "_generated"
@@ -53,9 +52,8 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     shutil.copytree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
     absent = []
     for chapter in book.chapters:
-        executed, page = book.executed(profile, chapter), book.staged / f"{chapter}.md"
-        if executed.is_file():
-            notebook = nbformat.read(executed, as_version=4)
+        notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
+        if notebook is not None:
             copy_alt_texts(notebook)
             _note_at_the_top(notebook, "\n\n".join(filter(None, (_failure(notebook), notes.get(chapter)))))
             write_notebook(page.with_suffix(".ipynb"), notebook)
@@ -134,15 +132,17 @@ def render(book: Book, *, strict: bool) -> Rendered:
     output = book.build / "site"
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [
-        Path(sys.executable).with_name("jupyter-book"),
-        "build",
-        book.staged,
-        *("--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml", "--path-output", output),
-        *("-n", "--keep-going", *(["-W"] if strict else [])),
+        *(sys.executable, "-P", "-m", "leakage.pipeline.worker", Path(sys.executable).with_name("jupyter-book")),
+        *("build", book.staged, "--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml"),
+        *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]
-    process = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
-    )
+    variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
+    reading, held = os.pipe()  # jupyter-book ends with this process, however it ends, for then the pipe does
+    try:
+        process = subprocess.run(command, stdin=reading, capture_output=True, text=True, env=variables)
+    finally:
+        os.close(reading)
+        os.close(held)
     lines = _COLOUR.sub("", f"{process.stdout}\n{process.stderr}").splitlines()
     write_text(book.build / "logs" / "site.log", "\n".join(lines) + "\n")
     complaints = dict.fromkeys(line.strip() for line in lines if _WARNING.search(line))

@@ -1,12 +1,14 @@
 """A chapter's process: papermill executes the notebook in it and tells the runner, over a pipe, how far it is.
 
 This module is what such a process imports first, so it must stay free of heavy imports; papermill is loaded once the
-runner is being watched. The process ends itself and its kernel when the runner is gone or says so.
+runner is being watched. The process ends itself and its kernel when the runner is gone or says so. Run as a script, it
+becomes the Python program named in its arguments, which ends with whoever holds the other end of its standard input.
 """
 
 import multiprocessing as mp
 import os
 import re
+import runpy
 import signal
 import sys
 import threading
@@ -19,7 +21,7 @@ from typing import Any
 
 import psutil
 
-_START_SECONDS = 120  # a kernel on a loaded machine may take long to answer
+_HANG_SECONDS = 3600  # for a kernel that neither answers nor ends; the busiest machine answers sooner
 _LONGEST_MESSAGE = 400  # characters of an error that a status line shows
 
 
@@ -117,9 +119,9 @@ def _papermill(task: Task, sending: Connection) -> str:
             kernel_name="python3",
             progress_bar=False,
             cwd=task.folder,
-            start_timeout=_START_SECONDS,
+            start_timeout=_HANG_SECONDS,
             execution_timeout=task.cell_seconds,
-            iopub_timeout=_START_SECONDS,
+            iopub_timeout=_HANG_SECONDS,
             config=Config({"KernelManager": {"transport_encryption": "auto"}}),
         )
     except PapermillExecutionError as error:
@@ -142,3 +144,14 @@ def one_line(text: str) -> str:
     """An error as a status line can show it: without colours and line breaks, of bounded length."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     return " ".join(plain.split())[:_LONGEST_MESSAGE]
+
+
+def _become(command: list[str]) -> None:
+    """Run a Python program in this process, until it ends or standard input does."""
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+    sys.argv = command
+    runpy.run_path(command[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _become(sys.argv[1:])

@@ -1,12 +1,12 @@
 """Trainings that go on after an interruption: the whole state of an ensemble in one file named after its content.
 
-A file holds parameters, optimiser, epoch, the state of the random generator and what an observer has gathered. It is
-written to a temporary name and then renamed, so it is there completely or not at all, and read with `weights_only`, so
-that it cannot run code. Nothing here trains, and nothing deletes a file.
+A file holds parameters, optimiser, epoch, the state of the random generator and what an observer has gathered, behind
+a checksum (`checked_files`): it is there completely or not at all, cannot run code, and a damaged one counts for
+nothing, so that the training begins anew. So it does under another version of the trainers' code or of the packages.
+Nothing here trains, and nothing deletes a file.
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,11 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 from torch.optim import Optimizer
+from tqdm import tqdm
+
+from leakage import checked_files, keys
+
+_TRAINERS = "from leakage.trainers import ensembles, module_ensembles"  # who keeps a journal
 
 
 @dataclass(frozen=True)
@@ -76,16 +81,21 @@ class Journal:
                 "`observe` must have state_dict and load_state_dict where a `checkpoint` is given, as "
                 f"`ensembles.Recorder` has; got {type(observe).__name__}: what it gathered would be lost on resuming."
             )
+        self.watch = keys.Watch()
         self.parameters, self.optimiser, self.generator, self.observe = parameters, optimiser, generator, observe
-        self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{key()}.pt"
+        self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{self._versioned(key())}.pt"
         self.seconds = 0.0 if checkpoint is None else checkpoint.seconds
         self.written = time.monotonic()
 
+    def _versioned(self, key: str) -> str:
+        files = sorted(keys.module_files(_TRAINERS))
+        return keys.fingerprint((key, [self.watch.digest(file) for file in files], keys.environment(None)))
+
     def resume(self) -> int:
-        """Take up the state on disk, if there is one, and say how many epochs it has behind it."""
-        if self.path is None or not self.path.is_file():
+        """Take up the state on disk, if there is a good one, and say how many epochs it has behind it."""
+        state = self._stored()
+        if state is None:
             return 0
-        state = torch.load(self.path, weights_only=True, map_location=self.parameters[0].device)
         with torch.no_grad():
             for tensor, stored in zip(self.parameters, state["parameters"], strict=True):
                 tensor.copy_(stored)
@@ -95,9 +105,20 @@ class Journal:
             self.observe.load_state_dict(state["observer"])
         return state["epoch"]
 
+    def _stored(self) -> dict[str, Any] | None:
+        if self.path is None or self.watch.changed() or not self.path.is_file():
+            return None
+        try:
+            return checked_files.read(self.path, device=self.parameters[0].device)
+        except checked_files.Damaged as error:
+            tqdm.write(f"checkpoint {self.path.name} is not used, for {error}: the training begins anew")
+            return None
+
     def save(self, epoch: int, *, last: bool = False) -> None:
         """Write the state after `epoch` epochs, if it is time to or the last of them."""
         if self.path is None or not (last or time.monotonic() - self.written >= self.seconds):
+            return
+        if self.watch.changed():  # what trains is no longer the code on disk
             return
         state = {
             "parameters": list(self.parameters),
@@ -106,8 +127,5 @@ class Journal:
             "epoch": epoch,
             "observer": self.observe.state_dict() if isinstance(self.observe, Remembers) else None,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(f".{os.getpid()}.partial")
-        torch.save(state, partial)
-        os.replace(partial, self.path)
+        checked_files.write(self.path, checked_files.pack(state))
         self.written = time.monotonic()

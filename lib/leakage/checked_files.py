@@ -1,0 +1,60 @@
+"""Files of tensors and plain values behind a checksum: there completely or not at all, and never believed if altered.
+
+A file is the SHA-256 of what follows, then what `torch.save` writes. It is read with `weights_only`, so that no file
+can run code. The checksum finds damage, not forgery: who can write the folder can write a good file into it.
+"""
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_DIGEST_BYTES = 32
+
+
+class Damaged(ValueError):
+    """A file whose content is not what was written, or is nothing that is written here."""
+
+
+def pack(value: Any) -> bytes:
+    """The content of a file that holds `value`: numbers, text and tensors in lists, tuples and dictionaries."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    payload = buffer.getvalue()
+    return hashlib.sha256(payload).digest() + payload
+
+
+def unpack(content: bytes, *, device: torch.device | str = "cpu") -> Any:
+    """The value that was packed, with its tensors on `device`.
+
+    Raises:
+        Damaged: if the checksum is another, or the content was not made by `pack`.
+    """
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise Damaged("its checksum is another")
+    try:
+        return torch.load(io.BytesIO(payload), weights_only=True, map_location=device)
+    except Exception as error:  # bytes that were never packed make torch raise almost anything
+        raise Damaged(f"it holds no tensors or plain values ({type(error).__name__})") from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put packed content into place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def read(path: Path, *, device: torch.device | str = "cpu") -> Any:
+    """The value in a file.
+
+    Raises:
+        Damaged: see `unpack`.
+        FileNotFoundError: if there is none.
+    """
+    return unpack(path.read_bytes(), device=device)

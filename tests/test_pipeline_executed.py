@@ -1,0 +1,324 @@
+"""An executed notebook is believed only if it is what was written, and of files that stayed as they were meanwhile.
+
+Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
+"""
+
+import ast
+import copy
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import alterations
+from leakage.pipeline import execute, executed, plan
+from leakage.pipeline.book import STANDARD, open_book
+from leakage.pipeline.build import _forget_old_bytecode
+from leakage.pipeline.build import build as build_book
+from leakage.pipeline.progress import Progress
+from leakage.pipeline.worker import Started
+from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
+
+OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's repository
+
+Meanwhile = Callable[[Path], None]
+
+
+def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None) -> None:
+    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run."""
+
+    def watch(task, gpu, living, tell):
+        meanwhile(task.folder)
+        with (task.folder / "executions.txt").open("a") as file:
+            print(task.chapter, file=file)
+        notebook = nbformat.reads(task.notebook, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        (shown,) = [node for node in ast.walk(ast.parse(code[-1].source)) if isinstance(node, ast.keyword)][1:]
+        metadata = ast.literal_eval(shown.value)
+        code[-1].outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
+        task.partial.parent.mkdir(parents=True, exist_ok=True)
+        task.partial.write_text(nbformat.writes(notebook), "utf-8")
+        last = Started(task.chapter, len(code), len(code))
+        tell(last)
+        return last, ""
+
+    monkeypatch.setattr(execute, "_watch", watch)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A repository of two chapters that has been built."""
+    root = make_repository(tmp_path_factory.mktemp("finished") / "repository", "words", "sums")
+    add_chapter(root, "words", module="letters")
+    add_chapter(root, "sums")
+    edit(root / "book/claims/sums.yml", "paper: key", "paper: key\ndata: [mnist]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "registered_checksum", lambda name: "absent")
+        without_kernels(patch)
+        assert build(root) == 0
+    return root
+
+
+@pytest.fixture
+def repository(finished, tmp_path, monkeypatch):
+    """A copy of the built repository, to change."""
+    monkeypatch.setattr(plan, "registered_checksum", lambda name: "absent")
+    without_kernels(monkeypatch)
+    return copy_of(finished, tmp_path / "repository")
+
+
+# ── what changes while a chapter runs ───────────────────────────────────────────────────────────────────────────────
+
+
+def put_back(root: Path) -> None:
+    """Edit a module, and then put it back with its date."""
+    module = root / "lib/leakage/numbers.py"
+    before, text = module.stat(), module.read_text("utf-8")
+    module.write_text("VALUE = 666\n", "utf-8")
+    module.write_text(text, "utf-8")
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, Meanwhile] = {
+    "leakage/numbers.py": lambda root: edit(root / "lib/leakage/numbers.py", "3", "4"),
+    "leakage/numbers.py ": put_back,
+    "book/sums.md": lambda root: edit(root / "book/sums.md", "Words.", "Other words."),
+    "book/claims/sums.yml": lambda root: edit(root / "book/claims/sums.yml", "Figure 1", "Figure 2"),
+    "book/records/sums.json": lambda root: (root / "book/records/sums.json").write_text("{}"),
+    "version of lock": lambda root: (root / "requirements.txt").write_text("torch==1"),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_what_changes_while_a_chapter_runs_is_told_and_the_next_build_runs_it_again(
+    repository, monkeypatch, capsys, changed
+):
+    edit(repository / "book/sums.md", "# Chapter sums", "# Chapter of sums")
+    without_kernels(monkeypatch, CHANGES[changed])
+    assert build(repository, "sums") == 1
+    line = f"sums: {changed.strip()} changed while it ran, so build it again."
+    assert line in capsys.readouterr().err.splitlines()
+    assert f"While this chapter ran, this changed: {changed.strip()}." in staged(repository, "sums.ipynb")
+    assert ledger(repository, "sums")["claims"][0]["where"] == "Figure 1", "the claims are those it was planned with"
+    assert leakage(repository, "status") == 0
+    assert f"sums: stale (changed: {changed.strip()}" in capsys.readouterr().out
+    without_kernels(monkeypatch)
+    before = len(executions(repository))
+    assert build(repository, "sums") == 0
+    assert executions(repository)[before:] == ["sums"]
+    assert build(repository, "sums") == 0
+    assert executions(repository)[before:] == ["sums"]
+
+
+def test_data_that_change_while_a_chapter_runs_are_told(repository, monkeypatch, capsys):
+    edit(repository / "book/sums.md", "# Chapter sums", "# Chapter of sums")
+    without_kernels(monkeypatch, lambda _: monkeypatch.setattr(plan, "registered_checksum", lambda name: "f00d"))
+    answers = iter(["absent"])
+    monkeypatch.setattr(plan, "registered_checksum", lambda name: next(answers, "f00d"))
+    assert build(repository) == 1
+    assert "sums: data mnist changed while it ran, so build it again." in capsys.readouterr().err
+
+
+def test_what_a_chapter_does_not_import_may_change_while_it_runs(repository, monkeypatch):
+    edit(repository / "book/sums.md", "# Chapter sums", "# Chapter of sums")
+    without_kernels(monkeypatch, lambda root: edit(root / "lib/leakage/alphabet.py", "abc", "abcd"))
+    assert build(repository, "sums") == 0
+
+
+def test_another_data_set_makes_only_the_chapter_stale_that_declares_it(repository, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "registered_checksum", lambda name: "f00d")
+    assert leakage(repository, "status") == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "words: fresh",
+        "sums: stale (changed: data mnist)",
+    ]
+
+
+def test_an_execution_of_another_processor_counts_and_says_so(repository, monkeypatch, capsys):
+    monkeypatch.setattr(plan.keys, "processor", lambda: "abacus")
+    before = executions(repository)
+    assert build(repository) == 0
+    assert executions(repository) == before
+    assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
+
+
+def test_the_commit_is_that_of_the_books_own_repository(tmp_path, monkeypatch):
+    outer, root = tmp_path / "outer", tmp_path / "outer" / "book"
+
+    def git(folder: Path, *arguments: str) -> None:
+        author = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", "-C", folder, *author, *arguments], check=True, capture_output=True, env=OUTSIDE)
+
+    root.mkdir(parents=True)
+    git(outer, "init")
+    git(outer, "commit", "--allow-empty", "--message", "Begin")
+    assert plan._commit(root) == (None, False)
+    monkeypatch.setenv("GIT_DIR", str(outer / ".git"))
+    assert plan._commit(root) == (None, False)
+    commit, dirty = plan._commit(outer)
+    assert len(commit) == 40
+    assert not dirty
+    (outer / "new.txt").touch()
+    assert plan._commit(outer) == (commit, True)
+
+
+def test_compiled_modules_older_than_their_source_are_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    source = tmp_path / "module_of_one_size.py"
+
+    def value() -> int:
+        spec = importlib.util.spec_from_file_location(source.stem, source)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.VALUE
+
+    source.write_text("VALUE = 3\n")
+    before = source.stat()
+    assert value() == 3
+    source.write_text("VALUE = 4\n")
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert value() == 3, "Python believes the size and the date"
+    _forget_old_bytecode(tmp_path)
+    assert value() == 4
+
+
+def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tmp_path, capsys):
+    root = copy_of(finished, tmp_path / f"a{os.pathsep}b")
+    assert build(root) == 2
+    assert f"no folder above the package may have '{os.pathsep}' in its name" in capsys.readouterr().err
+
+
+# ── what is altered afterwards ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def no_notebooks(good: bytes) -> Iterator[bytes]:
+    """The file after what happens to files, and files that hold something else."""
+    yield from alterations.at_random(good)
+    yield from (b"{}", b"[]", b"null", b"3", b'"text"', b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b'{"metadata":')
+
+
+def places(node, path=()) -> Iterator[tuple]:
+    """Every place in a JSON value below its root."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+WORDS = (None, 3, "held", [], {})
+
+
+def by_hand(good: bytes) -> Iterator[bytes]:
+    """The notebook with one value after the other taken out, and put in place of each other thing."""
+    content = json.loads(good)
+    for number, path in enumerate(places(content)):
+        for new in (..., WORDS[number % 5], WORDS[(number + 2) % 5]):
+            altered = copy.deepcopy(content)
+            at = altered
+            for key in path[:-1]:
+                at = at[key]
+            if new is ...:
+                del at[path[-1]]
+            elif at[path[-1]] == new:
+                continue
+            else:
+                at[path[-1]] = new
+            yield json.dumps(altered).encode()
+
+
+@pytest.mark.parametrize("kind", [no_notebooks, by_hand])
+def test_an_altered_notebook_counts_as_none(repository, kind):
+    path = repository / "_build/executed/ci/sums.ipynb"
+    good = path.read_bytes()
+    assert executed.repro(path)["status"] == "ok"
+    same, tried = json.loads(good), 0
+    for content in kind(good):
+        path.write_bytes(content)
+        if executed.read(path) is not None:
+            assert json.loads(content) == same, content
+        tried += 1
+    assert tried >= alterations.LEAST
+
+
+def test_every_command_gets_along_with_altered_notebooks(repository, capsys):
+    path = repository / "_build/executed/ci/sums.ipynb"
+    good = path.read_bytes()
+    contents = [*no_notebooks(good)][::40] + [*by_hand(good)][::200]
+    for content in contents:
+        path.write_bytes(content)
+        assert build(repository, "words") == 0, "another chapter than the one that was altered"
+        assert leakage(repository, "status") == 0
+        assert "sums: new" in capsys.readouterr().out
+        assert leakage(repository, "record", "sums") == 2
+        assert not (repository / "_build/claims/sums.json").exists()
+    before = len(executions(repository))
+    assert build(repository) == 0
+    assert executions(repository)[before:] == ["sums"]
+
+
+def test_the_spaces_of_a_notebook_do_not_matter(repository):
+    path = repository / "_build/executed/ci/sums.ipynb"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8"))), "utf-8")
+    before = executions(repository)
+    assert build(repository) == 0
+    assert executions(repository) == before
+
+
+def test_what_a_killed_build_left_beside_an_executed_notebook_is_removed(repository):
+    left = repository / "_build/executed/ci/sums.partial.ipynb"
+    shutil.copy(left.with_name("sums.ipynb"), left)
+    assert build(repository) == 0
+    assert not left.exists()
+
+
+# ── who watches ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Gone:
+    """The stream of a terminal that was closed."""
+
+    def isatty(self):
+        return False
+
+    def write(self, text):
+        raise OSError("Input/output error")
+
+    flush = None
+
+
+def test_a_terminal_that_goes_away_is_no_failure_of_a_chapter(repository):
+    book = open_book(repository)
+    shutil.rmtree(book.build / "executed")
+    with Progress(Gone()) as progress:
+        report = build_book(book, [], STANDARD, checksum=lambda _: "absent", rendered=False, progress=progress)
+    assert (report.faults, len(report.ledgers)) == ((), 2)
+
+
+def test_an_error_of_who_is_told_is_not_taken_for_the_end_of_what_is_told():
+    receiving, sending = Pipe(duplex=False)
+    sending.send(Started("sums", 1, 6))
+    sending.send("")
+    sending.close()
+    messages = execute._received(receiving)
+    assert next(messages) == Started("sums", 1, 6)
+    with pytest.raises(OSError, match="gone"):
+        messages.throw(OSError("the terminal is gone"))
+    assert list(execute._received(receiving)) == [""]
+
+
+def test_a_user_whom_the_system_does_not_know_gets_a_home(monkeypatch, tmp_path):
+    def unknown():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert "HOME" not in execute.kernel_variables(package=tmp_path, build=tmp_path)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert execute.kernel_variables(package=tmp_path, build=tmp_path)["HOME"] == str(tmp_path / "home")
