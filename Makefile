@@ -20,10 +20,8 @@ JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 .PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /	/' | expand -t 16
-	@printf '
-Variables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s OFFLINE=%s
-' '$(PROFILE)' '$(SEED)' '$(JOBS)' \
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@printf '\nVariables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s OFFLINE=%s\n' '$(PROFILE)' '$(SEED)' '$(JOBS)' \
 	  '$(CHAPTERS)' '$(OFFLINE)'
 
 book: $(READY) ## execute what changed, judge every claim, make the site
