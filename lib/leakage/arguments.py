@@ -14,6 +14,8 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor
 
+_LONGEST_SHOWN = 80  # characters of a value that a message repeats
+
 
 def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
     """`values` if it is a tensor of this shape.
@@ -151,7 +153,7 @@ def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> i
     number = 0 if wrong else operator.index(value)
     if wrong or not least <= number <= most:
         rule = _range(least=least, above=-math.inf, most=most, finite=False)
-        raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {value!r}.")
+        raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {shown(value)}.")
     return number
 
 
@@ -177,7 +179,7 @@ def number(
     good = least <= found <= most and (found > above or above == -math.inf) and (found < below or below == math.inf)
     if not good or (finite and math.isinf(found)):
         rule = _range(least=least, above=above, most=most, below=below, finite=finite)
-        raise ValueError(f"`{name}` must be a number {rule}, got {value!r}.")
+        raise ValueError(f"`{name}` must be a number {rule}, got {shown(value)}.")
     return found
 
 
@@ -189,8 +191,18 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """
     names = tuple(known)
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {value!r}.")
+        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {shown(value)}.")
     return value
+
+
+def shown(value: Any) -> str:
+    """`value` as a message repeats it: its `repr`, of which the middle is left out where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        text = f"a {type(value).__name__} that is too long to write"
+    half = _LONGEST_SHOWN // 2
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
 
 
 def _range(*, least: float, above: float, most: float, below: float = math.inf, finite: bool) -> str:
