@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it.renderer import RendererHTML
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
 
 from leakage import claims, declarations, runtime
 from leakage.metrics import Estimate
@@ -108,7 +113,14 @@ def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
         ({"published": ["x"]}, "`published` must be a mapping of figures"),
         ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "published fig1 must be columns of one length"),
         ({"published": {"fig1": "x"}}, "published fig1 must be columns of one length"),
-        ({"published": {"fig1": {"x": ["a"]}}}, "published fig1 must hold numbers only"),
+        ({"published": {"fig1": {"x": ["a"]}}}, "published fig1 must hold finite numbers only; got 'a'"),
+        ({"published": {"fig1": {"x": [[1]]}}}, "published fig1 must hold finite numbers only; got ['1']"),
+        ({"published": {"fig1": {"x": [".nan"]}}}, "published fig1 must hold finite numbers only"),
+        ({"published": {"fig1": {"x": ["nan"]}}}, "published fig1 must hold finite numbers only; got 'nan'"),
+        ({"published": {"fig1": {"x": ["-inf"]}}}, "published fig1 must hold finite numbers only; got '-inf'"),
+        ({"published": {"fig1": {"x": ["1e999"]}}}, "published fig1 must hold finite numbers only; got '1e999'"),
+        ({"published": {"fig1": {"x": ["1_0"]}}}, "published fig1 must hold finite numbers only; got '1_0'"),
+        ({"published": {"fig1": {"x": ["٣"]}}}, "published fig1 must hold finite numbers only; got '٣'"),
         ({"beyond": [claim("t.one")]}, "claim t.one: `id` must be t.beyond.<row>"),
         ({"beyond": [claim("t.beyond.one", paper="1")]}, "claim t.beyond.one: unknown field paper"),
     ],
@@ -129,11 +141,34 @@ def test_a_missing_field_of_the_file_is_named(write):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: 1\na: 2", "'a' stands twice"), ("a: [", "toy.yml: while parsing"), ("- a", "the file must be a mapping")],
+    [
+        ("a: 1\na: 2", "'a' stands twice"),
+        ("a: [", "while parsing"),
+        ("- a", "the file must be a mapping"),
+        ("[" * 3000, "line 1 is nested deeper than 20 levels"),
+        ("\n".join("  " * depth + f"k{depth}:" for depth in range(3000)), "line 20 is nested deeper than 20 levels"),
+        ("a: &a [x]\nb: *a", "line 2 refers to another place of the file; write the value out"),
+        ("a: &a [*a]", "line 1 refers to another place"),
+        ("a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 12)), "line 2 refers"),
+        ("a: \x00", "special characters are not allowed"),
+        ("a: 1\n---\nb: 2", "expected a single document"),
+        ("", "the file must be a mapping"),
+        ("x" * 100_000, r"characters\)$"),
+    ],
 )
-def test_a_text_that_is_no_clean_mapping_is_refused(write, text, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_text_that_is_no_clean_mapping_is_refused_in_one_short_line(write, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
         declarations.load(write(text))
+    assert str(caught.value).startswith("toy.yml: ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "toy.yml"
+    path.write_bytes("title: café".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"toy\.yml: .*can't decode byte 0xe9"):
+        declarations.load(path)
 
 
 # ── judging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -370,7 +405,84 @@ def test_a_measurement_is_written_to_the_digits_its_interval_supports(values, te
         ("$|x| < 2$ and <b>", r"$\|x\| < 2$ and &lt;b>"),
         ("`a < b` < c", "`a < b` &lt; c"),
         (r"$\|x\|$", r"$\\|x\\|$"),
+        (r"\$<script>x</script>\$", r"\$&lt;script>x&lt;/script>\$"),
+        (r"\`<img src=x>\`", r"\`&lt;img src=x>\`"),
+        ("``<b>`", "``< b>`"),
+        ("`a<b`", "`a< b`"),
+        ("$p<q$", "$p< q$"),
+        ("{{ '\\x3cb' }}", "{ { '\\x3cb' }}"),
+        ("{raw}`x`", "{raw} `x`"),
     ],
 )
 def test_no_text_can_end_a_cell_of_a_table(text, cell):
     assert claims.in_cell(text) == cell
+
+
+EXTENSIONS = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath", "substitution", "tasklist"]
+READER = create_md_parser(MdParserConfig(enable_extensions=EXTENSIONS), RendererHTML)
+LIVE = {"html_inline", "html_block", "substitution_inline", "substitution_block", "myst_role", "fence", "colon_fence"}
+LIVE |= {"heading_open", "blockquote_open", "code_block", "myst_line_comment"}
+# What Markdown, mathematics and templates are made of; texts of these are more hostile than texts at random.
+PIECES = [
+    "<",
+    "<b>",
+    "<!--",
+    "<?",
+    "</",
+    ">",
+    "$",
+    "$$",
+    "`",
+    "``",
+    "```",
+    "~~~",
+    ":::",
+    "\\",
+    "{",
+    "{{",
+    "}",
+    "}}",
+    "|",
+]
+PIECES += [
+    "{raw}",
+    "[x]",
+    "(javascript:a)",
+    "&lt;",
+    "#",
+    "%",
+    "script",
+    "a",
+    "5",
+    " ",
+    "\n",
+    "\u2028",
+    "\t",
+    "é",
+    "*",
+    "_",
+]
+
+
+def live(text: str) -> set[str]:
+    """What the book's renderer would make of a text, beyond words, links, mathematics and code."""
+    tokens = READER.parse(text)
+    return {part.type for token in tokens for part in (token, *(token.children or ()))} & LIVE
+
+
+def test_the_renderer_makes_tags_templates_and_roles_of_raw_text():
+    raw = "<b> {{ x }} {raw}`x`\n\n# T\n\n> q\n\n% c\n\n```{x}\n```\n\n<p>\n\n    code\n\n:::{x}\n:::\n\n{{ y }}\n"
+    assert live(raw) == LIVE
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(text=st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example(text=r"\$<script>alert(1)</script>\$")
+@example(text=r"\`<img src=x onerror=alert(1)>\`")
+@example(text="`{{ x }}` <b>")
+def test_no_text_becomes_more_than_words_mathematics_and_code(text):
+    assert not live(claims.in_text(text) + "\n")
+    row = claims.table(("a", "b", "c"), [("x", text, "y")])
+    assert not live(row)
+    body = [token.content for token in READER.parse(row) if token.type == "inline"][3:]
+    assert (len(body), body[0], body[-1]) == (3, "x", "y")

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor
 
-_LONGEST_SHOWN = 80  # characters of a value that a message repeats
+_LONGEST_VALUE = 80  # characters of a value that a message repeats
 
 
 def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
@@ -201,8 +201,13 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python writes no integer of more than 4,300 digits
         text = f"a {type(value).__name__} that is too long to write"
-    half = _LONGEST_SHOWN // 2
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
+    return shorten(text, _LONGEST_VALUE)
+
+
+def shorten(text: str, most: int) -> str:
+    """`text`, with the middle left out where it has more than `most` characters: its ends say what it is."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
 
 
 def _range(*, least: float, above: float, most: float, below: float = math.inf, finite: bool) -> str:
