@@ -316,7 +316,7 @@ def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, a
         ("book/sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
         ("book/claims/sums.yml", "rule:", "rool:", "book/claims/sums.yml: claim sums.a: unknown field rool"),
         ("book/claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
-        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml is not YAML"),
+        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml: while parsing"),
     ],
 )
 def test_a_faulty_book_gets_one_line_and_changes_nothing(repository, capsys, path, old, new, message):

@@ -16,13 +16,13 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import keys, runtime
-from leakage.pipeline import collect, execute, tables
+from leakage.pipeline import collect, contents, execute, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Outcome
 from leakage.pipeline.plan import REPRO, Checksum, Plan, cores, execution_provenance, make_plan, repro
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
-from leakage.pipeline.storage import write_json
+from leakage.pipeline.storage import MARKED, MARKER, write_json
 from leakage.pipeline.worker import Task
 
 CELL_SECONDS = {"smoke": 120, "ci": 600, "paper": 3600}  # the longest a cell may take, by profile
@@ -64,6 +64,8 @@ def build(
         Refusal: if the request or the book is wrong; nothing was changed then.
     """
     chosen = book.choose(names)
+    contents.check(book)
+    book.check_folder()
     device = runtime.pick_device(parameters["device"])
     kind = keys.device_kind(device)
     plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
@@ -84,13 +86,16 @@ def build(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the build folder; the system lets go of it when this process ends, however it ends."""
+    """Hold the build folder and mark it as one; the system lets go of it when this process ends, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with (folder / MARKER).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refusal(f"another build is running in {folder}.") from error
+        if not lock.tell():
+            lock.write(MARKED)
+            lock.flush()
         yield
 
 
