@@ -2,6 +2,9 @@
 
 import json
 import math
+import random
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -169,6 +172,82 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
     path.write_bytes("title: café".encode("latin-1"))
     with pytest.raises(ValueError, match=r"toy\.yml: .*can't decode byte 0xe9"):
         declarations.load(path)
+
+
+MUTATIONS = 800
+OBEYED = [
+    b"\n",
+    b"\t",
+    b" ",
+    b"  ",
+    b": ",
+    b"- ",
+    b"#",
+    b"[",
+    b"{",
+    b"}",
+    b"'",
+    b'"',
+    b"|",
+    b">",
+    b"*a",
+    b"&a ",
+    b"!!x ",
+]
+OBEYED += [b"%", b"---\n", b"...\n", b"? ", b"<<: ", b"\0", b"\xff", b"\xe2\x80\xa8", b"nan"]
+
+
+def mutated(text: bytes, draw: random.Random) -> bytes:
+    """`text` after one to three accidents: a bit flipped, bytes cut, doubled, moved or replaced by what YAML obeys."""
+    for _ in range(draw.randint(1, 3)):
+        start = draw.randrange(len(text) + 1)
+        stop = min(len(text), start + draw.choice((0, 1, 1, 5, 40)))
+        piece = text[start:stop]
+        new = draw.choice(
+            [
+                bytes([piece[0] ^ 1 << draw.randrange(8)]) + piece[1:] if piece else b"",
+                b"",
+                piece * 2,
+                draw.choice(OBEYED),
+                text[: draw.randrange(len(text) + 1)][-20:],
+            ]
+        )
+        text = text[:start] + new + text[stop:]
+    return text
+
+
+def skeleton(declared: declarations.Declarations) -> tuple:
+    """What a claims file says beyond free text."""
+    claims = [(one.id, one.profile, one.expected, one.needs) for one in declared.by_id.values()]
+    return declared.chapter, declared.prefix, declared.data, declared.published, claims
+
+
+def test_a_claims_file_that_was_damaged_is_refused_in_one_line_or_read_by_the_rules(write):
+    """What is accepted has another wording, or another value that is allowed; no check can tell these from the true."""
+    path, draw = write(declaration(published={"fig1": {"x": [1, 2], "y": [0.5, 0.25]}})), random.Random(5)
+    text, original = path.read_bytes(), declarations.load(path)
+    outcomes = Counter()
+    for _ in range(MUTATIONS):
+        path.write_bytes(mutated(text, draw))
+        try:
+            read = declarations.load(path)
+        except ValueError as error:
+            outcomes["refused" if re.fullmatch(r"toy\.yml: .{1,450}", str(error)) else f"told wrongly: {error}"] += 1
+            continue
+        for one in read.by_id.values():
+            assert re.fullmatch(rf"{read.prefix}(\.[A-Za-z0-9_]+)+", one.id)
+            assert one.profile in ("ci", "paper")
+            assert one.expected in declarations.VERDICTS
+            assert set(one.needs) <= set(read.data)
+            assert all(isinstance(word, str) and word.strip() for word in (one.claim, one.rule))
+        assert all(math.isfinite(x) for curve in read.published.values() for column in curve.values() for x in column)
+        outcomes[
+            "equal" if read == original else "reworded" if skeleton(read) == skeleton(original) else "changed"
+        ] += 1
+    print(dict(outcomes))
+    assert set(outcomes) == {"refused", "equal", "reworded", "changed"}
+    assert sum(outcomes.values()) == MUTATIONS
+    assert outcomes["refused"] > MUTATIONS / 2
 
 
 # ── judging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
