@@ -289,7 +289,7 @@ def test_chapters_never_executed_stand_as_a_note_with_their_title_and_labels(rep
         (["-p", "seed=1", "--seed", "1"], "`seed` is given twice."),
         (["--device", "gpu"], "`device` must be auto, cpu, cuda or cuda:N; got 'gpu'."),
         (["--device", "cuda:99"], "'cuda:99' is not on this machine"),
-        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--jobs", "0"], "0 is not in the range 1<=x<=1024"),
         (["--fast"], "No such option '--fast'"),
     ],
 )

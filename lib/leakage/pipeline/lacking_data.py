@@ -20,7 +20,9 @@ def sentence(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
     A claim that lacks two sets counts once among the claims and once for each set.
     """
     needs = [claim for name, ledger in ledgers.items() for claim in _unmet(book, name, ledger)]
-    lacking = {name: damage for name in sorted({n for claim in needs for n in claim}) if (damage := _lack(name)) != ""}
+    lacking = {
+        name: lack for name in sorted({n for claim in needs for n in claim}) if (lack := _lack(name)) is not None
+    }
     unmet = [claim for claim in needs if any(name in lacking for name in claim)]
     if not unmet:
         return ""
@@ -28,10 +30,11 @@ def sentence(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
     listed = ", ".join(
         f"{name} {number}" for name, number in sorted(sets.items(), key=lambda item: (-item[1], item[0]))
     )
-    claims = f"{len(unmet)} claim{'s' * (len(unmet) > 1)} ({listed})"
-    damaged = "".join(f"; {name} is damaged: {file}" for name, file in lacking.items() if file)
-    these = "these sets" if len(lacking) > 1 else "this set"
-    return f"Not run for want of data: {claims}{damaged}; `{_command(tuple(sets))}` fetches {these}."
+    absent = [name for name, files in lacking.items() if not files]
+    these = ", ".join(absent) if len(absent) < len(lacking) else "these sets" if len(absent) > 1 else "this set"
+    cures = [f"`make data` fetches {these}"] * bool(absent)
+    cures += [f"{n} is damaged ({files}): `leakage data {n}` replaces it" for n, files in lacking.items() if files]
+    return f"Not run for want of data: {len(unmet)} claim{'s' * (len(unmet) > 1)} ({listed}); {'; '.join(cures)}."
 
 
 def _unmet(book: Book, chapter: str, ledger: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -42,19 +45,11 @@ def _unmet(book: Book, chapter: str, ledger: Mapping[str, Any]) -> list[tuple[st
 
 
 def _lack(name: str) -> str | None:
-    """The damaged files of a data set that is here, `None` for one that is absent, "" for one that is good."""
+    """The damaged files of a data set that cannot be read, "" if it is absent rather, `None` if it can be read."""
     from leakage.data import fetch, registry  # only where a claim was not run
 
     files = fetch.status(name)
     good = [file for file in files if file.state in GOOD]
     if len(good) == len(files) or (good and registry.DATASETS[name].any_file):
-        return ""
-    return ", ".join(file.file.path for file in files if file.state == "damaged") or None
-
-
-def _command(names: tuple[str, ...]) -> str:
-    """`make data` has the sets whose checksums the registry knows."""
-    from leakage.data import registry
-
-    known = all(file.verified for name in names for file in registry.DATASETS[name].files)
-    return "make data" if known else f"leakage data {' '.join(names)}"
+        return None
+    return ", ".join(file.file.path for file in files if file.state == "damaged")
