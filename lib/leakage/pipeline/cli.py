@@ -17,8 +17,6 @@ from typing import Any
 
 import click
 
-from leakage.pipeline.grammar import spare_the_iri_grammar
-
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _LONGEST_MESSAGE = 800  # characters
 _MOST_JOBS = 1024
@@ -225,7 +223,10 @@ def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    spare_the_iri_grammar()
+    with suppress(ModuleNotFoundError):  # without the packages of the book there are no notebooks to validate
+        from leakage.pipeline.worker import spare_the_iri_grammar
+
+        spare_the_iri_grammar()
     _write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0

@@ -8,6 +8,7 @@ import multiprocessing as mp
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-from leakage.pipeline.grammar import spare_the_iri_grammar
 
 _START_SECONDS = 120  # a kernel on a loaded machine may take long to answer
 _LONGEST_MESSAGE = 400  # characters of an error that a status line shows
@@ -132,6 +131,11 @@ def _papermill(task: Task, sending: Connection) -> str:
     except Exception as error:  # whatever the tools raise is a failure of this chapter, reported with its name
         return one_line(f"{type(error).__name__}: {error}")
     return ""
+
+
+def spare_the_iri_grammar() -> None:
+    """Keep jsonschema from compiling a grammar of addresses in every process, for a second; notebooks need none."""
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def one_line(text: str) -> str:
