@@ -47,6 +47,9 @@ class _Whole(click.IntRange):
         return super().convert(int(value), param, ctx)
 
 
+_FOLDER, _ROOT = _Folder(), _Folder(exists=True)
+
+
 def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
     """Several options as one decorator, in the order given."""
 
@@ -59,10 +62,8 @@ def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _where = _options(
-    click.option(
-        "--root", type=_Folder(exists=True), help="The repository; by default the one around the current folder."
-    ),
-    click.option("--build-dir", type=_Folder(), help="Where everything generated goes.  [default: ROOT/_build]"),
+    click.option("--root", type=_ROOT, help="The repository; by default the one around the current folder."),
+    click.option("--build-dir", type=_FOLDER, help="Where everything generated goes.  [default: ROOT/_build]"),
 )
 _parameters = _options(
     click.option("--profile", help="smoke (seconds, nothing judged), ci (minutes) or paper (one GPU).  [default: ci]"),
@@ -146,18 +147,11 @@ def record(chapter: str, root: Path | None, build_dir: Path | None) -> int:
 @click.argument("names", nargs=-1)
 def data(names: tuple[str, ...]) -> int:
     """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
-    from leakage import arguments
     from leakage.data import download, fetch, registry
 
     for name in names:
         if name not in registry.DATASETS:
-            raise click.UsageError(
-                f"{arguments.shown(name)} is no data set; known are: {', '.join(registry.DATASETS)}."
-            )
-    try:
-        fetch.folder()
-    except RuntimeError as error:
-        raise click.UsageError("this user has no home folder; set LEAKAGE_DATA to a folder for the data.") from error
+            raise click.UsageError(f"{name!r} is no data set; known are: {', '.join(registry.DATASETS)}.")
     if not names:
         for name, entry in registry.DATASETS.items():
             here = [file.state for file in fetch.status(name) if file.state != "absent"]
@@ -172,7 +166,8 @@ def data(names: tuple[str, ...]) -> int:
             for status in fetch.fetch(name):
                 click.echo(f"{status.path}: {status.state}")
         except (download.DownloadFailed, registry.DataDamaged) as error:
-            return _end(str(error), _FAILED)
+            click.echo(f"leakage: {_one_line(error)}", err=True)
+            return 1
     return 0
 
 
@@ -274,9 +269,13 @@ def _write_on_any_terminal() -> None:
 def _lend_a_home(build: Path) -> None:
     """Give this process a home folder where the system knows none: the tools of Jupyter write their settings there.
 
-    So it is for a user whom a container runs under a number only.
+    So it is for a user whom a container runs under a number only. Data stay where they were looked for before.
     """
     try:
         Path.home()
     except RuntimeError:
+        from leakage.data import fetch
+
+        with suppress(RuntimeError):
+            os.environ["LEAKAGE_DATA"] = str(fetch.folder())
         os.environ["HOME"] = str(build)
