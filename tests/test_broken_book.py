@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from leakage.pipeline import build as building
+from leakage.pipeline import contents
+from leakage.pipeline.book import open_book
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot
 
 LONG = 100_000
@@ -96,6 +98,10 @@ def test_a_broken_file_of_the_book_is_refused_before_anything_is_executed(
     assert is_a_refusal(*answer), answer
     assert Path(path).stem in answer[2]
     assert snapshot(small_book) == before
+
+
+def test_the_files_of_this_book_are_whole():
+    contents.check(open_book(Path(__file__).parents[1]))
 
 
 def test_whole_files_are_not_refused(small_book, monkeypatch, capsys):
