@@ -102,6 +102,13 @@ def make_repository(root: Path, *chapters: str) -> Path:
     return root
 
 
+def without_chapters(root: Path) -> Path:
+    """The repository with nothing to execute."""
+    for path in (root / "book/claims").glob("*.yml"):
+        path.unlink()
+    return root
+
+
 def copy_of(root: Path, target: Path) -> Path:
     """The repository with everything built in it, elsewhere."""
     return Path(shutil.copytree(root, target))
@@ -110,7 +117,20 @@ def copy_of(root: Path, target: Path) -> Path:
 def leakage(root: Path, *arguments: str) -> int:
     """Run a command of the command line on the repository; the exit status."""
     command, *rest = arguments
-    return cli.main([command, *rest, "--root", str(root)])
+    return cli.main([command, "--root", str(root), *rest])
+
+
+def run(root: Path, arguments: list[str], capsys) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command on the repository."""
+    status = leakage(root, *arguments)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def is_a_refusal(status: int, out: str, err: str) -> bool:
+    """One line that a terminal can show, no longer than half a page, and status 2."""
+    line = err.removesuffix("\n")
+    return (status, out) == (2, "") and line.startswith("leakage: ") and line.isprintable() and len(line) < 1000
 
 
 def build(root: Path, *arguments: str, render: bool = False) -> int:

@@ -2,45 +2,26 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it.renderer import RendererHTML
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
 
-from leakage import claims, declarations, runtime
+from declared import declaration, save
+from leakage import claims, runtime
 from leakage.metrics import Estimate
-
-HEAD = {"chapter": "toy", "prefix": "t", "title": "A toy", "paper": "toy2020"}
-
-
-def claim(name: str, **fields) -> dict:
-    entry = {"id": name, "claim": "That $|x| < 2$.", "where": "Figure 1", "rule": "x < 2", "profile": "ci"}
-    return entry | {"expected": "held"} | fields
-
-
-def declaration(**changes) -> dict:
-    ours = claim("t.beyond.more", expected="did not hold")
-    del ours["where"]
-    listed = [
-        claim("t.one", paper=0.60),
-        claim("t.two", expected="held in part"),
-        claim("t.data", needs=["mnist"]),
-        claim("t.large", profile="paper"),
-    ]
-    return {**HEAD, "data": ["mnist"], "claims": listed, "beyond": [ours]} | changes
 
 
 @pytest.fixture
 def write(tmp_path):
     """Write a claims file (a value or a text) and return its path."""
-
-    def save(content):
-        path = tmp_path / "toy.yml"
-        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True), "utf-8")
-        return path
-
-    return save
+    return partial(save, tmp_path)
 
 
 @pytest.fixture
@@ -64,76 +45,6 @@ def ledger(write, shown):
 
 def record(shown) -> dict:
     return shown[-1][1]["claim"]
-
-
-# ── declarations ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_claims_file_is_read_as_it_is_written(write):
-    declared = declarations.load(write(declaration()))
-    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large"]
-    assert declared.by_id["t.one"].paper == "0.6"
-    assert declared.by_id["t.data"].needs == ("mnist",)
-    assert (declared.beyond[0].id, declared.beyond[0].where, declared.data) == ("t.beyond.more", "", ("mnist",))
-
-
-def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
-    text = yaml.safe_dump(declaration()).replace("paper: 0.6", "paper: 0.600").replace("Figure 1", "yes")
-    declared = declarations.load(write(text))
-    assert (declared.by_id["t.one"].paper, declared.by_id["t.one"].where) == ("0.600", "yes")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
-        ({"prefix": "T!"}, "`prefix` must be one lower-case word"),
-        ({"title": ""}, "the file: `title` must be text"),
-        ({"titel": "x"}, "the file: unknown field titel; known: beyond, chapter, claims, data, paper, prefix, p"),
-        ({"claims": [], "beyond": []}, "declares no claim"),
-        ({"claims": "none"}, "`claims` must be a list"),
-        ({"claims": ["t.one"]}, "a claim without id must be a mapping"),
-        ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
-        ({"claims": [claim("u.one")]}, "claim u.one: `id` must be t.<row>"),
-        ({"claims": [claim("t.o-ne")]}, "claim t.o-ne: `id` must be t.<row>"),
-        ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `id` must be t.<row>"),
-        ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
-        ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
-        ({"claims": [claim("t.one", rule=["x"])]}, "claim t.one: `rule` must be text"),
-        ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile` must be ci or paper; got 'smoke'"),
-        ({"claims": [claim("t.one", expected="fine")]}, "`expected` must be one of held, held in part, did"),
-        ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` of the file"),
-        ({"claims": [claim("t.one", needs="mnist")]}, "claim t.one: `needs` must be a list"),
-        ({"data": [["mnist"]]}, "`data` must be a list of names"),
-        ({"published": ["x"]}, "`published` must be a mapping of figures"),
-        ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "published fig1 must be columns of one length"),
-        ({"published": {"fig1": "x"}}, "published fig1 must be columns of one length"),
-        ({"published": {"fig1": {"x": ["a"]}}}, "published fig1 must hold numbers only"),
-        ({"beyond": [claim("t.one")]}, "claim t.one: `id` must be t.beyond.<row>"),
-        ({"beyond": [claim("t.beyond.one", paper="1")]}, "claim t.beyond.one: unknown field paper"),
-    ],
-)
-def test_a_faulty_declaration_is_refused_with_its_place(write, change, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared with `in`
-        declarations.load(write(declaration(**change)))
-    assert str(caught.value).startswith("toy.yml: ")
-    assert message in str(caught.value)
-
-
-def test_a_missing_field_of_the_file_is_named(write):
-    content = declaration()
-    del content["paper"]
-    with pytest.raises(ValueError, match="the file: `paper` is missing"):
-        declarations.load(write(content))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("a: 1\na: 2", "'a' stands twice"), ("a: [", "toy.yml: while parsing"), ("- a", "the file must be a mapping")],
-)
-def test_a_text_that_is_no_clean_mapping_is_refused(write, text, message):
-    with pytest.raises(ValueError, match=message):
-        declarations.load(write(text))
 
 
 # ── judging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -370,7 +281,84 @@ def test_a_measurement_is_written_to_the_digits_its_interval_supports(values, te
         ("$|x| < 2$ and <b>", r"$\|x\| < 2$ and &lt;b>"),
         ("`a < b` < c", "`a < b` &lt; c"),
         (r"$\|x\|$", r"$\\|x\\|$"),
+        (r"\$<script>x</script>\$", r"\$&lt;script>x&lt;/script>\$"),
+        (r"\`<img src=x>\`", r"\`&lt;img src=x>\`"),
+        ("``<b>`", "``< b>`"),
+        ("`a<b`", "`a< b`"),
+        ("$p<q$", "$p< q$"),
+        ("{{ '\\x3cb' }}", "{ { '\\x3cb' }}"),
+        ("{raw}`x`", "{raw} `x`"),
     ],
 )
 def test_no_text_can_end_a_cell_of_a_table(text, cell):
     assert claims.in_cell(text) == cell
+
+
+EXTENSIONS = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath", "substitution", "tasklist"]
+READER = create_md_parser(MdParserConfig(enable_extensions=EXTENSIONS), RendererHTML)
+LIVE = {"html_inline", "html_block", "substitution_inline", "substitution_block", "myst_role", "fence", "colon_fence"}
+LIVE |= {"heading_open", "blockquote_open", "code_block", "myst_line_comment"}
+# What Markdown, mathematics and templates are made of; texts of these are more hostile than texts at random.
+PIECES = [
+    "<",
+    "<b>",
+    "<!--",
+    "<?",
+    "</",
+    ">",
+    "$",
+    "$$",
+    "`",
+    "``",
+    "```",
+    "~~~",
+    ":::",
+    "\\",
+    "{",
+    "{{",
+    "}",
+    "}}",
+    "|",
+]
+PIECES += [
+    "{raw}",
+    "[x]",
+    "(javascript:a)",
+    "&lt;",
+    "#",
+    "%",
+    "script",
+    "a",
+    "5",
+    " ",
+    "\n",
+    "\u2028",
+    "\t",
+    "é",
+    "*",
+    "_",
+]
+
+
+def live(text: str) -> set[str]:
+    """What the book's renderer would make of a text, beyond words, links, mathematics and code."""
+    tokens = READER.parse(text)
+    return {part.type for token in tokens for part in (token, *(token.children or ()))} & LIVE
+
+
+def test_the_renderer_makes_tags_templates_and_roles_of_raw_text():
+    raw = "<b> {{ x }} {raw}`x`\n\n# T\n\n> q\n\n% c\n\n```{x}\n```\n\n<p>\n\n    code\n\n:::{x}\n:::\n\n{{ y }}\n"
+    assert live(raw) == LIVE
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(text=st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example(text=r"\$<script>alert(1)</script>\$")
+@example(text=r"\`<img src=x onerror=alert(1)>\`")
+@example(text="`{{ x }}` <b>")
+def test_no_text_becomes_more_than_words_mathematics_and_code(text):
+    assert not live(claims.in_text(text) + "\n")
+    row = claims.table(("a", "b", "c"), [("x", text, "y")])
+    assert not live(row)
+    body = [token.content for token in READER.parse(row) if token.type == "inline"][3:]
+    assert (len(body), body[0], body[-1]) == (3, "x", "y")

@@ -308,7 +308,7 @@ def test_chapters_never_executed_stand_as_a_note_with_their_title_and_labels(rep
         (["-p", "seed=1", "--seed", "1"], "`seed` is given twice."),
         (["--device", "gpu"], "`device` must be auto, cpu, cuda or cuda:N; got 'gpu'."),
         (["--device", "cuda:99"], "'cuda:99' is not on this machine"),
-        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--jobs", "0"], "0 is not in the range 1<=x<=1024"),
         (["--fast"], "No such option '--fast'"),
     ],
 )
@@ -335,7 +335,7 @@ def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, a
         ("book/sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
         ("book/claims/sums.yml", "rule:", "rool:", "book/claims/sums.yml: claim sums.a: unknown field rool"),
         ("book/claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
-        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml is not YAML"),
+        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml: while parsing"),
     ],
 )
 def test_a_faulty_book_gets_one_line_and_changes_nothing(repository, capsys, path, old, new, message):

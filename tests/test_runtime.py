@@ -72,14 +72,18 @@ def test_the_ends_of_the_range_are_seeds(seed):
     assert check_seed(seed) == seed
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cpu ", "mps", "", None, 0])
+MALFORMED = ["gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cpu ", "mps", "", None, 0]
+MALFORMED += ["cuda:٣", "cuda:００", "cuda:01", "cuda:+1", "cuda:1_0", "cuda:0\n", "cuda:" + "9" * 20]
+
+
+@pytest.mark.parametrize("device", MALFORMED)
 def test_a_device_has_one_of_four_forms(device):
     for check in (check_device, pick_device):
         with pytest.raises(ValueError, match="`device` must be auto, cpu, cuda or cuda:N; got"):
             check(device)
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:31"])
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:31", "cuda:9999"])
 def test_a_device_is_checked_without_asking_the_hardware(device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", None)  # a call would be an error
     monkeypatch.setattr(torch.cuda, "device_count", None)
@@ -91,6 +95,23 @@ def test_a_device_the_machine_lacks_is_refused(count, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     with pytest.raises(ValueError, match="is not on this machine; use auto or cpu"):
         pick_device(device)
+
+
+@pytest.mark.parametrize("count", [0, 1, 8])
+def test_no_number_wraps_to_a_device_that_was_not_named(count, monkeypatch):
+    """`torch.device` keeps a number in eight bits: there, cuda:256 is cuda:0 and cuda:255 is any device."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    for number in (*range(count, 300), 511, 512, 999):
+        with pytest.raises(ValueError, match=f"'cuda:{number}' is not on this machine"):
+            pick_device(f"cuda:{number}")
+
+
+@pytest.mark.parametrize("check", [check_profile, check_seed, check_device])
+@pytest.mark.parametrize("value", ["x" * 100_000, 10**5000, ["x"] * 10_000], ids=["text", "digits", "list"])
+def test_a_long_value_is_not_repeated_whole(check, value):
+    with pytest.raises(ValueError, match=check.__name__.removeprefix("check_")) as caught:
+        check(value)
+    assert len(str(caught.value)) < 250
 
 
 def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):

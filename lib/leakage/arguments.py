@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_LONGEST_VALUE = 80  # characters of a value that a message repeats
+
 
 def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
     """`values` if it is a tensor of this shape.
@@ -164,7 +166,7 @@ def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> i
         number, wrong = 0, True
     if wrong or not least <= number <= most:
         rule = _range(least=least, above=-math.inf, most=most, finite=False)
-        raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {value!r}.")
+        raise ValueError(f"`{name}` must be a whole number {rule}".rstrip() + f", got {shown(value)}.")
     return number
 
 
@@ -190,7 +192,7 @@ def number(
     good = least <= found <= most and (found > above or above == -math.inf) and (found < below or below == math.inf)
     if not good or (finite and math.isinf(found)):
         rule = _range(least=least, above=above, most=most, below=below, finite=finite)
-        raise ValueError(f"`{name}` must be a number {rule}, got {value!r}.")
+        raise ValueError(f"`{name}` must be a number {rule}, got {shown(value)}.")
     return found
 
 
@@ -202,7 +204,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """
     names = tuple(known)
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {value!r}.")
+        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {shown(value)}.")
     return value
 
 
@@ -210,6 +212,21 @@ def _within(ends: Tensor, least: float, above: float, most: float, finite: bool)
     """Whether the smallest and the largest value, NaN if any is, are in the range: one pass finds both."""
     good = (ends >= least) & (ends <= most) & (ends > above if above > -math.inf else True)
     return bool((good & ends.isfinite() if finite else good).all())
+
+
+def shown(value: Any) -> str:
+    """`value` as a message repeats it: its `repr`, of which the middle is left out where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        text = f"a {type(value).__name__} that is too long to write"
+    return shorten(text, _LONGEST_VALUE)
+
+
+def shorten(text: str, most: int) -> str:
+    """`text`, with the middle left out where it has more than `most` characters: its ends say what it is."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
 
 
 def _range(*, least: float, above: float, most: float, below: float = math.inf, finite: bool) -> str:

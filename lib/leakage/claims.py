@@ -25,6 +25,11 @@ NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
 SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", NOT_RUN: "–", NOT_JUDGED: "·"}
 RECORD = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
+_SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
+# What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
+_BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_BRACES = re.compile(r"\{(?=\{)|\}(?=`)")  # of a template {{…}} and of a role {…}`…`
 
 
 class Ledger:
@@ -138,7 +143,8 @@ class Ledger:
             beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
             rows.append([*row, beside] if self._full_scale else row)
         return Table(
-            table(heads, rows) + (f"\nFull scale: {provenance(self._full_scale)}.\n" if self._full_scale else "")
+            table(heads, rows)
+            + (f"\nFull scale: {in_text(provenance(self._full_scale))}.\n" if self._full_scale else "")
         )
 
     def _open(self, id: str) -> Claim:
@@ -215,10 +221,19 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def in_cell(text: str) -> str:
-    """`text` on one line, with neither pipe nor tag in it that could end the cell; mathematics and code stay."""
-    pieces = re.split(r"(\$[^$]+\$|`[^`]+`)", " ".join(str(text).split()))
-    safe = [piece if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces)]
-    return "".join(safe).replace("|", "\\|")
+    """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
+    return in_text(text).replace("|", "\\|")
+
+
+def in_text(text: str) -> str:
+    """`text` on one line of a page: words, links, mathematics and code, never a tag, a template, a role or a block.
+
+    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, and no brace by
+    what would make it a template or a role: where there is no escape, a blank parts them.
+    """
+    pieces = _SPANS.split(" ".join(str(text).split()))
+    safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))
+    return _BLOCK.sub(r"\1\\", _BRACES.sub(r"\g<0> ", "".join(safe)))
 
 
 def verdict_text(verdict: str) -> str:

@@ -4,6 +4,7 @@ A file is read strictly: an unknown, missing, repeated or ill-typed field is an 
 a claim.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,13 @@ from typing import Any
 
 import yaml
 
+from leakage import arguments
 from leakage.runtime import PROFILES
 
 HELD, IN_PART, DID_NOT_HOLD, NOT_RUN = VERDICTS = ("held", "held in part", "did not hold", "not run")
+_DEEPEST = 20  # levels of nesting in a file that a person writes; a claims file has five
+_LONGEST_MESSAGE = 400  # characters
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,49 @@ def load(path: Path) -> Declarations:
         ValueError: naming the file, the claim, the field and the rule it breaks.
         FileNotFoundError: if there is no such file.
     """
+    content = read_yaml(path)
     try:
-        content = yaml.load(path.read_text("utf-8"), Loader=_StrictLoader)
         return _declarations(content, chapter=path.stem)
+    except ValueError as error:
+        raise _fault(path, error) from error
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file written by hand: mappings, lists and texts, each value as it is written.
+
+    Raises:
+        ValueError: if it is no UTF-8 or no YAML, repeats a key, refers to another place of the file or is nested deeper
+            than a person writes; the message names the file.
+        OSError: if it cannot be opened.
+    """
+    try:
+        return yaml.load(path.read_text("utf-8"), Loader=_StrictLoader)
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path.name}: {' '.join(str(error).split())}") from error
+        raise _fault(path, error) from error
+
+
+def _fault(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path.name}: {arguments.shorten(' '.join(str(error).split()), _LONGEST_MESSAGE)}")
 
 
 class _StrictLoader(yaml.BaseLoader):
-    """A YAML reader that keeps every value as it is written, and refuses a repeated key instead of dropping one."""
+    """A YAML reader that keeps every value as it is written, and refuses a repeated key instead of dropping one.
+
+    It refuses aliases too, with which a file of a few lines stands for gigabytes, and brackets without end.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        line = self.peek_event().start_mark.line + 1
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError(f"line {line} refers to another place of the file; write the value out.")
+        if self._depth >= _DEEPEST:
+            raise ValueError(f"line {line} is nested deeper than {_DEEPEST} levels.")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [str(self.construct_object(key, deep=True)) for key, _ in node.value]
@@ -121,10 +160,14 @@ def _published(head: Mapping[str, Any]) -> dict[str, dict[str, tuple[float, ...]
 def _columns(columns: Any, whose: str) -> dict[str, tuple[float, ...]]:
     if not isinstance(columns, dict) or len({len(_list(columns, column, whose)) for column in columns}) != 1:
         raise ValueError(f"{whose} must be columns of one length.")
-    try:
-        return {column: tuple(map(float, values)) for column, values in columns.items()}
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{whose} must hold numbers only.") from error
+    return {column: tuple(_number(value, whose) for value in values) for column, values in columns.items()}
+
+
+def _number(value: Any, whose: str) -> float:
+    number = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{whose} must hold finite numbers only; got {arguments.shown(value)}.")
+    return number
 
 
 def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:

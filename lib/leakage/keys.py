@@ -169,7 +169,7 @@ def module_files(source: str, *, package: Path = PACKAGE) -> set[Path]:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending |= _imported(modules[name].read_text("utf-8"), modules) - found
+            pending |= _imported(modules[name].read_bytes(), modules) - found
     files = {modules[name] for name in found}
     return files | {p for folder in {f.parent for f in files} for p in folder.iterdir() if _is_data(p)}
 
@@ -188,11 +188,11 @@ def _modules(package: Path) -> dict[str, Path]:
     return table
 
 
-def _imported(source: str, modules: Mapping[str, Path]) -> set[str]:
+def _imported(source: str | bytes, modules: Mapping[str, Path]) -> set[str]:
     """Names of the modules that `source` imports anywhere in it, with the packages they are in."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, in whichever way
         return set(modules)
     named: set[str] = set()
     for node in ast.walk(tree):

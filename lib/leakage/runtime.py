@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
+from leakage import arguments
+
 PROFILES = ("smoke", "ci", "paper")
 DTYPE = torch.float64
 """The precision of the theory: laws, quadrature and exact samplers lose their claim to exactness in float32."""
 _LARGEST_SEED = 2**32 - 1
-_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+_DEVICE = re.compile(r"auto|cpu|cuda(?::(0|[1-9][0-9]{0,3}))?")
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,20 @@ def begin(profile: str = "ci", seed: int = 0, device: str = "auto") -> Run:
 
 def check_profile(profile: str) -> str:
     """Return `profile` if it is one of `PROFILES`; raise `ValueError` otherwise."""
-    if not isinstance(profile, str) or profile not in PROFILES:
-        raise ValueError(f"`profile` must be one of {', '.join(PROFILES)}; got {profile!r}.")
-    return profile
+    return arguments.choice("profile", profile, PROFILES)
 
 
 def check_seed(seed: int) -> int:
     """Return `seed` if it is an integer in [0, 2³²); raise `ValueError` otherwise (a `bool` is not an integer here)."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
-        raise ValueError(f"`seed` must be a whole number from 0 to {_LARGEST_SEED}; got {seed!r}.")
+        raise ValueError(f"`seed` must be a whole number from 0 to {_LARGEST_SEED}; got {arguments.shown(seed)}.")
     return seed
 
 
 def check_device(device: str) -> str:
     """Return `device` if it is `auto`, `cpu`, `cuda` or `cuda:N`; raise `ValueError` otherwise. Asks no hardware."""
     if not isinstance(device, str) or not _DEVICE.fullmatch(device):
-        raise ValueError(f"`device` must be auto, cpu, cuda or cuda:N; got {device!r}.")
+        raise ValueError(f"`device` must be auto, cpu, cuda or cuda:N; got {arguments.shown(device)}.")
     return device
 
 
@@ -70,10 +70,10 @@ def pick_device(device: str = "auto") -> torch.device:
     check_device(device)
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.device(device)
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+    # Before `torch.device`, which counts devices in eight bits: its cuda:256 is cuda:0.
+    if device != "cpu" and int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
         raise ValueError(f"`device` {device!r} is not on this machine; use auto or cpu.")
-    return chosen
+    return torch.device(device)
 
 
 def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:

@@ -5,6 +5,7 @@ before anything is executed or changed.
 """
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from typing import Any
 
 import click
 import jupytext
-import yaml
 from nbformat import NotebookNode
 
-from leakage import declarations, keys, runtime
+from leakage import arguments, declarations, keys, runtime
 from leakage.declarations import Declarations
+from leakage.pipeline.storage import MARKER
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
 
@@ -46,8 +47,11 @@ class Book:
     @cached_property
     def pages(self) -> tuple[str, ...]:
         """Pages of the table of contents, in order."""
-        contents = _yaml(self.root / "_toc.yml")
-        return tuple(dict.fromkeys([contents.get("root", "intro"), *_files(contents)]))
+        contents = read_mapping(self.root / "_toc.yml")
+        pages = [contents.get("root", "intro"), *_files(contents)]
+        if wrong := [page for page in pages if not isinstance(page, str)]:
+            raise Refusal(f"_toc.yml: a page must be a name; got {arguments.shown(wrong[0])}.")
+        return tuple(dict.fromkeys(pages))
 
     @property
     def folder(self) -> Path:
@@ -91,7 +95,10 @@ class Book:
 
     def notebook(self, chapter: str) -> NotebookNode:
         """The chapter as a notebook; a `Refusal` unless it has one `parameters` cell with the standard parameters."""
-        notebook = jupytext.read(self.source(chapter))
+        try:
+            notebook = jupytext.read(self.source(chapter))
+        except Exception as error:  # whatever the converter raises of a text, the text is at fault
+            raise Refusal(f"book/{chapter}.md cannot be read: {error}.") from error
         found = defaults(notebook, chapter)
         if {name: type(value) for name, value in found.items()} != {n: type(v) for n, v in STANDARD.items()}:
             wanted = ", ".join(f"{name} = {value!r}" for name, value in STANDARD.items())
@@ -103,8 +110,22 @@ class Book:
         names = [name.removeprefix("book/").removesuffix(".md") for name in names]
         if unknown := [name for name in names if name not in self.chapters]:
             known = ", ".join(self.chapters) or "none yet"
-            raise Refusal(f"{unknown[0]!r} is no chapter; the chapters are: {known}.")
+            raise Refusal(f"{arguments.shown(unknown[0])} is no chapter; the chapters are: {known}.")
         return tuple(chapter for chapter in self.chapters if not names or chapter in names)
+
+    def check_folder(self) -> None:
+        """A `Refusal` unless a build may write and delete in the build folder: it is new, empty or marked as one.
+
+        The folder `_build` of the repository is ours by its name, for a cache may have filled it before.
+        """
+        folder, root = _real(self.build), _real(self.root)
+        if root.is_relative_to(folder) or any(
+            folder.is_relative_to(_real(part)) for part in (self.folder, self.package, self.root / ".git")
+        ):
+            raise Refusal(f"{folder} is a folder of the book's sources; choose another with --build-dir.")
+        marked = folder == _real(self.root / "_build") or (folder / MARKER).is_file()
+        if folder.is_dir() and not marked and any(folder.iterdir()):
+            raise Refusal(f"{folder} has files in it that are no build's; choose a new or an empty folder.")
 
 
 def open_book(root: Path | None = None, build: Path | None = None) -> Book:
@@ -130,7 +151,7 @@ def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
     try:
         body = ast.parse(cells[0].source).body
         return {_target(node): ast.literal_eval(node.value) for node in body if isinstance(node, ast.Assign)}
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: of nested brackets
         raise Refusal(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
 
 
@@ -144,12 +165,14 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise Refusal(f"a parameter is written NAME=VALUE; got {pair!r}.")
+            raise Refusal(f"a parameter is written NAME=VALUE; got {arguments.shown(pair)}.")
         if name not in STANDARD:
-            raise Refusal(f"{name!r} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}.")
+            raise Refusal(
+                f"{arguments.shown(name)} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}."
+            )
         if name in given:
             raise Refusal(f"`{name}` is given twice.")
-        is_number = isinstance(STANDARD[name], int) and re.fullmatch(r"[+-]?\d+", text)
+        is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
         given[name] = int(text) if is_number else text
     chosen = STANDARD | given
     try:
@@ -165,21 +188,26 @@ def _target(node: ast.Assign) -> str:
     return ast.unparse(node.targets[0])
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The fields of a YAML file written by hand; a `Refusal` if it is not one."""
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise Refusal(f"{path.name} is not YAML: {' '.join(str(error).split())}") from error
+        content = declarations.read_yaml(path)
+    except ValueError as error:
+        raise Refusal(str(error)) from error
     if not isinstance(content, dict):
         raise Refusal(f"{path.name} must be a mapping.")
     return content
 
 
-def _files(node: Any) -> Iterator[str]:
+def _files(node: Any) -> Iterator[Any]:
     """Every `file` of a table of contents, however deep."""
     if isinstance(node, dict):
         if "file" in node:
-            yield str(node["file"])
+            yield node["file"]
         for value in node.values():
             yield from _files(value)
     elif isinstance(node, list):

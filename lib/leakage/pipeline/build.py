@@ -20,14 +20,14 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import keys, runtime
-from leakage.pipeline import collect, execute, executed, tables
+from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Outcome
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.plan import Checksum, Plan, changed_since, cores, execution_provenance, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
-from leakage.pipeline.storage import write_json
+from leakage.pipeline.storage import MARKED, MARKER, write_json
 from leakage.pipeline.worker import Task
 
 _HOUR = 3600
@@ -71,6 +71,8 @@ def build(
         Refusal: if the request or the book is wrong; nothing was changed then.
     """
     chosen = book.choose(names)
+    contents.check(book)
+    book.check_folder()
     device = runtime.pick_device(parameters["device"])
     kind = keys.device_kind(device)
     if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
@@ -101,13 +103,16 @@ def build(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the build folder; the system lets go of it when this process ends, however it ends."""
+    """Hold the build folder and mark it as one; the system lets go of it when this process ends, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with (folder / MARKER).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refusal(f"another build is running in {folder}.") from error
+        if not lock.tell():
+            lock.write(MARKED)
+            lock.flush()
         yield
 
 

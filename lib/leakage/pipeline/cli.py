@@ -1,10 +1,15 @@
 """The command line `leakage`: build the book, keep a record, fetch data, look at what there is.
 
 Each command checks its arguments, calls one function and turns the result into lines and an exit status: 0 if all is
-well, 1 if something failed, 2 if the request cannot be carried out (one line on stderr, nothing changed), 130 if it was
-interrupted. Heavy modules are imported inside the commands, so that help is instant.
+well, 1 if something failed (one line for each fault on stderr, what was finished is kept), 2 if the request cannot be
+carried out (one line on stderr, nothing changed), 130 if it was interrupted. Heavy modules are imported inside the
+commands, so that help is instant.
 """
 
+import io
+import os
+import re
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +17,37 @@ from typing import Any
 
 import click
 
-from leakage.pipeline.worker import spare_the_iri_grammar
+_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
+_LONGEST_MESSAGE = 800  # characters
+_MOST_JOBS = 1024
+_MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 
-_REFUSED, _INTERRUPTED = 2, 130
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+class _Folder(click.Path):
+    """A folder named on the command line."""
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("a folder must have a name.", param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except ValueError:  # letters that no file system has
+            self.fail("a folder must have a name that can be written.", param, ctx)
+
+
+class _Whole(click.IntRange):
+    """A whole number in a range, written in at most 20 ASCII digits; `int` takes those of every script."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and not re.fullmatch("[+-]?[0-9]{1,20}", value):
+            self.fail(f"{value!r} is not a valid integer.", param, ctx)
+        return super().convert(int(value), param, ctx)
+
+
+_FOLDER, _ROOT = _Folder(), _Folder(exists=True)
 
 
 def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,12 +62,12 @@ def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _where = _options(
-    click.option("--root", type=_FOLDER, help="The repository; by default the one around the current folder."),
+    click.option("--root", type=_ROOT, help="The repository; by default the one around the current folder."),
     click.option("--build-dir", type=_FOLDER, help="Where everything generated goes.  [default: ROOT/_build]"),
 )
 _parameters = _options(
     click.option("--profile", help="smoke (seconds, nothing judged), ci (minutes) or paper (one GPU).  [default: ci]"),
-    click.option("--seed", type=int, help="Seed of every random stream.  [default: 0]"),
+    click.option("--seed", type=_Whole(), help="Seed of every random stream.  [default: 0]"),
     click.option("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]"),
     click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="The same, as a pair."),
 )
@@ -51,8 +82,8 @@ def commands() -> None:
 @commands.command()
 @click.argument("chapters", nargs=-1)
 @_parameters
-@click.option("--jobs", type=click.IntRange(min=1), help="Chapters at a time.  [default: one for each core, or GPU]")
-@click.option("--timeout", type=click.IntRange(min=1), help="Most seconds for a cell.  [default: by profile]")
+@click.option("--jobs", type=_Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]")
+@click.option("--timeout", type=_Whole(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]")
 @click.option("--no-render", is_flag=True, help="Execute and judge, but do not make the site.")
 @_where
 def build(
@@ -68,6 +99,7 @@ def build(
     build_dir: Path | None,
 ) -> int:
     """Execute CHAPTERS (all by default) where needed, judge their claims and make the site."""
+    from leakage.pipeline import lacking_data
     from leakage.pipeline.book import open_book, parameters
     from leakage.pipeline.build import build as build_book
     from leakage.pipeline.build import verdicts
@@ -77,6 +109,7 @@ def build(
     book = open_book(root, build_dir)
     book.choose(chapters)
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
+    _lend_a_home(book.build)
     with Progress() as progress:
         report = build_book(
             book,
@@ -93,6 +126,8 @@ def build(
     if not no_render and (book.site / "index.html").is_file():
         click.echo(f"The book: {book.site / 'index.html'}")
     click.echo(f"Claims: {verdicts(report)}")
+    if lacking := lacking_data.sentence(book, report.ledgers):
+        click.echo(lacking)
     return 1 if report.faults else 0
 
 
@@ -151,49 +186,94 @@ def status(
     from leakage.pipeline.plan import registered_checksum
 
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
-    for line in state_lines(open_book(root, build_dir), given, checksum=registered_checksum):
+    book = open_book(root, build_dir)
+    _lend_a_home(book.build)
+    for line in state_lines(book, given, checksum=registered_checksum):
         click.echo(line)
     return 0
 
 
 @commands.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=_Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @_where
 def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
     """Show the site in a browser, from this machine only."""
-    from functools import partial
-    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
     from leakage.pipeline.book import Refusal, open_book
+    from leakage.pipeline.serve import server
 
     site = open_book(root, build_dir).site
     if not (site / "index.html").is_file():
         raise Refusal(f"there is no site in {site}; run `leakage build` first.")
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), partial(SimpleHTTPRequestHandler, directory=str(site)))
+        running = server(site, port)
     except OSError as error:
         raise Refusal(f"port {port} cannot be used ({error.strerror}); choose another with --port.") from error
-    with server, suppress(KeyboardInterrupt):
-        click.echo(f"http://127.0.0.1:{server.server_port}/ (stop with Ctrl-C)")
-        server.serve_forever()
+    with running, suppress(KeyboardInterrupt):
+        click.echo(f"http://localhost:{running.server_port}/ (stop with Ctrl-C)")
+        running.serve_forever()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    spare_the_iri_grammar()
+    with suppress(ModuleNotFoundError):  # without the packages of the book there are no notebooks to validate
+        from leakage.pipeline.worker import spare_the_iri_grammar
+
+        spare_the_iri_grammar()
+    _write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return _REFUSED
     except (click.Abort, KeyboardInterrupt):
-        click.echo("leakage: interrupted; what was finished is kept, and the next build goes on from there.", err=True)
-        return _INTERRUPTED
+        return _end("interrupted; what was finished is kept, and the next build goes on from there.", _INTERRUPTED)
     except click.ClickException as error:
-        click.echo(f"leakage: {_one_line(error.format_message())}", err=True)
-        return error.exit_code
+        return _end(error.format_message(), error.exit_code)
+    except ModuleNotFoundError as error:
+        if (error.name or "leakage").partition(".")[0] == "leakage":
+            raise
+        cure = "install leakage[book]: `pip install '.[book]'` in the repository"
+        return _end(f"this needs the package {error.name}, which is not installed; {cure}.", _REFUSED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _end(f"{where}{error.strerror or error}; what was finished is kept.", _FAILED)
+
+
+def _end(message: str, status: int) -> int:
+    """Say in one line why a command ended; its exit status."""
+    with suppress(OSError):
+        click.echo(f"leakage: {_one_line(message)}", err=True)
+    return status
 
 
 def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
+    """`text` on one line of bounded length, in which a terminal finds nothing to obey."""
+    line = "".join(letter if letter.isprintable() else "�" for letter in " ".join(str(text).split()))
+    if len(line) <= _LONGEST_MESSAGE:
+        return line
+    from leakage import arguments
+
+    return arguments.shorten(line, _LONGEST_MESSAGE)
+
+
+def _write_on_any_terminal() -> None:
+    """Have a sign that the terminal's encoding lacks, such as ✓, written as a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _lend_a_home(build: Path) -> None:
+    """Give this process a home folder where the system knows none: the tools of Jupyter write their settings there.
+
+    So it is for a user whom a container runs under a number only. Data stay where they were looked for before.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        from leakage.data import fetch
+
+        with suppress(RuntimeError):
+            os.environ["LEAKAGE_DATA"] = str(fetch.folder())
+        os.environ["HOME"] = str(build)

@@ -168,10 +168,10 @@ def cores() -> int:
 def _commit(root: Path) -> tuple[str | None, bool]:
     """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit.
 
-    A book without a repository may lie within another one, whose commit says nothing about it.
+    A copy without `.git` that lies inside another repository has none: that one's commit says nothing of it.
     """
     try:
-        if Path(_git(root, "rev-parse", "--show-toplevel").strip()).resolve() != root.resolve():
+        if _git(root, "rev-parse", "--show-cdup").strip():
             return None, False
         head = _git(root, "rev-parse", "--verify", "HEAD")
         return head.strip(), bool(_git(root, "status", "--porcelain").strip())
@@ -180,7 +180,7 @@ def _commit(root: Path) -> tuple[str | None, bool]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    # In a hook, git's own variables name the repository that the hook is of.
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    """What git says of the repository at `root`, whichever one the environment names, as it does inside a hook."""
+    own = {n: value for n, value in os.environ.items() if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
     command = ["git", "-C", root, *arguments]
-    return subprocess.run(command, env=outside, capture_output=True, check=True, text=True).stdout
+    return subprocess.run(command, capture_output=True, check=True, env=own).stdout.decode("utf-8", "replace")

@@ -4,7 +4,6 @@ The staged tree is a copy of `book/` in which the chapters are executed notebook
 ledgers say; the library's source lies beside them for pages that show it. jupyter-book renders it and executes nothing.
 """
 
-import json
 import os
 import re
 import shutil
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from nbformat import NotebookNode
 
-from leakage.pipeline import executed, tables
+from leakage.pipeline import contents, executed, lacking_data, tables
 from leakage.pipeline.book import Book
 from leakage.pipeline.executed import REPRO
-from leakage.pipeline.storage import write_json, write_notebook, write_text
+from leakage.pipeline.storage import copy_tree, write_json, write_notebook, write_text
 
 GENERATED = "_generated"
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -46,10 +44,11 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
         ledgers: of the chapters that were executed to their end, by name.
         notes: what a page must tell its reader before anything else, by chapter.
     """
-    shutil.rmtree(book.staged, ignore_errors=True)
+    if book.staged.exists():
+        shutil.rmtree(book.staged)
     ignore = shutil.ignore_patterns(*_NOT_PAGES)
-    shutil.copytree(book.folder, book.staged, ignore=ignore)
-    shutil.copytree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
+    copy_tree(book.folder, book.staged, ignore=ignore)
+    copy_tree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
     absent = []
     for chapter in book.chapters:
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
@@ -104,27 +103,16 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
 
 def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> None:
     folder = book.staged / GENERATED
-    plan = _planned_chapters(book)
     titles = {name: book.declarations(name).title for name in book.chapters}
     pages = {
-        "scoreboard.md": tables.scoreboard(ledgers, titles),
-        "cards.md": tables.cards(plan, ledgers, book.chapters),
+        "scoreboard.md": tables.scoreboard(ledgers, titles, lacking_data.sentence(book, ledgers)),
+        "cards.md": tables.cards(contents.planned_chapters(book), ledgers, book.chapters),
         "status.md": tables.status(ledgers),
-        "performance.md": tables.performance(_performance_records(book)),
+        "performance.md": tables.performance(contents.benchmarks(book)),
     }
     for name, text in pages.items():
         write_text(folder / name, text)
     write_json(folder / "claims.json", {"chapters": list(ledgers.values())})
-
-
-def _planned_chapters(book: Book) -> list[dict[str, Any]]:
-    path = book.folder / "chapters.yml"
-    return yaml.safe_load(path.read_text("utf-8"))["chapters"] if path.is_file() else []
-
-
-def _performance_records(book: Book) -> dict[str, Any]:
-    paths = sorted((book.folder / "records").glob("performance*.json"))
-    return {path.stem: json.loads(path.read_text("utf-8")) for path in paths}
 
 
 def render(book: Book, *, strict: bool) -> Rendered:
@@ -136,10 +124,12 @@ def render(book: Book, *, strict: bool) -> Rendered:
         *("build", book.staged, "--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml"),
         *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]
-    variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
+    variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
     reading, held = os.pipe()  # jupyter-book ends with this process, however it ends, for then the pipe does
     try:
-        process = subprocess.run(command, stdin=reading, capture_output=True, text=True, env=variables)
+        process = subprocess.run(
+            command, stdin=reading, capture_output=True, encoding="utf-8", errors="replace", env=variables
+        )
     finally:
         os.close(reading)
         os.close(held)

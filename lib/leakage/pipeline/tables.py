@@ -7,20 +7,24 @@ function from values to text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_cell, provenance, table, verdict_text
+from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_text, provenance, table, verdict_text
 from leakage.declarations import NOT_RUN
 from leakage.pipeline.collect import counts
 
 Ledger = Mapping[str, Any]
 
 
-def scoreboard(ledgers: Mapping[str, Ledger], titles: Mapping[str, str]) -> str:
-    """All claims of all chapters (`titles`: name → title, in order), also of one without a ledger."""
-    return "\n".join(_chapter(name, title, ledgers.get(name)) for name, title in titles.items())
+def scoreboard(ledgers: Mapping[str, Ledger], titles: Mapping[str, str], lacking: str = "") -> str:
+    """All claims of all chapters (`titles`: name → title, in order), also of one without a ledger.
+
+    `lacking` is the sentence that says which claims were not run for want of data; it stands first.
+    """
+    first = [f"{in_text(lacking)}\n"] if lacking else []
+    return "\n".join([*first, *(_chapter(name, title, ledgers.get(name)) for name, title in titles.items())])
 
 
 def _chapter(name: str, title: str, ledger: Ledger | None) -> str:
-    head = f"## [{title}](/{name})\n\n"
+    head = f"## [{in_text(title)}](/{name})\n\n"
     if ledger is None:
         return f"{head}This chapter did not run to its end for this copy of the book, so no claim is judged.\n"
     papers = [claim for claim in ledger["claims"] if not claim["beyond"]]
@@ -32,7 +36,7 @@ def _chapter(name: str, title: str, ledger: Ledger | None) -> str:
     if ours:
         heads = ("finding", "ours", "verdict", "seconds")
         text += "\n**Ours, not in the paper**\n\n" + table(heads, [_row(c, with_paper=False) for c in ours])
-    return f"{text}\nFrom {provenance(ledger)}.\n"
+    return f"{text}\nFrom {in_text(provenance(ledger))}.\n"
 
 
 def _row(claim: Mapping[str, Any], *, with_paper: bool = True) -> list[str]:
@@ -65,6 +69,7 @@ def cards(chapters: Iterable[Mapping[str, Any]], ledgers: Mapping[str, Ledger], 
 
 
 def _card(chapter: Mapping[str, Any], ledgers: Mapping[str, Ledger], existing: frozenset[str]) -> str:
+    chapter = {key: in_text(text) for key, text in chapter.items()}
     name = chapter["name"]
     link = f":link: /{name}\n:link-type: doc\n" if name in existing else ""
     ledger = ledgers.get(name)
@@ -82,7 +87,7 @@ def status(ledgers: Mapping[str, Ledger]) -> str:
     heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
     lines = dict.fromkeys(_versions(ledger) for ledger in ledgers.values())
     rows = [_run(name, ledger) for name, ledger in ledgers.items()]
-    return table(heads, rows) + "".join(f"\nVersions: {line}.\n" for line in lines)
+    return table(heads, rows) + "".join(f"\nVersions: {in_text(line)}.\n" for line in lines)
 
 
 def _run(name: str, ledger: Ledger) -> list[str]:
@@ -109,9 +114,9 @@ def performance(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _benchmark(name: str, record: Mapping[str, Any]) -> str:
     rows = [_comparison(row) for row in record["rows"]]
-    origin = (f"{key} {in_cell(value)}" for key, value in record.items() if key not in ("title", "rows"))
+    origin = (in_text(f"{key} {value}") for key, value in record.items() if key not in ("title", "rows"))
     heads = ("computed", "straightforward method", "this book's method", "ratio", "how it was measured")
-    return f"## {record.get('title', name)}\n\n{table(heads, rows)}\nFrom {'; '.join(origin)}.\n"
+    return f"## {in_text(record.get('title', name))}\n\n{table(heads, rows)}\nFrom {'; '.join(origin)}.\n"
 
 
 def _comparison(row: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,144 @@
+"""What the pages read besides chapters and claims: contents, plan of the chapters and kept records, read strictly.
+
+A build reads all of it before it executes anything: a fault is a `Refusal` that names the file, the place and the rule.
+Nothing here writes.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+from leakage import arguments
+from leakage.claims import SIGNS
+from leakage.pipeline.book import Book, Refusal, read_mapping
+
+_Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, in words and as a test
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_TEXT: _Rule = ("text", _is_text)
+_AMOUNT: _Rule = ("a number of at least 0", lambda value: _is_number(value) and value >= 0)
+_MEASURED: _Rule = ("a number", lambda value: value is None or value in ("inf", "-inf") or _is_number(value))
+_Rules = Mapping[str, _Rule]
+_PLANNED: _Rules = {
+    "name": (
+        "the stem of a page, of letters, digits and _",
+        lambda v: _is_text(v) and bool(re.fullmatch("[A-Za-z0-9_]+", v)),
+    ),
+    # The title stands in the line that opens a fence, which a backtick would undo.
+    "title": ("text without a backtick", lambda value: _is_text(value) and "`" not in value),
+} | dict.fromkeys(("number", "question", "paper", "authors", "year", "key"), _TEXT)
+_BENCHMARK: _Rules = {
+    **dict.fromkeys(["what", "unit", "ours", "theirs", "note"], _TEXT),
+    **dict.fromkeys(["ours_seconds", "theirs_seconds", "ratio"], _AMOUNT),
+}
+_LEDGER: _Rules = dict.fromkeys(("profile", "device", "date"), _TEXT) | {
+    "commit": ("text or null", lambda value: value is None or _is_text(value)),
+    "dirty": ("true or false", lambda value: isinstance(value, bool)),
+    "seed": ("a whole number", lambda value: type(value) is int),
+}
+_VERDICT: _Rules = dict.fromkeys(["measured", "low", "high"], _MEASURED) | {
+    "id": _TEXT,
+    "verdict": (f"one of {', '.join(SIGNS)}", lambda value: _is_text(value) and value in SIGNS),
+}
+
+
+def check(book: Book) -> None:
+    """Read everything that the pages will need; a `Refusal` if something is wrong with it."""
+    _check_contents(book)
+    read_mapping(book.root / "_config.yml")
+    planned_chapters(book)
+    benchmarks(book)
+    for chapter in book.chapters:
+        _check_record(book.record(chapter))
+
+
+def planned_chapters(book: Book) -> list[dict[str, Any]]:
+    """The chapters of `book/chapters.yml`, in its order; none without the file."""
+    path = book.folder / "chapters.yml"
+    if not path.is_file():
+        return []
+    entries = _list(read_mapping(path), "chapters", path.name)
+    for number, entry in enumerate(entries, start=1):
+        _look(entry, f"{path.name}, chapter {number}", _PLANNED)
+        if unknown := sorted(set(entry) - set(_PLANNED)):
+            raise Refusal(f"{path.name}, chapter {number}: unknown field {unknown[0]}; known: {', '.join(_PLANNED)}.")
+    names = [entry["name"] for entry in entries]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise Refusal(f"{path.name}: {repeated[0]} stands there twice.")
+    return [{name: " ".join(text.split()) for name, text in entry.items()} for entry in entries]
+
+
+def benchmarks(book: Book) -> dict[str, Any]:
+    """The benchmark records `book/records/performance*.json`, by name."""
+    paths = sorted((book.folder / "records").glob("performance*.json"))
+    return {path.stem: _benchmark(path) for path in paths}
+
+
+def _benchmark(path: Path) -> dict[str, Any]:
+    record = _read_json(path)
+    for number, row in enumerate(_list(record, "rows", path.name), start=1):
+        _look(row, f"{path.name}, row {number}", _BENCHMARK)
+    scalar = ("a text or a number", lambda value: _is_text(value) or _is_number(value))
+    _look(record, path.name, {name: scalar for name in record if name != "rows"})
+    return record
+
+
+def _check_record(path: Path) -> None:
+    """The record of a full-scale run, which the chapter shows beside its own verdicts."""
+    if path.is_file():
+        record = _read_json(path)
+        _look(record, path.name, _LEDGER)
+        for number, claim in enumerate(_list(record, "claims", path.name), start=1):
+            _look(claim, f"{path.name}, claim {number}", _VERDICT)
+
+
+def _check_contents(book: Book) -> None:
+    """That the renderer will take the table of contents, and that its pages exist."""
+    pages = book.pages  # reads it strictly
+    try:
+        parse_toc_yaml(book.root / "_toc.yml")
+    except Exception as error:  # whatever the renderer's reader raises, it shall raise it now
+        raise Refusal(f"_toc.yml is no table of contents: {error}.") from error
+    if missing := [page for page in pages if not (book.folder / f"{page}.md").is_file()]:
+        raise Refusal(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{path.name} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _list(content: Mapping[str, Any], name: str, whose: str) -> list[Any]:
+    if not isinstance(content.get(name), list):
+        raise Refusal(f"{whose}: `{name}` must be a list; got {arguments.shown(content.get(name))}.")
+    return content[name]
+
+
+def _look(entry: Any, whose: str, rules: _Rules) -> None:
+    if not isinstance(entry, dict):
+        raise Refusal(f"{whose} must be a mapping of fields; got {arguments.shown(entry)}.")
+    for name, (rule, fits) in rules.items():
+        if not fits(entry.get(name)):
+            raise Refusal(f"{whose}: `{name}` must be {rule}; got {arguments.shown(entry.get(name))}.")

@@ -1,0 +1,192 @@
+"""A claims file is read as it is written and by the rules, or refused in one line with its place."""
+
+import math
+import random
+import re
+from collections import Counter
+from functools import partial
+
+import pytest
+import yaml
+
+from declared import claim, declaration, save
+from leakage import declarations
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a claims file (a value or a text) and return its path."""
+    return partial(save, tmp_path)
+
+
+def test_a_claims_file_is_read_as_it_is_written(write):
+    declared = declarations.load(write(declaration()))
+    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large"]
+    assert declared.by_id["t.one"].paper == "0.6"
+    assert declared.by_id["t.data"].needs == ("mnist",)
+    assert (declared.beyond[0].id, declared.beyond[0].where, declared.data) == ("t.beyond.more", "", ("mnist",))
+
+
+def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
+    text = yaml.safe_dump(declaration()).replace("paper: 0.6", "paper: 0.600").replace("Figure 1", "yes")
+    declared = declarations.load(write(text))
+    assert (declared.by_id["t.one"].paper, declared.by_id["t.one"].where) == ("0.600", "yes")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
+        ({"prefix": "T!"}, "`prefix` must be one lower-case word"),
+        ({"title": ""}, "the file: `title` must be text"),
+        ({"titel": "x"}, "the file: unknown field titel; known: beyond, chapter, claims, data, paper, prefix, p"),
+        ({"claims": [], "beyond": []}, "declares no claim"),
+        ({"claims": "none"}, "`claims` must be a list"),
+        ({"claims": ["t.one"]}, "a claim without id must be a mapping"),
+        ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
+        ({"claims": [claim("u.one")]}, "claim u.one: `id` must be t.<row>"),
+        ({"claims": [claim("t.o-ne")]}, "claim t.o-ne: `id` must be t.<row>"),
+        ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `id` must be t.<row>"),
+        ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
+        ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
+        ({"claims": [claim("t.one", rule=["x"])]}, "claim t.one: `rule` must be text"),
+        ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile` must be ci or paper; got 'smoke'"),
+        ({"claims": [claim("t.one", expected="fine")]}, "`expected` must be one of held, held in part, did"),
+        ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` of the file"),
+        ({"claims": [claim("t.one", needs="mnist")]}, "claim t.one: `needs` must be a list"),
+        ({"data": [["mnist"]]}, "`data` must be a list of names"),
+        ({"published": ["x"]}, "`published` must be a mapping of figures"),
+        ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "published fig1 must be columns of one length"),
+        ({"published": {"fig1": "x"}}, "published fig1 must be columns of one length"),
+        ({"published": {"fig1": {"x": ["a"]}}}, "published fig1 must hold finite numbers only; got 'a'"),
+        ({"published": {"fig1": {"x": [[1]]}}}, "published fig1 must hold finite numbers only; got ['1']"),
+        ({"published": {"fig1": {"x": [".nan"]}}}, "published fig1 must hold finite numbers only"),
+        ({"published": {"fig1": {"x": ["nan"]}}}, "published fig1 must hold finite numbers only; got 'nan'"),
+        ({"published": {"fig1": {"x": ["-inf"]}}}, "published fig1 must hold finite numbers only; got '-inf'"),
+        ({"published": {"fig1": {"x": ["1e999"]}}}, "published fig1 must hold finite numbers only; got '1e999'"),
+        ({"published": {"fig1": {"x": ["1_0"]}}}, "published fig1 must hold finite numbers only; got '1_0'"),
+        ({"published": {"fig1": {"x": ["٣"]}}}, "published fig1 must hold finite numbers only; got '٣'"),
+        ({"beyond": [claim("t.one")]}, "claim t.one: `id` must be t.beyond.<row>"),
+        ({"beyond": [claim("t.beyond.one", paper="1")]}, "claim t.beyond.one: unknown field paper"),
+    ],
+)
+def test_a_faulty_declaration_is_refused_with_its_place(write, change, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared with `in`
+        declarations.load(write(declaration(**change)))
+    assert str(caught.value).startswith("toy.yml: ")
+    assert message in str(caught.value)
+
+
+def test_a_missing_field_of_the_file_is_named(write):
+    content = declaration()
+    del content["paper"]
+    with pytest.raises(ValueError, match="the file: `paper` is missing"):
+        declarations.load(write(content))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2", "'a' stands twice"),
+        ("a: [", "while parsing"),
+        ("- a", "the file must be a mapping"),
+        ("[" * 3000, "line 1 is nested deeper than 20 levels"),
+        ("\n".join("  " * depth + f"k{depth}:" for depth in range(3000)), "line 20 is nested deeper than 20 levels"),
+        ("a: &a [x]\nb: *a", "line 2 refers to another place of the file; write the value out"),
+        ("a: &a [*a]", "line 1 refers to another place"),
+        ("a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 12)), "line 2 refers"),
+        ("a: \x00", "special characters are not allowed"),
+        ("a: 1\n---\nb: 2", "expected a single document"),
+        ("", "the file must be a mapping"),
+        ("x" * 100_000, r"characters\)$"),
+    ],
+)
+def test_a_text_that_is_no_clean_mapping_is_refused_in_one_short_line(write, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        declarations.load(write(text))
+    assert str(caught.value).startswith("toy.yml: ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "toy.yml"
+    path.write_bytes("title: café".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"toy\.yml: .*can't decode byte 0xe9"):
+        declarations.load(path)
+
+
+MUTATIONS = 800
+OBEYED = [
+    b"\n",
+    b"\t",
+    b" ",
+    b"  ",
+    b": ",
+    b"- ",
+    b"#",
+    b"[",
+    b"{",
+    b"}",
+    b"'",
+    b'"',
+    b"|",
+    b">",
+    b"*a",
+    b"&a ",
+    b"!!x ",
+]
+OBEYED += [b"%", b"---\n", b"...\n", b"? ", b"<<: ", b"\0", b"\xff", b"\xe2\x80\xa8", b"nan"]
+
+
+def mutated(text: bytes, draw: random.Random) -> bytes:
+    """`text` after one to three accidents: a bit flipped, bytes cut, doubled, moved or replaced by what YAML obeys."""
+    for _ in range(draw.randint(1, 3)):
+        start = draw.randrange(len(text) + 1)
+        stop = min(len(text), start + draw.choice((0, 1, 1, 5, 40)))
+        piece = text[start:stop]
+        new = draw.choice(
+            [
+                bytes([piece[0] ^ 1 << draw.randrange(8)]) + piece[1:] if piece else b"",
+                b"",
+                piece * 2,
+                draw.choice(OBEYED),
+                text[: draw.randrange(len(text) + 1)][-20:],
+            ]
+        )
+        text = text[:start] + new + text[stop:]
+    return text
+
+
+def skeleton(declared: declarations.Declarations) -> tuple:
+    """What a claims file says beyond free text."""
+    claims = [(one.id, one.profile, one.expected, one.needs) for one in declared.by_id.values()]
+    return declared.chapter, declared.prefix, declared.data, declared.published, claims
+
+
+def test_a_claims_file_that_was_damaged_is_refused_in_one_line_or_read_by_the_rules(write):
+    """What is accepted has another wording, or another value that is allowed; no check can tell these from the true."""
+    path, draw = write(declaration(published={"fig1": {"x": [1, 2], "y": [0.5, 0.25]}})), random.Random(5)
+    text, original = path.read_bytes(), declarations.load(path)
+    outcomes = Counter()
+    for _ in range(MUTATIONS):
+        path.write_bytes(mutated(text, draw))
+        try:
+            read = declarations.load(path)
+        except ValueError as error:
+            outcomes["refused" if re.fullmatch(r"toy\.yml: .{1,450}", str(error)) else f"told wrongly: {error}"] += 1
+            continue
+        for one in read.by_id.values():
+            assert re.fullmatch(rf"{read.prefix}(\.[A-Za-z0-9_]+)+", one.id)
+            assert one.profile in ("ci", "paper")
+            assert one.expected in declarations.VERDICTS
+            assert set(one.needs) <= set(read.data)
+            assert all(isinstance(word, str) and word.strip() for word in (one.claim, one.rule))
+        assert all(math.isfinite(x) for curve in read.published.values() for column in curve.values() for x in column)
+        outcomes[
+            "equal" if read == original else "reworded" if skeleton(read) == skeleton(original) else "changed"
+        ] += 1
+    print(dict(outcomes))
+    assert set(outcomes) == {"refused", "equal", "reworded", "changed"}
+    assert sum(outcomes.values()) == MUTATIONS
+    assert outcomes["refused"] > MUTATIONS / 2
