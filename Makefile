@@ -8,6 +8,8 @@ PYTHON ?= python3
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A process for each core, up to four; a file of tests is one piece of work, the longest come first (tests/conftest.py).
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
@@ -22,7 +24,7 @@ book: $(READY) ## execute what changed, judge every claim, make the site
 	$(BIN)/leakage build $(CHAPTERS) --profile "$(PROFILE)" --seed "$(SEED)" $(if $(JOBS),--jobs "$(JOBS)")
 
 test: $(READY) ## test the library, the chapters and the pipeline
-	$(BIN)/python -m pytest -q --ignore=tests/site tests
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --ignore=tests/site tests
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q tests/site
