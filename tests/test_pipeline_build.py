@@ -158,7 +158,9 @@ def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tm
     root = make_repository(tmp_path / "repository", "one")
     add_chapter(root, "one", f"time.sleep({HANGS})")
     command = [LEAKAGE, "build", "--no-render", "--root", root]
-    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    runner = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     wait_until(lambda: executions(root) == ["one"])
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.send_signal(signal.SIGINT)
@@ -167,6 +169,12 @@ def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tm
     assert told.strip() == "leakage: interrupted; what was finished is kept, and the next build goes on from there."
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
     assert not (root / "_build" / "executed" / "ci" / "one.ipynb").exists()
+
+
+def heed_interrupts():
+    """Undo what a shell does to the commands that it starts in the background: they ignore Ctrl-C, and so does all
+    that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # ── what fails ──────────────────────────────────────────────────────────────────────────────────────────────────────
