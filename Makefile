@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NUMERICAL = $(foreach room,attacks geometry theory trainers models metrics histograms intervals,\
   $(wildcard tests/test_$(room)*.py))
+# A process for each core, up to four; a file of tests is one piece of work, the longest come first (tests/conftest.py).
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
@@ -32,7 +34,7 @@ data: $(READY) ## fetch the public data sets that claims need, about 20 MB
 	$(BIN)/leakage data --needed
 
 test: $(READY) ## test the library, the chapters and the pipeline
-	$(BIN)/python -m pytest -q --ignore=tests/site tests
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --ignore=tests/site tests
 
 # First this machine with its oldest instructions, then another one's rounding: see tests/last_bits.py.
 test-portable: $(READY) ## test the numbers as other processors would compute them

@@ -1,13 +1,14 @@
-"""One thread for the numbers of every test, and on request another machine's arithmetic.
+"""Tests are alike on every machine: one thread, the same examples, no clock, and the longest files first.
 
 The tensors of tests are small, and threads that wait for each other are slow. `--last-bits SEED` runs every test within
-`last_bits.LastBits(SEED)`.
+`last_bits.LastBits(SEED)`, another machine's arithmetic.
 """
 
 import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before torch is imported, and for the processes that tests start
@@ -28,3 +29,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     with LastBits(seed):
         return (yield)
+
+
+# A property that is slow to check is no false one.
+settings.register_profile(
+    "same everywhere",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("same everywhere")
+
+# A file is one piece of work where several processes share the tests; one that begins last must not be long.
+LONGEST = ("test_smoke.py", "test_pipeline_build.py", "test_devices.py", "test_chapters.py", "test_pipeline_pages.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests measured; no verdict depends on it."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")

@@ -1,14 +1,12 @@
 """Results live where the inputs live: checks are run on a second device that refuses to meet the CPU.
 
-The device is a pretence (`second_device`), so that a tensor made in the wrong place fails on machines without a GPU. A
-test module of a chapter has `CHECKS`, functions of its `Inputs` by name, and `faults = faults_of(__name__)`.
+The device is a pretence (`second_device`), so that a tensor made in the wrong place fails on machines without a GPU.
+Each chapter has a module `devices_<chapter>` with `CHECKS`, functions of its `Inputs` by name; `test_devices` asks one
+process for the faults of them all.
 """
 
 import importlib
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +27,13 @@ class Inputs:
     def of(self, *values):
         return torch.tensor([float(value) for value in values], dtype=DTYPE, device=self.device)
 
+    def shortly(self, work, module, **limits):
+        """What `work` makes where searches of `module` end early: a result lives in one place from the first step."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, limit in limits.items():
+                patch.setattr(module, name, limit)
+            return work()
+
 
 # Mistakes that must be noticed, or a check without a fault means nothing.
 PLANTED = {
@@ -38,28 +43,19 @@ PLANTED = {
 }
 
 
-def faults_of(module):
-    """A fixture: what is wrong with each check of the test module called `module`, or nothing, by name."""
-
-    @pytest.fixture(scope="module")
-    def faults():
-        program = [sys.executable, "-c", f"import device_checks; device_checks.report({module!r})"]
-        run = subprocess.run(program, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)
-        assert run.returncode == 0, run.stderr
-        return json.loads(run.stdout)
-
-    return faults
-
-
-def report(module):
-    """Run the checks of `module` and the planted mistakes on the second device, and print their faults."""
+def report(modules):
+    """Run the checks of each module and the planted mistakes on the second device, and print their faults."""
     import second_device  # in a process of its own: see there
 
-    tests = importlib.import_module(module)
-    generator = second_device.RemoteGenerator().manual_seed(0)
-    with second_device.SecondDevice():
-        inputs = tests.Inputs(second_device.DEVICE, generator)
-        faults = {name: fault(check, inputs, second_device) for name, check in (tests.CHECKS | PLANTED).items()}
+    faults = {}
+    for module in modules:
+        tests = importlib.import_module(module)
+        generator = second_device.RemoteGenerator().manual_seed(0)
+        with second_device.SecondDevice():
+            inputs = tests.Inputs(second_device.DEVICE, generator)
+            faults[module] = {
+                name: fault(check, inputs, second_device) for name, check in (tests.CHECKS | PLANTED).items()
+            }
     print(json.dumps(faults))
 
 
@@ -69,5 +65,5 @@ def fault(check, inputs, second_device):
         result = check(inputs)
     except RuntimeError as error:
         return str(error)
-    leaves = [leaf for leaf in second_device.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    return "" if leaves and all(isinstance(leaf, second_device.Remote) for leaf in leaves) else "a result on the CPU"
+    tensors = [*second_device.tensors_of(result)]
+    return "" if tensors and all(isinstance(one, second_device.Remote) for one in tensors) else "a result on the CPU"

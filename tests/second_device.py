@@ -8,7 +8,6 @@ the device with torch for good, so that it belongs in a process of its own.
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _setup_privateuseone_for_python_backend("second")
@@ -54,6 +53,10 @@ class RemoteGenerator(torch.Generator):
 class SecondDevice(TorchDispatchMode):
     """Within this context `device=DEVICE` works wherever torch takes a device."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # nothing is compiled here, and saying so to the compiler imports all of it
+
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         return perform(operation, args, kwargs or {})
 
@@ -68,21 +71,43 @@ class SecondDevice(TorchDispatchMode):
 
 def perform(operation, args, kwargs):
     """Compute on the CPU, and say where a GPU's result would be."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = [*tensors_of(args), *tensors_of(kwargs)]
     remote = [tensor for tensor in tensors if isinstance(tensor, Remote)]
     local = [tensor for tensor in tensors if not isinstance(tensor, Remote)]
     if remote and any(tensor.ndim for tensor in local) and operation.overloadpacket.__name__ not in MAY_MIX:
         raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
     asked = kwargs.get("device")
     leaves = bool(remote) if asked is None else torch.device(asked).type == DEVICE.type
-    args, kwargs = tree_map(lambda leaf: leaf.near if isinstance(leaf, Remote) else leaf, (args, kwargs))
+    if remote:
+        args, kwargs = exchanged(args, near_of), exchanged(kwargs, near_of)
     result = operation(*args, **(kwargs if asked is None else kwargs | {"device": CPU}))
+    # What was changed in place comes back as the tensor that was given.
+    given = {id(tensor.near): tensor for tensor in remote}
+    return exchanged(result, lambda near: given[id(near)] if id(near) in given else Remote(near)) if leaves else result
 
-    def label(value):
-        if not isinstance(value, torch.Tensor) or not leaves:
-            return value
-        # What was changed in place comes back as the tensor that was given.
-        same = [tensor for tensor in remote if tensor.near is value]
-        return same[0] if same else Remote(value)
 
-    return tree_map(label, result)
+def near_of(tensor):
+    return tensor.near if isinstance(tensor, Remote) else tensor
+
+
+def tensors_of(value):
+    """All tensors in nested tuples, lists and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from tensors_of(part)
+    elif isinstance(value, dict):
+        yield from tensors_of(tuple(value.values()))
+
+
+def exchanged(value, exchange):
+    """Nested tuples, lists and dictionaries with `exchange(tensor)` in the place of each tensor."""
+    if isinstance(value, torch.Tensor):
+        return exchange(value)
+    if isinstance(value, dict):
+        return {name: exchanged(part, exchange) for name, part in value.items()}
+    if not isinstance(value, (tuple, list)):
+        return value
+    parts = [exchanged(part, exchange) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -195,7 +195,8 @@ def test_only_runtime_asks_for_a_gpu(path):
 
 def project_texts() -> Iterator[Path]:
     """Every text file of the project but the tests, which may make temporary folders."""
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT_SUFFIXES)
+    loose = (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT_SUFFIXES)
+    yield from (path for path in loose if path.name != ".git")  # a file where git shares one repository among folders
     for folder in ("lib", "book", "benchmarks", ".github", ".ci"):
         for path in sorted((ROOT / folder).rglob("*")):
             if (

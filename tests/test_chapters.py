@@ -1,6 +1,8 @@
 """Every chapter keeps the contract of CONTRIBUTING.md, and every rule of it catches a chapter that breaks it."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import chapter_results
 from chapter_reading import Chapter, headings, is_notebook, prose, read_chapter, words
 from leakage import declarations
 from leakage.data import registry
+from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
@@ -47,7 +50,8 @@ def test_every_chapter_keeps_the_contract(rule):
 def test_the_code_cells_of_every_page_are_clean():
     pages = [str(path) for path in PAGES if is_notebook(path)]
     command = [ROOT / ".ci" / "lint-chapters", *pages]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    here = os.environ | {"VENV": sys.prefix}  # the tools installed beside this interpreter
+    result = subprocess.run(command, env=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=HANGS)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

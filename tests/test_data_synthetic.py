@@ -64,7 +64,7 @@ def test_standardised_inputs_are_centred_with_squared_norm_d_on_average():
     torch.testing.assert_close(outputs.square().sum(-1).mean(), torch.tensor(7.0, dtype=DTYPE))
 
 
-@hypothesis_settings(derandomize=True, deadline=None, max_examples=40, database=None)
+@hypothesis_settings(max_examples=40)
 @given(scale=st.floats(1e-3, 1e3), shift=st.floats(-100, 100))
 def test_standardised_forgets_units_and_origin(scale, shift):
     inputs = gaussian((6, 3), generator=stream(0, "units"))

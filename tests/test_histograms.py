@@ -38,7 +38,7 @@ def test_the_estimator_is_the_one_of_the_paper(options, lattice):
 
 
 @given(low=st.floats(-100, 100), width=st.floats(0.001, 1000), edges=st.integers(3, 200))
-@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@settings(max_examples=60)
 def test_a_value_on_an_edge_belongs_to_the_bin_above_and_one_just_below_to_the_bin_below(low, width, edges):
     ends = torch.tensor([low, low + width], dtype=torch.float64)
     grid = histograms(ends, ends, edges=edges, percentiles=(0, 100)).edges

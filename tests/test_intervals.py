@@ -13,7 +13,7 @@ from scipy import stats
 from leakage.intervals import Estimate, as_sample, bootstrap, check_level, clopper_pearson, mean_interval, newcombe
 from leakage.runtime import stream
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+repeatable = settings(max_examples=60)
 
 
 def test_an_estimate_prints_its_interval():

@@ -24,7 +24,7 @@ from leakage.metrics import (
 )
 from leakage.runtime import stream
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+repeatable = settings(max_examples=80)
 # Few distinct values, so that ties within and across the samples are the rule.
 tied_scores = st.lists(st.integers(-4, 4), min_size=2, max_size=25).map(
     lambda xs: torch.tensor(xs, dtype=torch.float64)

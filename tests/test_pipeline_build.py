@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -16,10 +15,10 @@ import psutil
 import pytest
 
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, snapshot, staged
+from patience import HANGS, wait_until
 
 LEAKAGE = Path(sys.executable).with_name("leakage")
 ROOT = Path(__file__).parents[1]
-HANGS = 1800  # seconds after which something hangs, on any machine
 
 
 def outputs(root: Path, name: str, profile: str = "ci") -> str:
@@ -169,7 +168,9 @@ def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tm
     root = make_repository(tmp_path / "repository", "one")
     add_chapter(root, "one", "time.sleep(10**6)")
     command = [LEAKAGE, "build", "--no-render", "--root", root]
-    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    runner = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     wait_until(lambda: executions(root) == ["one"])
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.send_signal(signal.SIGINT)
@@ -180,12 +181,10 @@ def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tm
     assert not (root / "_build" / "executed" / "ci" / "one.ipynb").exists()
 
 
-def wait_until(happened) -> None:
-    """Wait for a condition that will come true unless something is broken."""
-    deadline = time.monotonic() + HANGS
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
+def heed_interrupts():
+    """Undo what a shell does to the commands that it starts in the background: they ignore Ctrl-C, and so does all
+    that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # ── what fails ──────────────────────────────────────────────────────────────────────────────────────────────────────

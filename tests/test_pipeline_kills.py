@@ -10,8 +10,7 @@ import pytest
 
 import kill_points
 from miniature import HEADER, PARAMETERS, cell, claims_text, make_repository
-
-HANGS = 1800  # seconds after which something hangs, on any machine
+from patience import HANGS
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_the_distance_is_half_of_all_ups_and_downs(gaps, distance):
     assert float(distance_from_gaps(torch.tensor(gaps, dtype=DTYPE))) == pytest.approx(distance)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100, database=None)
+@settings(max_examples=100)
 @given(gaps=st.lists(st.floats(-1, 1), min_size=1, max_size=8), padding=st.integers(0, 3))
 def test_padding_and_orientation_do_not_matter(gaps, padding):
     values = torch.tensor(gaps, dtype=DTYPE)

@@ -12,7 +12,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory import gaussian_mixture, gaussian_test, scale_mixture
 from leakage.theory.gaussian_mixture import GaussianMixture, total_variation
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=20, database=None)
+repeatable = settings(max_examples=20)
 
 
 def tensor(*values):

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from leakage.runtime import DTYPE
 from leakage.theory.gaussian_test import advantage, power, threshold
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=150, database=None)
+repeatable = settings(max_examples=150)
 variances = st.floats(-8, 8).map(lambda exponent: 10**exponent)
 RATIOS = [1e-6, 0.01, 0.5, 0.999, 1.0, 1.0 + 1e-7, 1.3, 40.0, 1e6]
 

@@ -109,7 +109,7 @@ def test_the_variances_meet_just_before_twice_as_many_features_as_rows():
     assert ratios.tolist() == pytest.approx([1.0032, 0.9931], abs=5e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@settings(max_examples=60)
 @given(n=st.integers(2, 200), factor=st.floats(3, 100), sigma=st.floats(0, 3))
 def test_from_the_crossover_on_the_advantage_grows_with_the_width(n, factor, sigma):
     design = Design(n, math.ceil(factor * n), sigma)
@@ -165,7 +165,7 @@ def test_a_budget_of_a_tenth_allows_the_known_widths():
     assert typical_advantage(FIGURE, [166, 249]).tolist() == pytest.approx([0.0998, 0.0986], abs=5e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@settings(max_examples=60)
 @given(n=st.integers(1, 40), extra=st.integers(2, 200), sigma=st.floats(0, 2), exponent=st.floats(-5, -0.01))
 def test_the_widths_within_a_budget_are_those_a_search_finds(n, extra, sigma, exponent):
     design, budget = Design(n, n + extra, sigma), 10**exponent

@@ -23,7 +23,7 @@ from leakage.theory.ridge import (
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)
-repeatable = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+repeatable = settings(max_examples=60)
 
 
 def tensor(*values):

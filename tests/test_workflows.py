@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from patience import HANGS
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -19,7 +21,7 @@ MAY_WRITE = {("book.yml", "deploy"): {"pages": "write", "id-token": "write"}}
 
 
 def run(*command: str | Path) -> None:
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=HANGS)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -94,19 +94,25 @@ def _papermill(task: Task, sending: Connection) -> str:
     from traitlets.config import Config
 
     class Reporting(NBClientEngine):
-        """The usual engine, which tells when a code cell begins."""
+        """The usual engine, which tells when a code cell begins and writes the notebook only when one has ended.
+
+        By itself it writes all of it before and after every cell of text and of code.
+        """
 
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, *args: Any, **kwargs: Any) -> Any:
             code = [index for index, cell in enumerate(nb_man.nb.cells) if cell.cell_type == "code"]
-            start = nb_man.cell_start
+            complete = nb_man.cell_complete
 
-            def cell_start(cell: Any, cell_index: int, **rest: Any) -> Any:
+            def cell_start(cell: Any, cell_index: int, **rest: Any) -> None:
                 if cell_index in code:
                     sending.send(Started(task.chapter, code.index(cell_index) + 1, len(code)))
-                return start(cell, cell_index, **rest)
 
-            nb_man.cell_start = cell_start
+            def cell_complete(cell: Any, cell_index: int, **rest: Any) -> None:
+                if cell_index in code:
+                    complete(cell, cell_index, **rest)
+
+            nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
             return super().execute_managed_notebook(nb_man, kernel_name, *args, **kwargs)
 
     papermill_engines.register("reporting", Reporting)

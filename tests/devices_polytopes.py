@@ -1,13 +1,10 @@
-"""Chapter polytopes on a second device: results live where the inputs live (`device_checks`).
+"""What chapter polytopes computes on a second device (`device_checks`).
 
 Trainers of whole tasks draw from streams of their own, which the pretended device does not have; what they are made of
 is checked here and in the other chapters.
 """
 
-import pytest
-
 import device_checks
-from device_checks import PLANTED, faults_of
 from leakage.attacks.polytopes import (
     attack_models,
     calibration,
@@ -148,14 +145,3 @@ CHECKS = {
         synthetic.gaussian((4, 3, 2, 2), generator=x.generator), x.flat[:4], x.flat[4:8]
     ),
 }
-faults = faults_of(__name__)
-
-
-@pytest.mark.parametrize("name", list(CHECKS))
-def test_results_live_where_the_inputs_live(faults, name):
-    assert not faults[name]
-
-
-@pytest.mark.parametrize("name", list(PLANTED))
-def test_a_planted_mistake_is_noticed(faults, name):
-    assert faults[name]

@@ -1,0 +1,44 @@
+"""No test judges by a clock: only `patience` reads one, to stop what hangs."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+HERE = Path(__file__).parent
+TESTS = sorted(path for path in HERE.rglob("*.py") if path.name != "patience.py")
+CLOCKS = frozenset({"time", "monotonic", "perf_counter", "process_time", "thread_time"})
+
+
+def clock_faults(source: str) -> list[str]:
+    """Lines that read a clock, or that give an end in seconds of their own."""
+    faults = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS:
+            if isinstance(node.func.value, ast.Name) and node.func.value.id == "time":
+                faults.append(f"{node.lineno}: reads time.{node.func.attr}")
+        elif isinstance(node, ast.ImportFrom) and node.module == "time":
+            faults += [f"{node.lineno}: imports {name.name}" for name in node.names if name.name in CLOCKS]
+        elif isinstance(node, ast.keyword) and node.arg == "timeout" and isinstance(node.value, ast.Constant):
+            faults.append(f"{node.value.lineno}: waits {node.value.value} seconds, not patience.HANGS")
+    return faults
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(HERE).as_posix())
+def test_no_test_reads_a_clock(path):
+    assert not clock_faults(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import time\nstart = time.monotonic()", "from time import perf_counter", "run(command, timeout=120)"],
+)
+def test_a_test_that_reads_a_clock_is_noticed(source):
+    assert len(clock_faults(source)) == 1
+
+
+def test_properties_meet_the_same_examples_on_every_machine_and_no_deadline():
+    chosen = settings.default
+    assert (chosen.derandomize, chosen.deadline, chosen.database) == (True, None, None)
+    assert HealthCheck.too_slow in chosen.suppress_health_check
