@@ -44,7 +44,8 @@ def frobenius_norm(network: Mlp, gates: Gates) -> Float[Tensor, "*b t"]:
     $$ \lVert A_P \rVert_F^2 = \operatorname{tr} G_{H+1} = \lVert W_{H+1} D_H F_H \rVert_F^2, \qquad
        \text{and } s^\top K s,\; K = (W_2^\top W_2) \circ (W_1 W_1^\top), \text{ with one hidden layer.} $$
 
-    Source: the norm of Peinemann (2021), Section 4.4.2; the recursion is ours.
+    Source: the norm of Peinemann (2021), Section 4.4.2; the recursion is ours. Squares of products of weights must be
+    numbers: between 1e-150 and 1e150 they are.
 
     Raises:
         ValueError: if the network has no hidden layer, or as in `factors`.
