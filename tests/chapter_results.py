@@ -33,16 +33,12 @@ def results_are_not_typed(chapter: Chapter) -> list[str]:
 
 def every_claim_is_judged(chapter: Chapter) -> list[str]:
     judged, faults = Counter(), []
-    needy = {claim["id"] for claim in chapter.claims if claim.get("needs")}
-    for method in ("judge", "not_run"):
-        for block, call in chapter.calls(method):
-            name = literal(call)
-            if name is None:
-                faults.append(f"{block}: write the claim's id out in `{method}`, so that a search finds it")
-                continue
-            judged[name] += method == "judge"
-            if method == "not_run" and name not in needy:
-                faults.append(f"{block}: {name} declares no `needs`, so it cannot be left out")
+    for block, call in chapter.calls("judge"):
+        name = literal(call)
+        if name is None:
+            faults.append(f"{block}: write the claim's id out in `judge`, so that a search finds it")
+        else:
+            judged[name] += 1
     declared = [claim["id"] for claim in chapter.claims]
     faults += [f"{name} is declared and never judged" for name in declared if not judged[name]]
     faults += [f"{name} is judged and not declared" for name in judged if name not in declared]

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "keys": GROUND | {"sources"},
     "grids": GROUND | {"checked_files", "keys"},
     "declarations": GROUND,
-    "claims": GROUND | {"keys", "declarations"},
+    "claims": GROUND | {"keys", "declarations", "data"},
     "palette": frozenset(),
     "figures": GROUND | {"keys", "palette"},
     "data": GROUND,

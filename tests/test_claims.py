@@ -33,8 +33,9 @@ def shown(monkeypatch):
 
 
 @pytest.fixture
-def ledger(write, shown):
-    """Open a ledger on the declarations in one profile."""
+def ledger(write, shown, monkeypatch):
+    """Open a ledger on the declarations in one profile, with all data at hand."""
+    monkeypatch.setattr(claims.fetch, "available", lambda name: True)
 
     def open_ledger(profile="ci", **options):
         run = runtime.begin(profile, 3, "cpu")
@@ -131,8 +132,6 @@ def test_a_claim_is_judged_once(ledger):
     book.judge("t.data", measured=1, expected="x", passes=True)
     with pytest.raises(ValueError, match=r"t.data is judged already"):
         book.judge("t.data", measured=1, expected="x", passes=True)
-    with pytest.raises(ValueError, match=r"t.data is judged already"):
-        book.not_run("t.data", reason="x")
 
 
 def test_the_published_curves_are_handed_out_by_figure(write):
@@ -159,8 +158,8 @@ def test_in_profile_smoke_nothing_is_judged_but_the_rule_is_evaluated(ledger, sh
     book = ledger("smoke")
     book.judge("t.one", measured=1.0, expected="x", passes=False)
     assert (record(shown)["verdict"], record(shown)["measured"]) == ("not judged", 1.0)
-    book.not_run("t.data", reason="MNIST is absent.")
-    assert record(shown)["verdict"] == "not judged"
+    book.judge("t.data", measured=1.0, expected="x", passes=True)
+    assert (record(shown)["verdict"], record(shown)["reason"]) == ("not judged", "")
 
 
 def test_a_claim_for_a_larger_profile_is_not_run_and_keeps_its_measurement(ledger, shown):
@@ -171,14 +170,17 @@ def test_a_claim_for_a_larger_profile_is_not_run_and_keeps_its_measurement(ledge
     assert record(shown)["verdict"] == "held"
 
 
-def test_only_a_claim_that_needs_data_may_be_not_run_and_with_a_reason(ledger, shown):
-    book = ledger()
-    book.not_run("t.data", reason="MNIST is absent.")
-    assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", "MNIST is absent.")
-    with pytest.raises(ValueError, match=r"t.one: only a claim that declares `needs`"):
-        book.not_run("t.one", reason="no time")
-    with pytest.raises(ValueError, match=r"t.data: `reason` must say"):
-        ledger().not_run("t.data", reason="")
+def test_without_its_data_a_claim_is_not_run_whether_judged_or_not(ledger, shown, monkeypatch):
+    monkeypatch.setattr(claims.fetch, "available", lambda name: False)
+    why = "It needs MNIST, test set: `leakage data mnist`."
+    for judged in (False, True):
+        book = ledger()
+        if judged:
+            book.judge("t.data", measured=math.nan, expected="", passes=1)  # of other data: nothing of it is looked at
+            assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", why)
+            assert {record(shown)[name] for name in ("measured", "low", "high", "n")} == {None}
+        (row,) = (line for line in book.verdicts().markdown.splitlines() if "t.data" in line)
+        assert row.endswith(f"| – not run | {why} |")
 
 
 def test_seconds_count_from_the_judgement_before(ledger, shown, monkeypatch):

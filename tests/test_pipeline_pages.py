@@ -62,10 +62,12 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
         ("smoke", "ci", "not judged", ""),
         ("ci", "paper", "not run", "This needs the profile paper."),
         ("ci", "ci", "not run", "The chapter did not judge it."),
+        ("ci", "ci with mnist", "not run", "It needs MNIST, test set: `leakage data mnist`."),
     ],
 )
 def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reason):
-    found = collect.make_ledger(executed(profile=profile), declared(claim(profile=least)))
+    profile_of, *needs = least.split(" with ")
+    found = collect.make_ledger(executed(profile=profile), declared(claim(profile=profile_of, needs=tuple(needs))))
     (one,) = found["claims"]
     assert (one["verdict"], one["reason"], one["measured"], one["seconds"]) == (verdict, reason, None, None)
 
@@ -87,7 +89,9 @@ NOT_RUN = record(verdict="not run", measured=None, low=None, high=None, reason="
         (claim(expected="held in part"), [record()], {}, "expected held in part, measured held"),
         (claim(expected="not run"), [record()], {}, "expected not run, measured held"),
         (claim(), [], {}, "expected held, not run: no record of it"),
-        (claim(needs=("mnist",)), [], {"data": GONE}, "expected held, not run: no record of it"),
+        (claim(needs=("mnist",)), [], {"data": GONE}, None),
+        (claim(needs=("mnist",)), [], {"data": HERE}, "expected held, not run: no record of it"),
+        (claim(needs=("mnist",)), [record()], {"data": GONE}, "judged held, although its data were absent"),
         (claim(expected="not run"), [], {}, None),
         (claim(profile="paper"), [], {}, None),
         (claim(profile="paper"), [record(verdict="not run")], {}, None),
@@ -253,7 +257,7 @@ def real_book(tmp_path):
         'run = runtime.begin(profile, seed, device)\nledger = claims.Ledger("real", run)\nledger.declared()',
         'picture, ax = figures.figure()\nfigures.show(picture, alt="An empty pair of axes, for a test only.")',
         'ledger.judge("r.one", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x < 1", passes=True)',
-        'ledger.not_run("r.data", reason="MNIST is absent.")\nclaims.glue("half", "0.50")\nledger.verdicts()',
+        'claims.glue("half", "0.50")\nledger.verdicts()',
     )
     imports = "from leakage import claims, figures, runtime\nfrom leakage.metrics import Estimate"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]

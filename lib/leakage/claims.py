@@ -1,21 +1,22 @@
 """The ledger: what a paper claims is declared in a file, measured by a chapter, and judged by a rule that could fail.
 
-The chapter opens a `Ledger`, calls `judge` once for each declared claim and shows the two tables. Each judgement is an
-output of the notebook whose *metadata* holds the record, so that a record cannot be parted from the run it came from.
-Records are plain JSON: an infinite number is the text "inf" or "-inf", and NaN is refused. Nothing here computes a
-result or writes a file.
+The chapter opens a `Ledger`, calls `judge` once for each declared claim whose data are here and shows the two tables.
+Each judgement is an output of the notebook whose *metadata* holds the record, so that a record cannot be parted from
+the run it came from. Records are plain JSON: an infinite number is the text "inf" or "-inf", and NaN is refused.
+Nothing here computes a result or writes a file.
 """
 
 import json
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from leakage.data import fetch, registry
 from leakage.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, Claim, load
 from leakage.keys import find_root
 from leakage.metrics import Estimate
@@ -66,7 +67,8 @@ class Ledger:
         """Judge a claim: `held` if `passes`, else `held in part` if `in_part`, else `did not hold`.
 
         In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the rule
-        is evaluated all the same, so that a crash shows.
+        is evaluated all the same, so that a crash shows. A claim whose data are absent is "not run", too, whether the
+        chapter calls this or not: what was measured on other data says nothing about it, and is not kept.
 
         Args:
             id: as declared.
@@ -81,6 +83,10 @@ class Ledger:
             ValueError: naming the claim, the argument and the rule it breaks.
         """
         claim = self._open(id)
+        if why := absence(claim):
+            smoke = self._run.profile == "smoke"
+            self._keep(claim, NOT_JUDGED if smoke else NOT_RUN, "" if smoke else why, rule="", **_NOTHING)
+            return
         for name, value in (("passes", passes), ("in_part", in_part)):
             if type(value) is not bool:
                 raise ValueError(f"{id}: `{name}` must be a bool, got {type(value).__name__}; write bool(…).")
@@ -96,20 +102,6 @@ class Ledger:
         elif not claim.judged_in(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
         self._keep(claim, verdict, reason, rule=expected, **_numbers(id, measured))
-
-    def not_run(self, id: str, *, reason: str) -> None:
-        """Say that a claim could not be judged because a data set it declares under `needs` is absent.
-
-        Raises:
-            ValueError: if the claim is unknown, judged already or declares no `needs`, or `reason` is empty.
-        """
-        claim = self._open(id)
-        if not claim.needs:
-            raise ValueError(f"{id}: only a claim that declares `needs` may be not run; judge it.")
-        if not reason.strip():
-            raise ValueError(f"{id}: `reason` must say what was absent.")
-        verdict = NOT_JUDGED if self._run.profile == "smoke" else NOT_RUN
-        self._keep(claim, verdict, reason, rule="", measured=None, low=None, high=None, n=None)
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
         """The paper's own curve of a figure, as columns of numbers.
@@ -137,7 +129,8 @@ class Ledger:
         heads = ["id", "the paper", "ours", "verdict", "why"] + ["at full scale"] * bool(self._full_scale)
         rows = []
         for claim in self._declared.by_id.values():
-            record = self._records.get(claim.id, {"verdict": NOT_RUN, "reason": "Not judged so far."})
+            unjudged = {"verdict": NOT_RUN, "reason": absence(claim) or "Not judged so far."}
+            record = self._records.get(claim.id, unjudged)
             row = [claim.id, claim.paper, finding_text(record), verdict_text(record["verdict"]), record["reason"]]
             full = old.get(claim.id)
             beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
@@ -168,6 +161,22 @@ class Ledger:
         rule = f"; rule: {values['rule']}" * bool(values["rule"])
         shown = f"**{claim.id}** {verdict_text(verdict)}" + f": {found}" * bool(found) + in_cell(rule)
         _display({"text/plain": f"{line} {found}{rule}", "text/markdown": shown}, {RECORD: record})
+
+
+def absence(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
+    """Why the claim cannot be judged here: the data sets it needs that are absent; "" if none is.
+
+    Args:
+        claim: as declared.
+        absent: whether the data set of a name is absent; by default as this machine has it now.
+    """
+    gone = absent or (lambda name: not fetch.available(name))
+    missing = [name for name in claim.needs if gone(name)]
+    titles = " and ".join(registry.dataset(name).title for name in missing)
+    return f"It needs {titles}: `leakage data {' '.join(missing)}`." if missing else ""
+
+
+_NOTHING = dict.fromkeys(("measured", "low", "high", "n"))
 
 
 def _numbers(id: str, measured: Any) -> dict[str, Any]:
@@ -203,15 +212,18 @@ def _display(data: dict[str, str], metadata: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """A piece of Markdown that a notebook shows as such."""
+    """A piece of Markdown that a notebook shows as such.
+
+    `stand_in` names the data shown where those that the text speaks of are absent, as in `figures.show`.
+    """
 
     markdown: str
+    stand_in: str = ""
 
     def _repr_markdown_(self) -> str:
-        return self.markdown
+        return self.markdown + f"\n*{self.stand_in} (absent)*\n" * bool(self.stand_in)
 
-    def __repr__(self) -> str:
-        return self.markdown
+    __repr__ = _repr_markdown_
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

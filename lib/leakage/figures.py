@@ -183,17 +183,23 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
     return buffer.getvalue() if colours is None else _reduce(buffer.getvalue(), colours)
 
 
-def show(picture: Figure, *, alt: str) -> None:
+def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     """Display a figure as a sharp PNG with its text, and close it.
 
     Args:
         picture: the figure.
         alt: what the picture shows, for those who cannot see it: one sentence that gives the finding, not the title.
+        stand_in: names the data that were drawn where those that caption and `alt` speak of are absent, such as
+            `8×8 digits in place of Location-30`; it is written above the panels and takes the place of `alt`, whose
+            finding is not about these data.
 
     Raises:
         ValueError: if `alt` is missing, shorter than 20 characters, or begins with "Figure", "Image" or the like.
     """
     alt = _check_alt(alt)
+    if stand_in:
+        picture.suptitle(f"{stand_in} (absent)", color=colour("threshold"))
+        alt = f"The same panels drawn from {stand_in}, which is absent: no claim is judged by them."
     data = {"image/png": base64.b64encode(png(picture)).decode(), "text/plain": alt}
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
     display(data, raw=True, metadata={"image/png": {"alt": alt, "width": _page_width(picture)}})

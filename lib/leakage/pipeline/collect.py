@@ -10,7 +10,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage.claims import NOT_JUDGED, RECORD, measured_text
+from leakage.claims import NOT_JUDGED, RECORD, absence, measured_text
 from leakage.declarations import NOT_RUN, Claim, Declarations
 from leakage.pipeline.executed import PROVENANCE, REPRO
 from leakage.pipeline.plan import ABSENT
@@ -33,20 +33,26 @@ def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any
     repro = notebook.metadata[REPRO]
     found = {record["id"]: record for record in reversed(records(notebook))}
     claims = [
-        _entry(claim, found.get(claim.id) or _missing(claim, repro["profile"]), beyond=claim in declared.beyond)
+        _entry(claim, found.get(claim.id) or _missing(claim, repro), beyond=claim in declared.beyond)
         for claim in declared.by_id.values()
     ]
     return {"chapter": declared.chapter, **{name: repro[name] for name in (*PROVENANCE, *_RUN)}, "claims": claims}
 
 
-def _missing(claim: Claim, profile: str) -> dict[str, Any]:
+def _missing(claim: Claim, repro: Mapping[str, Any]) -> dict[str, Any]:
+    profile, why = repro["profile"], _absence(claim, repro)
     if profile == "smoke":
         verdict, reason = NOT_JUDGED, ""
     elif not claim.judged_in(profile):
         verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
     else:
-        verdict, reason = NOT_RUN, "The chapter did not judge it."
+        verdict, reason = NOT_RUN, why or "The chapter did not judge it."
     return {"id": claim.id, "verdict": verdict, "reason": reason}
+
+
+def _absence(claim: Claim, repro: Mapping[str, Any]) -> str:
+    """Why the claim could not be judged when the notebook was executed, "" if its data were here."""
+    return absence(claim, lambda name: repro["data"].get(name, ABSENT) == ABSENT)
 
 
 def _entry(claim: Claim, record: Mapping[str, Any], *, beyond: bool) -> dict[str, Any]:
@@ -70,19 +76,20 @@ def faults(notebook: NotebookNode, declared: Declarations) -> list[str]:
     return lines + [
         line
         for claim in declared.by_id.values()
-        if claim.judged_in(profile) and (line := _difference(claim, by_id.get(claim.id), repro["data"]))
+        if claim.judged_in(profile) and (line := _difference(claim, by_id.get(claim.id), _absence(claim, repro)))
     ]
 
 
-def _difference(claim: Claim, record: Mapping[str, Any] | None, data: Mapping[str, str]) -> str:
-    """How a judgement differs from the declared one, "" if it does not."""
+def _difference(claim: Claim, record: Mapping[str, Any] | None, absent: str) -> str:
+    """How a judgement differs from the declared one, "" if it does not or if its data were absent."""
+    if absent:
+        judged = record is not None and record["verdict"] != NOT_RUN
+        return f"{claim.id}: judged {record['verdict']}, although its data were absent" if record and judged else ""
     if record is None:
         return "" if claim.expected == NOT_RUN else f"{claim.id}: expected {claim.expected}, not run: no record of it"
     if record["verdict"] == claim.expected:
         return ""
     if record["verdict"] == NOT_RUN:
-        if any(data.get(name, ABSENT) == ABSENT for name in claim.needs):
-            return ""
         return f"{claim.id}: expected {claim.expected}, not run, although its data are here: {record['reason']}"
     value = measured_text(record)
     return f"{claim.id}: expected {claim.expected}, measured {record['verdict']}: {value} against {record['rule']}"
