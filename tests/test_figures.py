@@ -16,7 +16,7 @@ from PIL import Image
 
 from leakage import figures
 from leakage.figures import band, colour, dots, figure, frames, line, png, polygons, show, slider, whiskers
-from leakage.intervals import Estimate
+from leakage.intervals import Estimate, mean_interval
 
 ALT = "The members' curve lies above the outsiders' at every width."
 
@@ -269,8 +269,44 @@ def test_incomplete_frames_are_refused(shown, change, said):
 def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
     _, ax = figures.figure()
     figures.histogram(ax, torch.tensor([[0.1, 0.6], [0.7, 99.0]]), [0.0, 0.5, 1.0], "member")
-    assert ax.patches[0].get_data().values.tolist() == [0.25, 0.75]
+    (outline,) = ax.collections[0].get_paths()
+    assert sorted({float(height) for height in outline.vertices[:, 1]}) == [0, 0.25, 0.75]
     assert ax.get_legend_handles_labels()[1] == ["member"]
+    figures.histogram(ax, [0.1, 0.6, 0.7, 0.8], [0.0, 0.5, 1.0], "outsider", height="density")
+    assert float(ax.collections[1].get_paths()[0].vertices[:, 1].max()) == 1.5
+
+
+def test_a_curve_has_the_means_and_the_intervals_of_the_book():
+    _, ax = figures.figure()
+    samples = [torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 3.0])]
+    figures.curve(ax, [10, 20], samples, "exact", label="ours")
+    expected = [mean_interval(sample) for sample in samples]
+    assert np.allclose(ax.lines[0].get_xydata(), [(10, expected[0].estimate), (20, expected[1].estimate)])
+    segments = ax.collections[0].get_segments()
+    assert np.allclose([segment[:, 1] for segment in segments], [(one.low, one.high) for one in expected])
+    assert ax.get_legend_handles_labels()[1] == ["ours"]
+    with pytest.raises(ValueError, match="`samples` must be as many"):
+        figures.curve(ax, [10], samples, "exact")
+
+
+def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
+    picture, ax = figures.figure()
+    values = torch.tensor([[0.0, 0.5], [1.0, 0.25], [0.1, 0.2]])
+    figures.heat_map(ax, values, rows=["a", "b", "c"], columns=["x", "y"], label="share")
+    assert [text.get_text() for text in ax.texts] == ["0.00", "0.50", "1.00", "0.25", "0.10", "0.20"]
+    assert ax.get_ylim() == (0, 3)
+    assert picture.axes[1].get_ylabel() == "share"
+    with pytest.raises(ValueError, match="`rows` and `columns`"):
+        figures.heat_map(ax, values, rows=["a"], columns=["x", "y"], label="share")
+
+
+def test_a_stand_in_is_named_on_the_picture_and_in_its_text(shown):
+    picture, _ = figures.figure()
+    figures.show(picture, alt=ALT, stand_in="8×8 digits, in place of MNIST")
+    assert picture.get_suptitle() == "8×8 digits, in place of MNIST (absent)"
+    (_, metadata), *_ = shown
+    assert "in place of MNIST" in metadata["image/png"]["alt"]
+    assert ALT not in metadata["image/png"]["alt"]
 
 
 def test_a_histogram_of_nothing_is_refused():

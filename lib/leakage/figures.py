@@ -1,8 +1,9 @@
 """Pictures of the book: made in one look, shown with a text for those who cannot see them.
 
-`palette` gives each quantity its colour, dash and marker; its names are reachable from here too. Figures are plain
-objects outside pyplot's global list, drawn on white at twice the size they are shown in, and the same numbers give the
-same bytes. Nothing here computes a result.
+`palette` gives each quantity its colour, dash and marker; its names are reachable from here too. Distributions, means
+with their intervals and heat maps are drawn by seaborn, in the book's look and with the book's intervals. Figures are
+plain objects outside pyplot's global list, drawn on white at twice the size they are shown in, and the same numbers
+give the same bytes. Nothing here computes a result.
 """
 
 import base64
@@ -16,6 +17,8 @@ from string import Template
 from typing import Any, Literal
 
 import numpy as np
+import seaborn as sns
+import torch
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -23,16 +26,18 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from leakage.metrics import Estimate
+from leakage.intervals import Estimate, mean_interval
 from leakage.palette import QUANTITIES, colour, dots, line, look, shades, use_style
 
 __all__ = [
     "QUANTITIES",
     "band",
     "colour",
+    "curve",
     "dots",
     "figure",
     "frames",
+    "heat_map",
     "histogram",
     "line",
     "look",
@@ -97,8 +102,17 @@ def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str, *, label: str | N
     ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0, label=label)
 
 
-def histogram(ax: Axes, values: Any, edges: Any, quantity: str) -> None:
-    """Fill the share of the values in each bin in the quantity's colour; the outermost bins take all beyond them.
+def histogram(
+    ax: Axes, values: Any, edges: Any, quantity: str, *, height: Literal["proportion", "density"] = "proportion"
+) -> None:
+    """Fill the histogram of the values in the quantity's colour; the outermost bins take all beyond them.
+
+    Args:
+        ax: the axes.
+        values: numbers in any shape.
+        edges: of the bins, ascending.
+        quantity: see `look`.
+        height: `proportion` of the values in each bin, or that over the width of the bin.
 
     Raises:
         ValueError: as `look`, or if there are no values.
@@ -107,8 +121,104 @@ def histogram(ax: Axes, values: Any, edges: Any, quantity: str) -> None:
     if not len(values):
         raise ValueError("`values` must be at least one.")
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
-    heights = np.histogram(inside, bins=edges)[0] / len(values)
-    ax.stairs(heights, edges, fill=True, alpha=0.55, color=colour(quantity), label=quantity)
+    sns.histplot(
+        x=inside,
+        bins=edges.tolist(),
+        stat=height,
+        element="step",
+        linewidth=0,
+        alpha=0.55,
+        color=colour(quantity),
+        label=quantity,
+        ax=ax,
+    )
+    ax.set(xlabel="", ylabel="")
+
+
+def curve(ax: Axes, x: Any, samples: Sequence[Any], quantity: str, *, label: str | None = None) -> None:
+    """Draw the mean of each sample over `x`, joined by a line, with its interval (`intervals.mean_interval`, 95 %).
+
+    Args:
+        ax: the axes.
+        x: where each sample stands; different numbers.
+        samples: one sample of numbers for each `x`, of any sizes.
+        quantity: see `look`.
+        label: for the legend.
+
+    Raises:
+        ValueError: as `look` and `mean_interval`, or if there are not as many samples as `x`.
+    """
+    x = _array(x)
+    if x.shape != (len(samples),):
+        raise ValueError(f"`samples` must be as many as `x`, got {len(samples)} for shape {x.shape}.")
+    drawn = [_array(sample).ravel() for sample in samples]
+    sns.lineplot(
+        x=np.repeat(x, [len(sample) for sample in drawn]),
+        y=np.concatenate(drawn),
+        errorbar=_interval,
+        err_style="bars",
+        err_kws={"elinewidth": 1.6},
+        linewidth=1.2,
+        marker=look(quantity).marker,
+        markeredgecolor=colour(quantity),
+        **line(quantity),
+        label=label,
+        legend=False,
+        ax=ax,
+    )
+    ax.set(xlabel="", ylabel="")
+
+
+def _interval(sample: Any) -> tuple[float, float]:
+    found = mean_interval(torch.tensor(np.asarray(sample)))
+    return found.low, found.high
+
+
+def heat_map(
+    ax: Axes,
+    values: Any,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    limits: tuple[float, float] = (0.0, 1.0),
+    form: str = ".2f",
+) -> None:
+    """Colour a table of numbers, with each written in its cell and a colour bar beside it; the first row is lowest.
+
+    Args:
+        ax: the axes.
+        values: the numbers (rows, columns).
+        rows: what stands beside each row.
+        columns: what stands below each column.
+        label: of the colour bar: the quantity, with its unit.
+        limits: the values at the two ends of the colours.
+        form: how a number is written.
+
+    Raises:
+        ValueError: if there are not as many names as rows and columns.
+    """
+    values = _array(values)
+    if values.shape != (len(rows), len(columns)):
+        raise ValueError(
+            f"`rows` and `columns` must name all of shape {values.shape}, got {len(rows)}, {len(columns)}."
+        )
+    low, high = limits
+    sns.heatmap(
+        values,
+        vmin=low,
+        vmax=high,
+        cmap="viridis",
+        annot=True,
+        annot_kws={"fontsize": 10},
+        fmt=form,
+        xticklabels=list(columns),
+        yticklabels=list(rows),
+        cbar_kws={"label": label},
+        ax=ax,
+    )
+    ax.invert_yaxis()
+    ax.tick_params(rotation=0)
 
 
 def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, label: str | None = None) -> None:
