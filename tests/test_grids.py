@@ -149,7 +149,10 @@ def saved(value) -> bytes:
 def altered(good: bytes) -> Iterator[bytes]:
     """A cell's file after what happens to files, and others behind a right checksum."""
     yield from alterations.at_random(good)
-    strange = ({"leakage estimate": {"mean": 1}}, {"trap": Trap()}, object, torch.nn.Linear(1, 1))
+    forged = ("intervals:Estimate", "nothing:X", "grids:Path")
+    names = (*(f"leakage.{name}" for name in forged), "os:system", "subprocess:Popen", 3)
+    records = [{"leakage record": name, "args": "true"} for name in names]
+    strange = (*records, {"trap": Trap()}, object, torch.nn.Linear(1, 1))
     payloads = (b"", b"text", pickle.dumps(Trap()), pickle.dumps(3), good[32:-5], *map(saved, strange))
     yield from map(behind_a_checksum, payloads)
 
@@ -269,3 +272,38 @@ def test_the_folder_is_the_build_folder_by_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="run inside the repository"):
         grids.sweep(square, [1], name="toy", run=RUN)
+
+
+def _scaled(values, *, factor, exponent=1):
+    CALLS.append(factor)
+    return {"scaled": values * factor**exponent}
+
+
+CALLS = []
+
+
+def test_a_kept_function_computes_a_call_once(tmp_path, capfd):
+    CALLS.clear()
+    scaled = grids.kept(functools.partial(_scaled, exponent=2), name="scaled", run=RUN, folder=tmp_path)
+    values = torch.arange(3.0)
+    for _ in range(2):
+        assert scaled(values, factor=3)["scaled"].tolist() == [0, 9, 18]
+        assert scaled(values + 1, factor=3)["scaled"].tolist() == [9, 18, 27]
+        assert scaled(values, factor=2)["scaled"].tolist() == [0, 4, 8]
+    assert CALLS == [3, 3, 2]
+    assert capfd.readouterr().err == ""
+
+
+def _walk(steps, *, generator):
+    CALLS.append(steps)
+    return torch.rand(steps, generator=generator)
+
+
+def test_a_kept_function_leaves_its_generator_where_the_call_left_it(tmp_path):
+    CALLS.clear()
+    walk = grids.kept(_walk, name="walk", run=RUN, folder=tmp_path)
+    for _ in range(2):
+        generator, plain = runtime.stream(0, "walk"), runtime.stream(0, "walk")
+        drawn = [walk(steps, generator=generator) for steps in (3, 3, 2)]
+        assert torch.equal(torch.cat(drawn), torch.rand(8, generator=plain))
+    assert CALLS == [3, 3, 2]

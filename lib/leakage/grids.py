@@ -1,28 +1,32 @@
 """Long maps over grid points that survive an interruption: each finished point lies on disk under its content key.
 
 `sweep(function, points, name=…, run=…)` is `[function(point) for point in points]`, except that a point computed before
-under the same key is read instead. A result is a number, text, a list, a dictionary, an array, a tensor or an
-`Estimate`, or made of these; it comes back on the CPU, and a NumPy scalar as a Python number, whether computed or read.
+under the same key is read instead. A result is a number, text, a list, a dictionary, an array, a tensor, a dataclass or
+named tuple of the library, or made of these; tensors come back on the CPU, and a NumPy scalar as a Python number,
+whether computed or read. `kept` does the same for the single calls of a function.
 A file is read if its checksum is right (`checked_files`) and computed again otherwise. While a file that the function
 depends on is not as this process imported it, nothing is read or kept: what runs is not what lies on disk.
 """
 
+import dataclasses
+import functools
+import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from leakage import checked_files, keys
-from leakage.metrics import Estimate
 from leakage.runtime import Run
 
-_ARRAY, _ESTIMATE = "numpy array", "leakage estimate"  # marks of values that a tensor file cannot hold as they are
+_ARRAY, _RECORD = "numpy array", "leakage record"  # marks of values that a tensor file cannot hold as they are
+_LIBRARY = "leakage."
 
 
 def sweep(
@@ -35,6 +39,7 @@ def sweep(
     folder: Path | str | None = None,
     executor: Executor | None = None,
     description: str | None = None,
+    bar: bool = True,
 ) -> list[Any]:
     """`function(point)` for each point, in order; points finished earlier are not computed again.
 
@@ -53,6 +58,7 @@ def sweep(
         folder: where finished points are kept; by default the build folder of the repository.
         executor: maps the points that are left, on threads, processes or a cluster; by default they run here in turn.
         description: text of the progress bar; `name` by default.
+        bar: whether to show one.
 
     Raises:
         TypeError: if the content of the function, the settings, a point or a result cannot be read off.
@@ -67,16 +73,57 @@ def sweep(
     values = {} if watch.changed() else _stored(set(cells), name)
     missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}
     quiet = bool(os.environ.get(keys.QUIET_VARIABLE))
-    with tqdm(total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet) as bar:
+    with tqdm(
+        total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet or not bar
+    ) as progress:
         for cell, value in _compute(function, missing, executor):
             content = checked_files.pack(_encode(value))
             if not watch.changed():
                 checked_files.write(cell, content)
             values[cell] = _decode(checked_files.unpack(content))  # as it will be read
-            bar.update()
+            progress.update()
     if changed := watch.changed():
         tqdm.write(f"grid {name}: not kept, for this has changed since it was imported: {', '.join(changed)}")
     return [values[cell] for cell in cells]
+
+
+def kept(function: Callable[..., Any], *, name: str, run: Run, folder: Path | str | None = None) -> Callable[..., Any]:
+    """`function`, whose results are kept: a call is computed once for the same arguments, and read after that.
+
+    Arguments are numbers, texts, tensors, dataclasses and functions, as `sweep` takes them. Of the option `generator`
+    the state counts, and the generator is left as the call left it, also where the result is read.
+
+    Args:
+        function: see `sweep`.
+        name: names the folder on disk.
+        run: the chapter's run.
+        folder: see `sweep`.
+
+    Raises:
+        TypeError: when called, if the content of an argument or of the result cannot be read off.
+    """
+
+    def call(*arguments: Any, generator: torch.Generator | None = None, **options: Any) -> Any:
+        one = functools.partial(function, *arguments, **options)
+        begun = generator and (generator.device, generator.get_state())
+        task = functools.partial(_call, one, begun=begun)
+        ((value, ended),) = sweep(task, (name,), name=name, run=run, folder=folder, bar=False)
+        if generator:
+            generator.set_state(ended)
+        return value
+
+    return call
+
+
+def _call(
+    one: Callable[..., Any], name: str, *, begun: tuple[torch.device, Tensor] | None
+) -> tuple[Any, Tensor | None]:
+    """The value of the call called `name`, and the state in which it leaves its generator."""
+    if begun is None:
+        return one(), None
+    generator = torch.Generator(begun[0])
+    generator.set_state(begun[1])
+    return one(generator=generator), generator.get_state()
 
 
 def _stored(cells: Iterable[Path], name: str) -> dict[Path, Any]:
@@ -150,13 +197,14 @@ def _encode(value: Any) -> Any:
         return _encode(value.item())
     if isinstance(value, np.ndarray):
         return {_ARRAY: torch.from_numpy(np.array(value))}
-    if isinstance(value, Estimate):
-        return {_ESTIMATE: asdict(value)}
+    if names := _fields(type(value)):
+        fields = {name: _encode(getattr(value, name)) for name in names}
+        return {_RECORD: f"{type(value).__module__}:{type(value).__qualname__}", **fields}
     if type(value) in (list, tuple):
         return type(value)(_encode(item) for item in value)
     if isinstance(value, dict) and all(type(key) in (str, int, float) for key in value):
         return {key: _encode(item) for key, item in value.items()}
-    raise TypeError(f"a grid's result cannot hold a {type(value).__name__}; use numbers, text, tensors or Estimates.")
+    raise TypeError(f"a grid's result cannot hold a {type(value).__name__}; use numbers, text, tensors or records.")
 
 
 def _decode(value: Any) -> Any:
@@ -166,6 +214,24 @@ def _decode(value: Any) -> Any:
         return value
     if value.keys() == {_ARRAY}:
         return value[_ARRAY].numpy()
-    if value.keys() == {_ESTIMATE}:
-        return Estimate(**value[_ESTIMATE])
-    return {key: _decode(item) for key, item in value.items()}
+    fields = {key: _decode(item) for key, item in value.items() if key != _RECORD}
+    return _record_type(value[_RECORD], fields)(**fields) if _RECORD in value else fields
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a dataclass or named tuple of the library; none for any other type."""
+    if not kind.__module__.startswith(_LIBRARY):
+        return ()
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def _record_type(name: Any, fields: Mapping[str, Any]) -> type:
+    """The type that a file names, if it is a record of the library with just these fields; `TypeError` otherwise."""
+    module, _, kind = str(name).partition(":")
+    if module.startswith(_LIBRARY) and importlib.util.find_spec(module):
+        found = getattr(importlib.import_module(module), kind, None)
+        if isinstance(found, type) and found.__module__ == module and _fields(found) == tuple(fields):
+            return found
+    raise TypeError(f"no record of the library is {name!r} with the fields {', '.join(fields)}.")

@@ -164,12 +164,13 @@ def module_files(source: str, *, package: Path = PACKAGE) -> set[Path]:
     the whole package is meant, except the runner.
     """
     modules = _modules(package)
-    pending, found = _imported(source, modules), set()
+    known = frozenset(modules)
+    pending, found = set(_imported(source, known)), set()
     while pending:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending |= _imported(modules[name].read_bytes(), modules) - found
+            pending |= _imported(modules[name].read_bytes(), known) - found
     files = {modules[name] for name in found}
     return files | {p for folder in {f.parent for f in files} for p in folder.iterdir() if _is_data(p)}
 
@@ -188,12 +189,13 @@ def _modules(package: Path) -> dict[str, Path]:
     return table
 
 
-def _imported(source: str | bytes, modules: Mapping[str, Path]) -> set[str]:
+@functools.lru_cache(maxsize=512)  # a chapter asks for the same sources again and again
+def _imported(source: str | bytes, modules: frozenset[str]) -> frozenset[str]:
     """Names of the modules that `source` imports anywhere in it, with the packages they are in."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, in whichever way
-        return set(modules)
+        return modules
     named: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -203,16 +205,16 @@ def _imported(source: str | bytes, modules: Mapping[str, Path]) -> set[str]:
             named |= _below(node.module or "", modules) if star else {f"{node.module}.{a.name}" for a in node.names}
             named.add(node.module or "")
         elif isinstance(node, ast.ImportFrom) or _called_name(node) in ("import_module", "__import__"):
-            return set(modules)
+            return modules
     parents = {".".join(name.split(".")[:depth]) for name in named for depth in range(1, name.count(".") + 1)}
-    return (named | parents) & set(modules)
+    return modules & (named | parents)
 
 
 def _called_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
-def _below(name: str, modules: Mapping[str, Path]) -> set[str]:
+def _below(name: str, modules: frozenset[str]) -> set[str]:
     """The module and, where it is a package, everything in it: its attributes may be any of them."""
     return {other for other in modules if other == name or other.startswith(f"{name}.")}
 
