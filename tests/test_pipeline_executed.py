@@ -87,12 +87,17 @@ def put_back(root: Path) -> None:
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+# What `leakage record` writes, without a claim.
+RECORD = json.dumps(
+    {**dict.fromkeys(("profile", "device", "date"), "x"), "commit": None, "dirty": False, "seed": 0, "claims": []}
+)
+
 CHANGES: dict[str, Meanwhile] = {
     "leakage/numbers.py": lambda root: edit(root / "lib/leakage/numbers.py", "3", "4"),
     "leakage/numbers.py ": put_back,
     "book/sums.md": lambda root: edit(root / "book/sums.md", "Words.", "Other words."),
     "book/claims/sums.yml": lambda root: edit(root / "book/claims/sums.yml", "Figure 1", "Figure 2"),
-    "book/records/sums.json": lambda root: (root / "book/records/sums.json").write_text("{}"),
+    "book/records/sums.json": lambda root: (root / "book/records/sums.json").write_text(RECORD),
     "version of lock": lambda root: (root / "requirements.txt").write_text("torch==1"),
 }
 

@@ -16,6 +16,7 @@ from leakage import declarations
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, serve, tables
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
+from patience import HANGS
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def answer(tmp_path):
     thread.start()
 
     def ask(path: str, host: str | None = "localhost", method: str = "GET") -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", running.server_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", running.server_port, timeout=HANGS)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         if host is not None:
             connection.putheader("Host", host)

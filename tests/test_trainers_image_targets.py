@@ -134,7 +134,8 @@ def test_an_unknown_network_is_answered_with_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"), [({"fresh": 2000}, "`fresh` 0 to"), ({"runs": 0}, "`runs` at least 1")]
+    ("changes", "message"),
+    [({"fresh": 2000}, "`fresh` 0 to"), ({"runs": 0}, "`runs` must be a whole number at least 1")],
 )
 def test_sizes_out_of_range_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):

@@ -10,8 +10,8 @@ depends on is not as this process imported it, nothing is read or kept: what run
 
 import dataclasses
 import functools
-import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
@@ -230,8 +230,8 @@ def _fields(kind: type) -> tuple[str, ...]:
 def _record_type(name: Any, fields: Mapping[str, Any]) -> type:
     """The type that a file names, if it is a record of the library with just these fields; `TypeError` otherwise."""
     module, _, kind = str(name).partition(":")
-    if module.startswith(_LIBRARY) and importlib.util.find_spec(module):
-        found = getattr(importlib.import_module(module), kind, None)
+    if module.startswith(_LIBRARY):  # whoever asks for a function's results has imported their types with it
+        found = getattr(sys.modules.get(module), kind, None)
         if isinstance(found, type) and found.__module__ == module and _fields(found) == tuple(fields):
             return found
     raise TypeError(f"no record of the library is {name!r} with the fields {', '.join(fields)}.")

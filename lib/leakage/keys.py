@@ -132,6 +132,9 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield from _pieces(sorted((fingerprint(key), fingerprint(item)) for key, item in value.items()))
     elif isinstance(value, Path):
         yield from (b"path", value.as_posix().encode())
+    elif isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple
+        yield f"{kind.__module__}.{kind.__qualname__}".encode()
+        yield from _pieces(value._asdict())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield f"{kind.__module__}.{kind.__qualname__}".encode()
         yield from _pieces({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
