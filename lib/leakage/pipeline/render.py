@@ -54,7 +54,8 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
         if notebook is not None:
             copy_alt_texts(notebook)
-            _note_at_the_top(notebook, "\n\n".join(filter(None, (_failure(notebook), notes.get(chapter)))))
+            told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
+            _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
             write_notebook(page.with_suffix(".ipynb"), notebook)
             page.unlink()
         else:
@@ -71,6 +72,15 @@ def copy_alt_texts(notebook: NotebookNode) -> None:
             alt = output.get("metadata", {}).get("image/png", {}).get("alt")
             if alt:
                 cell.metadata.setdefault("mystnb", {}).setdefault("image", {})["alt"] = alt
+
+
+def _lacking(book: Book, chapter: str, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the page could not judge for want of data, and what it shows instead."""
+    sentence = lacking_data.sentence(book, {chapter: ledgers[chapter]}) if chapter in ledgers else ""
+    instead = (
+        "Where a figure or table names other data in place of these, it shows those, and no claim is judged by it."
+    )
+    return sentence and f"{sentence} {instead}"
 
 
 def _failure(notebook: NotebookNode) -> str:
