@@ -30,7 +30,7 @@ book: $(READY) ## execute what changed, judge every claim, make the site
 	$(if $(filter-out 0 no false,$(OFFLINE)),,-@$(BIN)/leakage data --needed --if-possible)
 	$(BIN)/leakage build $(CHAPTERS) --profile "$(PROFILE)" --seed "$(SEED)" $(if $(JOBS),--jobs "$(JOBS)")
 
-data: $(READY) ## fetch the public data sets that claims need, about 20 MB
+data: $(READY) ## fetch the public data sets that claims need, about 7 MB
 	$(BIN)/leakage data --needed
 
 test: $(READY) ## test the library, the chapters and the pipeline

@@ -231,7 +231,7 @@ def test_a_notebook_function_depends_on_its_text_and_on_the_variables_it_uses(no
 
 def test_a_notebook_function_depends_on_the_library_modules_it_uses(notebook):
     uses = keys.function_parts(notebook().measure)["uses"]
-    assert {"leakage/metrics.py", "leakage/intervals.py"} <= set(uses["metrics"]["leakage.metrics"])
+    assert {"leakage/metrics.py", "leakage/intervals.py"} <= set(uses["metrics"]["leakage.metrics:"])
     assert "leakage/intervals.py" in uses["auc"]["files"]
     assert uses["math"] == {"math": {}}
 
@@ -254,3 +254,36 @@ def test_a_model_is_not_mistaken_for_code(notebook):
 def test_what_is_no_python_function_is_refused(function):
     with pytest.raises(TypeError, match="must be a Python function"):
         keys.function_parts(function)
+
+
+def applied(function, x):
+    return float(function(torch.tensor(x)))
+
+
+def scaled_by(factor):
+    return lambda x: factor * x
+
+
+def calls():
+    """Calls that differ, in pairs: the same module, name or type, and another function or object."""
+    halves = [functools.partial(scaled_by(2)), functools.partial(scaled_by(3))]
+    yield from ((torch.relu, torch.tanh), (math.sin, math.cos), (np.sin, np.cos), (torch.nn.ReLU, torch.nn.Tanh))
+    yield from ((scaled_by(2), scaled_by(3)), tuple(halves), (torch.ones(1).add, torch.zeros(1).add))
+    yield from ((runtime.begin("ci", 0, "cpu").stream, runtime.begin("ci", 7, "cpu").stream),)
+
+
+@pytest.mark.parametrize(("one", "other"), list(calls()))
+def test_another_function_or_object_as_argument_has_another_key(one, other):
+    parts = [keys.fingerprint(keys.function_parts(functools.partial(applied, f))) for f in (one, other)]
+    assert parts[0] != parts[1]
+    both = [keys.fingerprint(keys.function_parts(functools.partial(applied, one, f))) for f in (one, other)]
+    assert both[0] != both[1]
+
+
+def test_tensors_that_share_memory_in_another_form_are_read_or_refused():
+    values = torch.tensor([1 + 2j])
+    assert keys.fingerprint(values.conj()) == keys.fingerprint(values.conj().resolve_conj())
+    with pytest.raises(TypeError, match="has no content key"):
+        keys.fingerprint(torch.eye(2).to_sparse())
+    with pytest.raises(TypeError, match="has no content key"):
+        keys.fingerprint(np.ma.masked_array([1, 2], [True, False]))

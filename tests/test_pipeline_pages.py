@@ -288,5 +288,5 @@ def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book,
     notebook = nbformat.reads(staged(real_book, "real.ipynb"), as_version=4)
     alts = [one.metadata.mystnb.image.alt for one in notebook.cells if "mystnb" in one.metadata]
     assert alts == ["An empty pair of axes, for a test only."]
-    assert f"```{{warning}}\n{lacking.strip()} Where" in notebook.cells[0]["source"]
+    assert f"```{{warning}}\n{lacking.strip()} Captions" in notebook.cells[0]["source"]
     assert notebook.metadata["repro"]["data"] == {"mnist": "absent"}

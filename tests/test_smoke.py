@@ -72,4 +72,3 @@ def test_the_book_has_chapters_to_run():
 
 def test_what_a_smoke_run_costs_is_told(run, record_property):
     record_property("smoke run of the whole book", f"{run[1]:.0f} CPU seconds")
-    assert run[1] > 0

@@ -7,6 +7,7 @@ here converts, moves or copies a value.
 """
 
 import math
+import numbers
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -108,10 +109,12 @@ def whole(name: str, values: Any, shape: str = "", *, least: int = 0, most: floa
     tensor(name, values, shape, **lengths)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"`{name}` must be whole numbers, got {values.dtype}; try `.long()`.")
-    good = (values >= least) & (values <= most)
-    if not bool(good.all()):
+    if values.dtype != torch.uint8 and not values.dtype.is_signed:
+        raise ValueError(f"`{name}` must be whole numbers that can be compared, got {values.dtype}; try `.long()`.")
+    ends = [int(end) for end in values.aminmax()] if values.numel() else []  # compared as numbers: a dtype wraps bounds
+    if wrong := [end for end in ends if not least <= end <= most]:
         rule = _range(least=least, above=-math.inf, most=most, finite=False)
-        raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
+        raise ValueError(f"`{name}` must be {rule}, got {wrong[0]!r} among them.")
     return values
 
 
@@ -148,7 +151,7 @@ def signs(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
         ValueError: if the shape or a value is another.
     """
     tensor(name, values, shape, **lengths)
-    good = (values == 1) | (values == -1)
+    good = (values == 1) | (values == -1) if values.dtype.is_signed else values == 1  # 255 is no -1
     if not bool(good.all()):
         raise ValueError(f"`{name}` must be -1 or 1, got {values[~good].flatten()[0].item()!r} among them.")
     return values
@@ -161,7 +164,7 @@ def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> i
         ValueError: otherwise.
     """
     try:  # every tensor has `__index__`, and some refuse to be asked
-        number, wrong = operator.index(value), isinstance(value, bool)
+        number, wrong = operator.index(value), isinstance(value, bool) or getattr(value, "dtype", None) == torch.bool
     except TypeError:
         number, wrong = 0, True
     if wrong or not least <= number <= most:
@@ -186,14 +189,20 @@ def number(
         ValueError: otherwise.
     """
     try:
-        found = math.nan if isinstance(value, bool | str) else float(value)
-    except (TypeError, ValueError):
+        found = float(value) if _is_real(value) else math.nan
+    except OverflowError:
         found = math.nan
     good = least <= found <= most and (found > above or above == -math.inf) and (found < below or below == math.inf)
     if not good or (finite and math.isinf(found)):
         rule = _range(least=least, above=above, most=most, below=below, finite=finite)
         raise ValueError(f"`{name}` must be a number {rule}, got {shown(value)}.")
     return found
+
+
+def _is_real(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.ndim == 0 and value.dtype != torch.bool and not value.is_complex()
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def choice(name: str, value: Any, known: Iterable[str]) -> str:

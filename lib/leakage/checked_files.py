@@ -7,6 +7,7 @@ can run code. The checksum finds damage, not forgery: who can write the folder c
 import hashlib
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def unpack(content: bytes, *, device: torch.device | str = "cpu") -> Any:
 def write(path: Path, content: bytes) -> None:
     """Put packed content into place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.partial")
     partial.write_bytes(content)
     os.replace(partial, path)
 

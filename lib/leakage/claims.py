@@ -83,10 +83,6 @@ class Ledger:
             ValueError: naming the claim, the argument and the rule it breaks.
         """
         claim = self._open(id)
-        if why := absence(claim):
-            smoke = self._run.profile == "smoke"
-            self._keep(claim, NOT_JUDGED if smoke else NOT_RUN, "" if smoke else why, rule="", **_NOTHING)
-            return
         for name, value in (("passes", passes), ("in_part", in_part)):
             if type(value) is not bool:
                 raise ValueError(f"{id}: `{name}` must be a bool, got {type(value).__name__}; write bool(…).")
@@ -101,6 +97,9 @@ class Ledger:
             verdict, reason = NOT_JUDGED, ""
         elif not claim.judged_in(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
+        elif why := absence(claim):
+            self._keep(claim, NOT_RUN, why, rule="", **_NOTHING)
+            return
         self._keep(claim, verdict, reason, rule=expected, **_numbers(id, measured))
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
@@ -194,8 +193,14 @@ def _numbers(id: str, measured: Any) -> dict[str, Any]:
     return dict(zip(("measured", "low", "high"), stored, strict=True)) | {"n": n}
 
 
-def glue(name: str, text: str) -> None:
-    """Give `text` to the prose of the page, which takes it with the role `{glue:text}`; shows nothing here."""
+def glue(name: str, text: str, *, needs: str = "") -> None:
+    """Give `text` to the prose of the page, which takes it with the role `{glue:text}`; shows nothing here.
+
+    A number measured on data set `needs` reads "(not run)" where that set is absent: what a stand-in gives is no news
+    of it.
+    """
+    if needs and not fetch.available(needs):
+        text = "(not run)"
     if not isinstance(text, str):
         raise ValueError(f"`text` of {name!r} must be a formatted string, got {type(text).__name__}.")
     _display({f"{_GLUED}text/plain": repr(text)}, {"scrapbook": {"name": name, "mime_prefix": _GLUED}})
@@ -221,7 +226,7 @@ class Table:
     stand_in: str = ""
 
     def _repr_markdown_(self) -> str:
-        return self.markdown + f"\n*{self.stand_in} (absent)*\n" * bool(self.stand_in)
+        return f"*{self.stand_in} (absent)*\n\n" * bool(self.stand_in) + self.markdown
 
     __repr__ = _repr_markdown_
 

@@ -115,11 +115,11 @@ def histogram(
         height: `proportion` of the values in each bin, or that over the width of the bin.
 
     Raises:
-        ValueError: as `look`, or if there are no values.
+        ValueError: as `look`, or if there are no values, or one is not finite.
     """
     values, edges = _array(values).ravel(), _array(edges)
-    if not len(values):
-        raise ValueError("`values` must be at least one.")
+    if not len(values) or not np.isfinite(values).all():
+        raise ValueError("`values` must be at least one, and finite.")
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
     sns.histplot(
         x=inside,
@@ -146,12 +146,16 @@ def curve(ax: Axes, x: Any, samples: Sequence[Any], quantity: str, *, label: str
         label: for the legend.
 
     Raises:
-        ValueError: as `look` and `mean_interval`, or if there are not as many samples as `x`.
+        ValueError: as `look` and `mean_interval`, or if there are not as many samples as different `x`.
     """
     x = _array(x)
     if x.shape != (len(samples),):
         raise ValueError(f"`samples` must be as many as `x`, got {len(samples)} for shape {x.shape}.")
+    if len(np.unique(x)) < len(x):
+        raise ValueError("`x` must be different numbers, one for each sample.")
     drawn = [_array(sample).ravel() for sample in samples]
+    for sample in drawn:  # seaborn would leave out what is not finite
+        _interval(sample)
     sns.lineplot(
         x=np.repeat(x, [len(sample) for sample in drawn]),
         y=np.concatenate(drawn),
@@ -309,7 +313,7 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     alt = _check_alt(alt)
     if stand_in:
         picture.suptitle(f"{stand_in} (absent)", color=colour("threshold"))
-        alt = f"The same panels drawn from {stand_in}, which is absent: no claim is judged by them."
+        alt = f"{stand_in}, which is absent: not what the caption describes, and no claim is judged by it."
     data = {"image/png": base64.b64encode(png(picture)).decode(), "text/plain": alt}
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
     display(data, raw=True, metadata={"image/png": {"alt": alt, "width": _page_width(picture)}})

@@ -78,9 +78,9 @@ def sweep(
     ) as progress:
         for cell, value in _compute(function, missing, executor):
             content = checked_files.pack(_encode(value))
+            values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             if not watch.changed():
                 checked_files.write(cell, content)
-            values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             progress.update()
     if changed := watch.changed():
         tqdm.write(f"grid {name}: not kept, for this has changed since it was imported: {', '.join(changed)}")
@@ -90,8 +90,8 @@ def sweep(
 def kept(function: Callable[..., Any], *, name: str, run: Run, folder: Path | str | None = None) -> Callable[..., Any]:
     """`function`, whose results are kept: a call is computed once for the same arguments, and read after that.
 
-    Arguments are numbers, texts, tensors, dataclasses and functions, as `sweep` takes them. Of the option `generator`
-    the state counts, and the generator is left as the call left it, also where the result is read.
+    Arguments are numbers, texts, tensors, dataclasses of these, and functions; the function must not change them. Of
+    the option `generator` the state counts, and it is left as the call left it, also where the result is read.
 
     Args:
         function: see `sweep`.
@@ -193,16 +193,16 @@ def _encode(value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return _encode(value.item())
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
         return {_ARRAY: torch.from_numpy(np.array(value))}
     if names := _fields(type(value)):
         fields = {name: _encode(getattr(value, name)) for name in names}
         return {_RECORD: f"{type(value).__module__}:{type(value).__qualname__}", **fields}
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return type(value)(_encode(item) for item in value)
-    if isinstance(value, dict) and all(type(key) in (str, int, float) for key in value):
+    if isinstance(value, dict) and all(type(k) in (str, int, float) and k not in (_ARRAY, _RECORD) for k in value):
         return {key: _encode(item) for key, item in value.items()}
     raise TypeError(f"a grid's result cannot hold a {type(value).__name__}; use numbers, text, tensors or records.")
 

@@ -132,9 +132,11 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield from _pieces(sorted((fingerprint(key), fingerprint(item)) for key, item in value.items()))
     elif isinstance(value, Path):
         yield from (b"path", value.as_posix().encode())
-    elif isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple
+    elif kind.__module__ == "__main__":
+        raise TypeError(f"a {kind.__name__} is of a class written here, whose code no key holds; put it into a module.")
+    elif isinstance(value, tuple) and hasattr(kind, "_fields"):  # a named tuple
         yield f"{kind.__module__}.{kind.__qualname__}".encode()
-        yield from _pieces(value._asdict())
+        yield from _pieces(dict(zip(kind._fields, value, strict=True)))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield f"{kind.__module__}.{kind.__qualname__}".encode()
         yield from _pieces({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
@@ -145,13 +147,17 @@ def _pieces(value: Any) -> Iterator[bytes]:
 def _array_pieces(value: Any) -> Iterator[bytes]:
     """The content of a NumPy or PyTorch value; neither library is imported for it."""
     kind, torch, numpy = type(value), sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch and isinstance(value, torch.Tensor):
-        flat = value.detach().cpu().contiguous().reshape(-1)
+    if torch and isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
         yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
         yield flat.view(torch.uint8).numpy().tobytes()
     elif torch and isinstance(value, torch.device | torch.dtype):
         yield from (kind.__name__.encode(), str(value).encode())
-    elif numpy and isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+    elif (
+        numpy
+        and isinstance(value, numpy.ndarray | numpy.generic)
+        and not (value.dtype.hasobject or isinstance(value, numpy.ma.MaskedArray))
+    ):
         yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
     else:
         raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
@@ -250,21 +256,22 @@ class _Reader:
     """Reads off what one function depends on, with all that this uses; `seen` ends recursion."""
 
     def __init__(self, package: Path, digest: Callable[[Path], str]) -> None:
-        self.package, self.digest, self.seen = package, digest, set[str]()
+        self.package, self.digest, self.seen = package, digest, set[int]()
 
     def function(self, function: Any) -> dict[str, Any]:
+        self.seen.add(id(function))
         if isinstance(function, functools.partial):
             given = {f"argument {n}": value for n, value in enumerate(function.args)} | function.keywords
             bound = {name: self.used("the partial", name, value) for name, value in sorted(given.items())}
             return {"bound": bound, "of": self.function(function.func)}
-        function = inspect.unwrap(function)
+        wrappers, function = self.wrappers(function), inspect.unwrap(function)
         if not inspect.isfunction(function):
             raise TypeError(f"`function` must be a Python function or a functools.partial of one; got {function!r}.")
         name = f"{function.__module__}.{function.__qualname__}"
-        self.seen.add(name)
+        self.seen.add(id(function))
         cells = (cell.cell_contents for cell in function.__closure__ or ())
         variables = dict(zip(function.__code__.co_freevars, cells, strict=True))
-        parts: dict[str, Any] = {"name": name}
+        parts: dict[str, Any] = {"name": name, "wrappers": wrappers}
         if function.__module__ == "__main__":
             parts |= {"text": inspect.getsource(function), "code": _code_parts(function.__code__)}
             read = _globals_read(function.__code__) & set(function.__globals__)
@@ -276,18 +283,38 @@ class _Reader:
         parts["uses"] = {n: self.used(name, n, value) for n, value in sorted(variables.items())}
         return parts
 
+    def wrappers(self, function: Any) -> list[Any]:
+        """What was wrapped around a function in a notebook; `functools.wraps` gives it the name of what is inside."""
+        found = []
+        while hasattr(function, "__wrapped__"):
+            inside, self.seen = function.__wrapped__, self.seen | {id(function)}
+            if inspect.isfunction(function) and function.__globals__.get("__name__") == "__main__":
+                cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+                kept = {n: c.cell_contents for n, c in cells if c.cell_contents is not inside}
+                uses = {n: self.used("the wrapper", n, value) for n, value in sorted(kept.items())}
+                found.append([_code_parts(function.__code__), uses])
+            function = inside
+        return found
+
     def used(self, function: str, variable: str, value: Any) -> Any:
-        """The content of a variable that `function` reads: code by its files or text, data by its fingerprint."""
+        """The content of a variable that `function` reads: code by its name and files or text, data by fingerprint."""
         module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or ""
+        if id(value) in self.seen:
+            return getattr(value, "__qualname__", "itself")
         if isinstance(value, functools.partial):
             return self.function(value)
         if inspect.isfunction(value) and (module == "__main__" or _own_file(module)):
-            known = f"{module}.{value.__qualname__}" in self.seen
-            return value.__qualname__ if known else self.function(value)
+            return self.function(value)
+        owner = getattr(value, "__self__", None) if inspect.isroutine(value) else None
+        if owner is not None and not inspect.ismodule(owner) and not inspect.isclass(owner):  # a method of an object
+            of = self.used(function, variable, owner)
+            return {"method": value.__name__, "of": of, "class": self.used(function, variable, type(owner))}
         is_code = inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)
         if (is_code or type(value).__name__ == "ufunc") and module != "__main__":
             file = _own_file(module)
-            return {module: self.files({file, *module_files(f"import {module}", package=self.package)} if file else ())}
+            name = "" if inspect.ismodule(value) else getattr(value, "__qualname__", None) or value.__name__
+            files = {file, *module_files(f"import {module}", package=self.package)} if file else ()
+            return {f"{module}:{name}": self.files(files)}
         try:
             return fingerprint(value)
         except TypeError as error:

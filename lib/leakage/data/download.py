@@ -82,7 +82,7 @@ def download(
         return
     except DownloadFailed:
         raise
-    except _NETWORK_ERRORS as error:
+    except (*_NETWORK_ERRORS, ValueError) as error:  # a redirect to what is no address is a ValueError
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise DownloadBlocked(f"{url} cannot be reached ({reason}). Check the network and try again.") from error
     with response:

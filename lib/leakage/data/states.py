@@ -229,5 +229,5 @@ def _expected(file: DataFile) -> _Expected:
             raise ValueError("no file")
         record = json.loads(target.read_text(encoding="utf-8"))["payloads"][file.name]
         return _Expected(int(record["bytes"]), str(record["sha256"]), target)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise unpack.UnpackError(f"the pin {target} is not readable; delete it to accept the file") from error

@@ -123,7 +123,8 @@ class Book:
             folder.is_relative_to(_real(part)) for part in (self.folder, self.package, self.root / ".git")
         ):
             raise Refusal(f"{folder} is a folder of the book's sources; choose another with --build-dir.")
-        marked = folder == _real(self.root / "_build") or (folder / MARKER).is_file()
+        own = self.root / "_build"
+        marked = (folder == _real(own) and not own.is_symlink()) or (folder / MARKER).is_file()
         if folder.is_dir() and not marked and any(folder.iterdir()):
             raise Refusal(f"{folder} has files in it that are no build's; choose a new or an empty folder.")
 

@@ -46,6 +46,9 @@ class _Whole(click.IntRange):
             self.fail(f"{value!r} is not a valid integer.", param, ctx)
         return super().convert(int(value), param, ctx)
 
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 _FOLDER, _ROOT = _Folder(), _Folder(exists=True)
 

@@ -49,19 +49,17 @@ def listing() -> Iterator[Line]:
 
 
 def fetch_named(names: Iterable[str]) -> Iterator[Line]:
-    """Fetch what is missing or damaged of these data sets; stop where no other download can succeed either."""
+    """Fetch what is missing or damaged of these data sets; one that cannot be had keeps no other away."""
     for name in names:
         damaged = {found.path for found in fetch.status(name) if found.state == "damaged"}
         try:
             states = fetch.fetch(name)
         except (OSError, registry.DataDamaged) as error:
             yield Line(str(error), fault=True)
-            if isinstance(error, DownloadBlocked):
-                return
             continue
         for found in states:
             replaced = ", replaced a damaged file" if found.good and found.path in damaged else ""
-            yield Line(f"{found.path}: {_words(found)}{replaced}")
+            yield Line(f"{found.path}: {_words(found)}{replaced}", fault=not (found.good or fetch.available(name)))
 
 
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
@@ -77,21 +75,23 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
         yield Line(str(error), fault=True)
         return
     complaints = {name: fetch.complaints(name) for name in names}
-    yield from (Line(text, fault=True) for texts in complaints.values() for text in texts)
     here = {name for name in names if fetch.available(name)}
+    # A set in several forms is whole where one of them is good.
+    yield from (Line(text, fault=name not in here) for name, texts in complaints.items() for text in texts)
     if not hurried:
         yield from (Line(f"{name}: {_state(name)}") for name in names if name in here)
-    missing = [name for name in names if name not in here and not complaints[name]]
+    missing = [n for n in names if n not in here and (not complaints[n] or registry.dataset(n).any_file)]
     for place, name in enumerate(missing):
         try:
             fetch.fetch(name, patience=HURRIED if hurried else fetch.PATIENCE)
             yield Line(f"{name}: {_state(name)}")
-        except DownloadBlocked as error:
-            later = " The book goes on without; `make data` tries again, OFFLINE=1 does not try." if hurried else ""
-            yield Line(f"not fetched: {', '.join(missing[place:])}. {error}{later}", fault=True)
-            return
         except (OSError, registry.DataDamaged) as error:
-            yield Line(str(error), fault=True)
+            if not hurried or not isinstance(error, DownloadBlocked):
+                yield Line(str(error), fault=True)
+                continue
+            later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
+            yield Line(f"not fetched: {', '.join(missing[place:])}. {error} {later}", fault=True)
+            return
 
 
 def _state(name: str) -> str:

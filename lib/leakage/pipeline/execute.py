@@ -21,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import keys
+from leakage.data import states
 from leakage.pipeline import executed
 from leakage.pipeline.worker import Started, Task, execute, one_line
 
@@ -198,5 +199,5 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
         Path.home()
     except RuntimeError:
         variables["HOME"] = str(build / "home")
-    data = os.environ.get("LEAKAGE_DATA")  # kernels start in another folder
-    return variables | ({"LEAKAGE_DATA": str(Path(data).expanduser().absolute())} if data else {})
+    # Kernels start in another folder.
+    return variables | ({"LEAKAGE_DATA": str(states.folder())} if os.environ.get("LEAKAGE_DATA") else {})

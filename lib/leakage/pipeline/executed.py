@@ -34,7 +34,7 @@ def read(path: Path) -> NotebookNode | None:
         content = json.loads(text)
         said = content["metadata"][REPRO].pop(_DIGEST)
         good = said == _digest(content) and content["metadata"][REPRO].keys() == {*_EXECUTION, *PROVENANCE}
-    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return nbformat.reads(text, as_version=4) if good else None
 

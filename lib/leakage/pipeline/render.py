@@ -78,7 +78,8 @@ def _lacking(book: Book, chapter: str, ledgers: Mapping[str, Mapping[str, Any]])
     """What the page could not judge for want of data, and what it shows instead."""
     sentence = lacking_data.sentence(book, {chapter: ledgers[chapter]}) if chapter in ledgers else ""
     instead = (
-        "Where a figure or table names other data in place of these, it shows those, and no claim is judged by it."
+        "Captions and sentences about these data describe a build that has them; where a figure or table names other "
+        "data in their place, it shows those, and no claim is judged by it."
     )
     return sentence and f"{sentence} {instead}"
 
