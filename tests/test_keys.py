@@ -233,7 +233,7 @@ def test_a_notebook_function_depends_on_the_library_modules_it_uses(notebook):
     uses = keys.function_parts(notebook().measure)["uses"]
     assert {"leakage/metrics.py", "leakage/intervals.py"} <= set(uses["metrics"]["leakage.metrics:"])
     assert "leakage/intervals.py" in uses["auc"]["files"]
-    assert uses["math"] == {"math": {}}
+    assert uses["math"] == {"math:": {}}
 
 
 def test_a_recursive_notebook_function_has_a_key(notebook):
