@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from leakage import claims
 from leakage.declarations import Claim, Declarations
 from leakage.pipeline import collect, render, tables
 from leakage.pipeline.execute import Outcome
@@ -44,6 +45,16 @@ def executed(*records: dict, **run) -> nbformat.NotebookNode:
 
 
 # ── ledgers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_page_names_the_machine_and_the_data_that_nobody_verified():
+    run = {"processor": "x86_64 AVX2", "data": {"mnist": "f00d", "purchase100": "unverified:f00d"}}
+    found = collect.make_ledger(executed(record(), **run), declared(claim()))
+    assert found["unverified"] == ["purchase100"]
+    told = claims.provenance(found)
+    assert "CPU, 2 cores (x86_64 AVX2)" in told
+    assert told.endswith(", unverified data: purchase100")
+    assert "CPU, 2 cores (x86_64 AVX2)" in tables.status({"toy": found})
 
 
 def test_a_record_keeps_its_values_and_gains_what_was_declared():
@@ -140,7 +151,7 @@ def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
     words, verdict = r"That $\|x\| < 2$. *Figure 1* | a \| b", "◐ held in part (**expected: held**)"
     assert f"| **t.one** {words} | 1.00 [0.90, 1.10] (rule: x &lt; 2) | {verdict} | 0.1 |" in lines
     assert "| **t.large** More. *Figure 1* |  |  | – not run: This needs the profile paper. |  |" in lines
-    assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores, commit aaaaaaaaaa, 2026-01-02."
+    assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa, 2026-01-02."
 
 
 def test_findings_of_ours_stand_in_a_table_of_their_own(ledgers):
@@ -173,7 +184,7 @@ def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation(le
 
 def test_the_status_says_when_where_and_with_what(ledgers):
     text = tables.status(ledgers)
-    assert "| [](/toy) | 2026-01-02 03:04:05 UTC | 12 | ci | 0 | CPU, 2 cores | aaaaaaaaaa |" in text
+    assert "| [](/toy) | 2026-01-02 03:04:05 UTC | 12 | ci | 0 | CPU, 2 cores (x86_64 AVX2) | aaaaaaaaaa |" in text
     assert "Versions: python 3.11.7." in text
     assert tables.status({}) == "No chapter was executed for this copy of the book.\n"
 

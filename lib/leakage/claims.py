@@ -281,5 +281,14 @@ def finding_text(record: Mapping[str, Any]) -> str:
 def provenance(ledger: Mapping[str, Any]) -> str:
     """Where a collected ledger comes from, in one line."""
     commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
-    device = ledger.get("device_name") or ledger["device"]
-    return f"profile {ledger['profile']}, seed {ledger['seed']}, {device}, {commit}, {ledger['date'][:10]}"
+    unverified = ", ".join(ledger.get("unverified") or ())
+    data = f", unverified data: {unverified}" * bool(unverified)
+    return (
+        f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}{data}"
+    )
+
+
+def machine(ledger: Mapping[str, Any]) -> str:
+    """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
+    device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
+    return f"{device} ({processor})" if processor else device

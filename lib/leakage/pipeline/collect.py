@@ -36,7 +36,10 @@ def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any
         _entry(claim, found.get(claim.id) or _missing(claim, repro), beyond=claim in declared.beyond)
         for claim in declared.by_id.values()
     ]
-    return {"chapter": declared.chapter, **{name: repro[name] for name in (*PROVENANCE, *_RUN)}, "claims": claims}
+    origin = {name: repro[name] for name in (*PROVENANCE, *_RUN)}
+    # Of these sets no checksum is registered: somebody's first download decided what they are.
+    unverified = sorted(name for name, checksum in repro["data"].items() if checksum.startswith("unverified:"))
+    return {"chapter": declared.chapter, **origin, "unverified": unverified, "claims": claims}
 
 
 def _missing(claim: Claim, repro: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ function from values to text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_text, provenance, table, verdict_text
+from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_text, machine, provenance, table, verdict_text
 from leakage.declarations import NOT_RUN
 from leakage.pipeline.collect import counts
 
@@ -93,8 +93,8 @@ def status(ledgers: Mapping[str, Ledger]) -> str:
 def _run(name: str, ledger: Ledger) -> list[str]:
     date = ledger["date"].replace("T", " ").replace("+00:00", " UTC")
     commit = f"{(ledger['commit'] or 'unknown')[:10]}{' with local changes' if ledger['dirty'] else ''}"
-    device = ledger["device_name"] or ledger["device"]
-    return [f"[](/{name})", date, f"{ledger['seconds']:.0f}", ledger["profile"], str(ledger["seed"]), device, commit]
+    size = [f"{ledger['seconds']:.0f}", ledger["profile"], str(ledger["seed"])]
+    return [f"[](/{name})", date, *size, machine(ledger), commit]
 
 
 def _versions(ledger: Ledger) -> str:
