@@ -309,10 +309,20 @@ def test_a_stand_in_is_named_on_the_picture_and_in_its_text(shown):
     assert ALT not in metadata["image/png"]["alt"]
 
 
-def test_a_histogram_of_nothing_is_refused():
+@pytest.mark.parametrize("values", [[], [0.2, float("nan")]])
+def test_a_histogram_of_nothing_or_of_a_failed_run_is_refused(values):
     _, ax = figures.figure()
     with pytest.raises(ValueError, match="`values`"):
-        figures.histogram(ax, [], [0.0, 1.0], "member")
+        figures.histogram(ax, values, [0.0, 1.0], "member")
+
+
+@pytest.mark.parametrize("lost", [float("nan"), float("inf")])
+def test_a_curve_leaves_no_failed_run_out(lost):
+    _, ax = figures.figure()
+    with pytest.raises(ValueError, match="finite"):
+        figures.curve(ax, [1, 2], [[1.0, 2.0, lost], [1.0, 2.0]], "exact")
+    with pytest.raises(ValueError, match="`x` must be different"):
+        figures.curve(ax, [1, 1], [[1.0, 2.0], [1.0, 2.0]], "exact")
 
 
 def two_triangles():

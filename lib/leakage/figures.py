@@ -115,11 +115,11 @@ def histogram(
         height: `proportion` of the values in each bin, or that over the width of the bin.
 
     Raises:
-        ValueError: as `look`, or if there are no values, or one is not finite.
+        ValueError: as `look`, or if there are no values, or one is NaN.
     """
     values, edges = _array(values).ravel(), _array(edges)
-    if not len(values) or not np.isfinite(values).all():
-        raise ValueError("`values` must be at least one, and finite.")
+    if not len(values) or np.isnan(values).any():
+        raise ValueError("`values` must be at least one, and none may be NaN.")
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
     sns.histplot(
         x=inside,
