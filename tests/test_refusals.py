@@ -92,7 +92,7 @@ CASES = {
     "auc": Case(roc.auc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
     "evaluate": Case(partial(roc.evaluate, threshold=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
     "best_advantage": Case(roc.best_advantage, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "roc": Case(roc.roc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "roc": Case(roc.curve, {"member": some(5), "outsider": some(6)}, ANY_REAL),
     "tpr_at_fpr": Case(partial(roc.tpr_at_fpr, fpr=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
     "calibrate": Case(roc.calibrate_threshold, {"member": some(5), "outsider": some(6)}, ANY_REAL),
     "ks_test": Case(roc.ks_test, {"sample_a": some(5), "sample_b": some(6)}, ANY_REAL),
