@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import device_checks
-from leakage.attacks.membership import loss_threshold, rates, shadow_models
+from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data import augmentation, bilevel, feature_models, gaussians, membership_splits, purchase_like
+from leakage.metrics import scores, trends
 from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE
 from leakage.studies.blessing import (
@@ -243,9 +244,10 @@ CHECKS = {
     ],
     "membership rates": lambda x: [
         found := width_audit.audit(x.losses, *x.members, fprs=(0.5,)),
-        rates.tpr_at_fpr(x.losses, x.pairs.member, fpr=0.5),
-        rates.at_crossing(x.of(1, 2, 3), x.of(1, 2, 3), target=1.5),
-        rates.pairs_at_crossing(found["lira/auc"], found["lira/auc"], target=0.5),
+        *scores.rates(x.losses, member=x.pairs.member, fprs=(0.5,)).values(),
+        scores.marked(x.losses, member=x.pairs.member).best_advantage(),
+        trends.at_crossing(x.of(1, 2, 3), x.of(1, 2, 3), target=1.5),
+        trends.pairs_at_crossing(found["lira/auc"], found["lira/auc"], target=0.5),
     ],
     "width_audit": lambda x: x.named(
         lambda: width_audit.width_audit(

@@ -14,7 +14,6 @@ from leakage.metrics.estimates import (
     Estimate,
     as_sample,
     bootstrap,
-    check_level,
     clopper_pearson,
     mean_interval,
     newcombe,
@@ -125,7 +124,7 @@ def test_the_mean_has_students_interval():
 def test_the_mean_of_one_value_has_no_interval():
     with pytest.raises(ValueError, match="at least 2"):
         mean_interval(torch.tensor([1.0]))
-    with pytest.raises(ValueError, match="one axis"):
+    with pytest.raises(ValueError, match=r"shape \(n\)"):
         mean_interval(torch.ones(2, 2))
 
 
@@ -195,7 +194,7 @@ def test_the_bootstrap_needs_a_sample_with_two_observations():
 @pytest.mark.parametrize("level", [0, 1, 95, -0.1, math.nan])
 def test_a_coverage_lies_between_zero_and_one(level):
     with pytest.raises(ValueError, match="level"):
-        check_level(level)
+        mean_interval(torch.arange(3.0), level=level)
 
 
 def test_a_sample_becomes_float64_and_forgets_its_gradient():
@@ -210,9 +209,9 @@ def test_a_sample_becomes_float64_and_forgets_its_gradient():
         (torch.tensor([]), ValueError, "at least 1"),
         (torch.tensor(1.0), ValueError, "at least 1"),
         (torch.ones(3, 0), ValueError, "at least 1"),
-        (torch.tensor([1.0, math.nan]), ValueError, "1 NaN or infinite of 2"),
-        (torch.tensor([1.0, -math.inf]), ValueError, "nan_to_num"),
-        (torch.ones(2, dtype=torch.complex64), TypeError, "real"),
+        (torch.tensor([1.0, math.nan]), ValueError, "must be finite, got nan"),
+        (torch.tensor([1.0, -math.inf]), ValueError, "must be finite, got -inf"),
+        (torch.ones(2, dtype=torch.complex64), ValueError, "real"),
         ([1.0, 2.0], TypeError, "as_tensor"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_attack_on_one_point_does_on_samples_what_it_promises():
     assert abs(float((loss(fresh, of(0.0)) < attack.threshold).to(DTYPE).mean() - attack.fpr)) < 4 / math.sqrt(
         4 * count
     )
-    best = best_advantage(-member, -loss(fresh, of(0.0)))
+    best = best_advantage(member=-member, outsider=-loss(fresh, of(0.0)))
     # A threshold chosen on the sample is optimistic by about 1/√count.
     assert abs(float(getattr(best, "estimate", best)) - float(attack.advantage)) < 4 / math.sqrt(count)
 

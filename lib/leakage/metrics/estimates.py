@@ -50,7 +50,7 @@ class Estimate:
         for name in ("estimate", "low", "high"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "n", operator.index(self.n))
-        check_level(self.level)
+        arguments.number("level", self.level, above=0, below=1)
         if math.isnan(self.estimate) or not self.low <= self.high:
             raise ValueError(
                 f"`Estimate` needs a number and low <= high, got {self._numbers()}; is a sample degenerate?"
@@ -117,10 +117,8 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     Raises:
         ValueError: if there are fewer than two values, or one is not finite.
     """
-    check_level(level)
-    values = as_sample(values, "values", least=2)
-    if values.ndim != 1:
-        raise ValueError(f"`values` must have one axis, got shape {tuple(values.shape)}; flatten what is independent.")
+    arguments.number("level", level, above=0, below=1)
+    values = arguments.tensor("values", as_sample(values, "values", least=2), "n")
     unit = _unit(values)
     values = values / unit
     mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
@@ -138,10 +136,9 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
         ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis, or `level` is
             outside (0, 1).
     """
-    check_level(level)
-    samples = [as_sample(first, "first", least=2), as_sample(second, "second", least=2)]
-    for name, sample in zip(("first", "second"), samples, strict=True):
-        arguments.tensor(name, sample, "n")
+    arguments.number("level", level, above=0, below=1)
+    given = {"first": first, "second": second}
+    samples = [arguments.tensor(name, as_sample(values, name, least=2), "n") for name, values in given.items()]
     test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
     low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
     difference = float(samples[0].mean() - samples[1].mean())
@@ -174,7 +171,7 @@ def bootstrap(
         ValueError: if a sample is too small or not finite, `draws` is too small, the devices differ, or the statistic
             returns another shape or NaN.
     """
-    check_level(level)
+    arguments.number("level", level, above=0, below=1)
     if draws * (1 - level) < 2 - 1e-9:
         raise ValueError(f"`draws` must be at least 2 / (1 - level) = {2 / (1 - level):.0f}, got {draws}.")
     if not samples:
@@ -203,12 +200,12 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
     """`values` as float64 on their device, detached, once they are known to be a usable sample called `name`.
 
     Raises:
-        TypeError: if `values` is not a tensor of real numbers.
-        ValueError: if there are fewer than `least` along the first axis, none at all, one is not finite, or one is a
-            whole number beyond ±2⁵³, which float64 would round.
+        TypeError: if `values` is no tensor.
+        ValueError: if its numbers are complex, there are fewer than `least` along the first axis, none at all, one is
+            not finite, or one is a whole number beyond ±2⁵³, which float64 would round.
     """
-    if not isinstance(values, Tensor) or values.is_complex():
-        raise TypeError(f"`{name}` must be a tensor of real numbers, got {type(values).__name__}; try torch.as_tensor.")
+    if arguments.tensor(name, values).is_complex():
+        raise ValueError(f"`{name}` must hold real numbers, got {values.dtype}; take a part of it, or its size.")
     if values.ndim == 0 or len(values) < least or values.numel() == 0:
         raise ValueError(f"`{name}` must hold at least {least} observation(s), got shape {tuple(values.shape)}.")
     if values.dtype in _LONG and bool(((values > _EXACT) | (values < -_EXACT)).any()):
@@ -216,14 +213,7 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
             f"`{name}` must hold whole numbers within ±2**53, which float64 tells apart, got larger ones; "
             "subtract a constant, or give ranks."
         )
-    values = values.detach().to(torch.float64)
-    if not bool(values.isfinite().all()):
-        bad = int((~values.isfinite()).sum())
-        raise ValueError(
-            f"`{name}` must be finite, got {bad} NaN or infinite of {values.numel()} values; "
-            "find the failed runs, or clamp a log-likelihood of zero with torch.nan_to_num."
-        )
-    return values
+    return arguments.real(name, values.detach().to(torch.float64))
 
 
 def _unit(values: Float[Tensor, " n"]) -> float:
@@ -232,15 +222,8 @@ def _unit(values: Float[Tensor, " n"]) -> float:
     return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
-def check_level(level: float) -> float:
-    """Return `level` if it is a coverage in (0, 1); raise `ValueError` otherwise."""
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must be a coverage between 0 and 1, such as 0.95, got {level!r}.")
-    return level
-
-
 def _proportion(successes: int, trials: int, *, level: float, method: str) -> tuple[float, float]:
-    check_level(level)
+    arguments.number("level", level, above=0, below=1)
     successes, trials = operator.index(successes), operator.index(trials)
     if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
         raise ValueError(
