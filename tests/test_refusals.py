@@ -123,7 +123,9 @@ CASES = {
         ("single", "ranked"),
     ),
     "rates": Case(
-        partial(scores.rates, fprs=(0.5,)), {"scores": some(6, 10), "member": PAIRS.member}, ("single", "ranked")
+        partial(scores.rates, fprs=(0.5,)),
+        {"scores": some(6, 10), "member": PAIRS.member},
+        ("scores whole", "single", "ranked"),
     ),
     "apart": Case(scores.apart, {"member": some(3, 5), "outsider": some(3, 6)}, (*ANY_REAL, "bytes")),
     "crossing": Case(partial(trends.at_crossing, target=0.5), {"level": some(4), "value": some(4)}, ("single",)),

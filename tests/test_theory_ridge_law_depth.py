@@ -71,5 +71,5 @@ def test_a_small_penalty_next_to_square_takes_every_step():
 
 
 def test_no_penalty_at_all_is_refused():
-    with pytest.raises(ValueError, match="`mu` must hold positive"):
+    with pytest.raises(ValueError, match="`mu` must not be empty"):
         ridge_law.sample_resolvent(3, 4, torch.zeros(0), trials=2, generator=stream(0, "none"))
