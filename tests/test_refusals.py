@@ -40,7 +40,6 @@ from leakage.theory import (
     scale_mixture,
     two_gaussians,
 )
-from leakage.theory.logistic import likelihood_ratio as ratio
 from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
 
@@ -193,11 +192,6 @@ CASES = {
     "sample attack": Case(
         lambda teacher, label: output_law.sample_attack(LAW, teacher=teacher, label=label),
         {"teacher": some(1), "label": classes(1)},
-        ("single", "ranked", "empty", "decimal"),
-    ),
-    "log ratio": Case(
-        lambda outputs, teacher, label: ratio.log_ratio(LAW, outputs, teacher=teacher, label=label),
-        {"outputs": some(4), "teacher": some(1), "label": classes(1)},
         ("single", "ranked", "empty", "decimal"),
     ),
     "thresholds": Case(

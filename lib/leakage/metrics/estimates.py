@@ -1,12 +1,11 @@
 """A measured number with its uncertainty, and the intervals the book uses.
 
-Every interval is two-sided with the stated coverage `level`. Samples are finite tensors and are turned into float64;
-random resampling takes its generator from the caller. Nothing here knows what a member is: see `roc` for that.
+Every interval is two-sided with the stated coverage `level`. Samples are finite tensors and are turned into float64.
+Nothing here is random, or knows what a member is: see `roc` for that.
 """
 
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from leakage import arguments
 
-_LARGEST_RESAMPLE = 2**22  # numbers held at once by `bootstrap`: 32 MiB of float64
 _EXACT = 2**53  # whole numbers up to this are float64 numbers
 _LONG = (torch.int64, torch.uint64)  # the integer types that can hold more
 _SQUARABLE = 1e150  # a sample between its inverse and this has a variance that neither over- nor underflows
@@ -26,8 +24,7 @@ _SQUARABLE = 1e150  # a sample between its inverse and this has a variance that 
 class Estimate:
     """A number, its confidence interval and the number of observations behind it.
 
-    `format(e, ".2f")` gives `0.12 [0.10, 0.14]`: the specification (by default `.3f`) applies to each number. The
-    estimate may lie outside its own interval where the statistic is biased, as a bootstrapped maximum is.
+    `format(e, ".2f")` gives `0.12 [0.10, 0.14]`: the specification (by default `.3f`) applies to each number.
 
     Args:
         estimate: the value measured.
@@ -145,57 +142,6 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
     return Estimate(difference, low, high, sum(map(len, samples)), level)
 
 
-def bootstrap(
-    statistic: Callable[..., Float[Tensor, " batch"]],
-    *samples: Real[Tensor, "_ ..."],
-    generator: torch.Generator,
-    draws: int = 2000,
-    level: float = 0.95,
-) -> Estimate:
-    """A statistic of one or more samples with its percentile bootstrap interval.
-
-    Each sample is resampled with replacement along its *first* axis, independently of the others; to resample pairs,
-    or models with all their points, give one sample whose rows they are. The statistic is computed for many resamples
-    at once. The interval ignores bias and is somewhat short below some 20 observations.
-
-    Source: B. Efron, R. J. Tibshirani (1993), An Introduction to the Bootstrap, section 13.3.
-
-    Args:
-        statistic: takes for each sample a float64 tensor `(batch, n, *rest)` and returns `(batch,)`.
-        samples: the observations, at least two in each.
-        generator: random stream on the samples' device.
-        draws: number of resamples; at least `2 / (1 - level)`, so that a draw falls beyond either end.
-        level: coverage of the interval.
-
-    Raises:
-        ValueError: if a sample is too small or not finite, `draws` is too small, the devices differ, or the statistic
-            returns another shape or NaN.
-    """
-    arguments.number("level", level, above=0, below=1)
-    if draws * (1 - level) < 2 - 1e-9:
-        raise ValueError(f"`draws` must be at least 2 / (1 - level) = {2 / (1 - level):.0f}, got {draws}.")
-    if not samples:
-        raise ValueError("`samples` must hold at least one sample, got none.")
-    rows = [as_sample(sample, f"samples[{i}]", least=2) for i, sample in enumerate(samples)]
-    for i, sample in enumerate(rows):
-        if sample.device.type != generator.device.type:
-            raise ValueError(
-                f"`generator` must be on the device of samples[{i}], {sample.device}, got {generator.device}; "
-                "take it from `run.stream(name)`."
-            )
-    batch = max(1, _LARGEST_RESAMPLE // max(sample.numel() for sample in rows))
-    values = torch.cat(
-        [
-            _apply(statistic, [_resample(sample, count, generator) for sample in rows])
-            for count in (min(batch, draws - start) for start in range(0, draws, batch))
-        ]
-    )
-    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype, device=values.device)
-    low, high = torch.quantile(values, tails).tolist()
-    estimate = float(_apply(statistic, [sample[None] for sample in rows]))
-    return Estimate(estimate, low, high, n=sum(len(sample) for sample in rows), level=level)
-
-
 def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> Float[Tensor, "*shape"]:
     """`values` as float64 on their device, detached, once they are known to be a usable sample called `name`.
 
@@ -231,22 +177,3 @@ def _proportion(successes: int, trials: int, *, level: float, method: str) -> tu
         )
     interval = stats.binomtest(successes, trials).proportion_ci(level, method=method)
     return float(interval.low), float(interval.high)
-
-
-def _resample(
-    sample: Float[Tensor, " n *rest"], count: int, generator: torch.Generator
-) -> Float[Tensor, "count n *rest"]:
-    index = torch.randint(len(sample), (count, len(sample)), generator=generator, device=sample.device)
-    return sample[index]
-
-
-def _apply(statistic: Callable[..., Tensor], samples: list[Tensor]) -> Float[Tensor, " batch"]:
-    values = arguments.tensor("statistic", statistic(*samples)).to(torch.float64)
-    if values.shape != samples[0].shape[:1]:
-        raise ValueError(
-            f"`statistic` must return shape (batch,) = ({len(samples[0])},), got {tuple(values.shape)}; "
-            "reduce every axis but the first."
-        )
-    if bool(values.isnan().any()):
-        raise ValueError("`statistic` must be defined on every resample, got NaN; does it divide by a spread of zero?")
-    return values

@@ -192,11 +192,6 @@ def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> KsTes
     return KsTest(float(statistic), float(p_value))
 
 
-def ks_distance(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> float:
-    """The largest gap between the distribution functions of two samples, in [0, 1]; see `ks_test`."""
-    return ks_test(sample_a, sample_b).statistic
-
-
 def _ranked(member: Tensor, outsider: Tensor, *, least: int = 1) -> Scores:
     return apart(member=_sample("member", member, least=least), outsider=_sample("outsider", outsider, least=least))
 
