@@ -16,6 +16,7 @@ import pytest
 
 from leakage.data import registry
 from leakage.data.registry import DataFile, Dataset
+from patience import HANGS
 
 
 def sha256(payload: bytes) -> str:
@@ -123,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         site: Site = self.server.site  # pyright: ignore[reportAttributeAccessIssue]
         site.headers.append(dict(self.headers))
         if site.pause:
-            site.pause.wait(60)  # a test that forgets to go on ends all the same
+            site.pause.wait(HANGS)  # a test that forgets to go on ends all the same
         if self.path in site.redirects:
             self.send_response(302)
             self.send_header("Location", site.redirects[self.path])

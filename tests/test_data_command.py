@@ -14,6 +14,7 @@ import yaml
 
 from leakage.data import fetch, registry
 from leakage.pipeline import cli, datasets
+from patience import HANGS
 from small_data import dataset, entry, pack, put, serving, tree, unverified
 
 ROOT = Path(__file__).parents[1]
@@ -234,7 +235,11 @@ def test_make_asks_for_data_and_goes_on_whatever_comes_of_it(tmp_path, goal, exp
         name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "OFFLINE"
     }
     result = subprocess.run(
-        ["make", *goal, "VENV=venv", f"PYTHON={sys.executable}"], cwd=tmp_path, env=environment, capture_output=True
+        ["make", *goal, "VENV=venv", f"PYTHON={sys.executable}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=HANGS,
     )
     assert result.returncode == 0, result.stderr
     assert asked.read_text(encoding="utf-8").splitlines() == expected

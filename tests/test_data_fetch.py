@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from leakage.data import fetch, registry
 from leakage.data.download import DownloadBlocked, DownloadFailed
 from leakage.data.registry import PACKINGS, DataAbsent, DataDamaged
+from patience import wait_until
 from small_data import entry, member, pack, put, register_tiny, serving, sha256, tar_gz, tree, unverified
 
 PAYLOAD = bytes(range(256)) * 200
@@ -304,8 +304,7 @@ def test_two_fetches_at_once_do_not_spoil_each_other(root, register, site):
     site.pause = threading.Event()
     with ThreadPoolExecutor() as pool:
         first = pool.submit(get)
-        while not site.headers:  # until the first holds the folder
-            time.sleep(0.01)
+        wait_until(lambda: bool(site.headers))  # the first holds the folder then
         with pytest.raises(DownloadBlocked, match=f"another process is fetching data into {root}. Run the command"):
             get()
         site.pause.set()

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from leakage import declarations
 from leakage.data import registry
+from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -109,7 +110,7 @@ def test_jupyter_book_stays_below_the_version_that_reads_no_config():
 
 def test_the_citation_keeps_its_schema():
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format", ROOT / "CITATION.cff"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -153,7 +153,7 @@ def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missi
     wait_until(lambda: executions(root) == ["one", "two"])
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.send_signal(signal.SIGKILL)
-    runner.wait()
+    runner.wait(HANGS)
     assert len(family) >= 2, "a chapter's process and its kernel"
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
     assert not (root / "_build" / "executed" / "ci" / "two.ipynb").exists()
@@ -208,7 +208,7 @@ def broken(tmp_path_factory):
         old.parent.mkdir(parents=True, exist_ok=True)
         old.write_text("{}")
     command = [LEAKAGE, "build", "--jobs", "3", "--no-render", "--root", root]
-    return root, subprocess.run(command, capture_output=True, text=True, check=False)
+    return root, subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
 
 
 def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
@@ -389,7 +389,7 @@ def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(
 def test_the_variables_of_make_reach_the_command_line():
     command = ["make", "--no-print-directory", "-n", "book", "PROFILE=smoke", "SEED=7", "JOBS=2", "CHAPTERS=one two"]
     outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make in a make
-    done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=HANGS)
     lines = done.stdout.splitlines()
     assert lines[-1] == '.venv/bin/leakage build one two --profile "smoke" --seed "7" --jobs "2"'
 
