@@ -54,6 +54,7 @@ def label_weights(
             query out, or has no such query, or the widths do not increase strictly from 1.
     """
     arguments.real("inputs", inputs, "pool d", like=torch.empty(0, dtype=DTYPE, device=inputs.device))
+    arguments.filled("inputs", inputs)
     pool, widths = inputs.shape[0], check_widths(widths)
     arguments.count("query", query, most=pool - 1)
     arguments.count("rows", rows, least=1, most=pool - 1)
