@@ -6,7 +6,7 @@ import io
 import tarfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -105,6 +105,7 @@ class Site:
         redirects: from path to address.
         headers: the headers of every request so far.
         pause: what every answer waits for; None for nothing.
+        dribble: what every answer waits for after its first byte; None for nothing.
     """
 
     address: str = ""
@@ -117,6 +118,7 @@ class Site:
     unasked_part: bool = False
     send_length: bool = True
     pause: threading.Event | None = None
+    dribble: threading.Event | None = None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -154,7 +156,13 @@ class _Handler(BaseHTTPRequestHandler):
         if site.send_length:
             self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
-        self.wfile.write(content[start:][: site.break_after])
+        content = content[start:][: site.break_after]
+        if site.dribble:
+            self.wfile.write(content[:1])
+            site.dribble.wait(HANGS)
+            content = content[1:]
+        with suppress(ConnectionError):  # who waited for the rest may be gone
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -321,6 +321,28 @@ def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(root, register, s
     assert [found.state for found in get()] == ["verified"]
 
 
+@pytest.mark.parametrize("name", ["tiny/content.bin.part", "tiny/content.bin.part.json", ".lock"])
+def test_a_pipe_in_the_way_of_a_download_is_named_and_not_waited_for(root, register, site, name):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    (root / "tiny").mkdir()
+    os.mkfifo(root / name)
+    with pytest.raises(DownloadFailed, match=f"{root / name} is in the way: it is no file but a pipe.*Move it away"):
+        get()
+    assert site.headers == []
+
+
+def test_a_file_that_cannot_be_put_there_leaves_no_pin_that_would_refuse_the_next(root, register, site):
+    register(unverified(PAYLOAD, site))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    (root / "tiny/content.bin").mkdir(parents=True)
+    with pytest.raises(DownloadFailed, match="cannot be put there"):
+        get()
+    assert not list(root.rglob("*.pin.json"))
+    (root / "tiny/content.bin").rmdir()
+    assert [found.state for found in get()] == ["pinned"]
+    assert f'"url": "{site.address}/file"' in next(root.rglob("*.pin.json")).read_text(encoding="utf-8")
+
+
 def test_a_folder_in_the_place_of_a_file_is_named_and_stays(root, register, site):
     register(entry(PAYLOAD, url=f"{site.address}/file"))
     site.files["/file"] = pack(PAYLOAD, "gzip")

@@ -145,7 +145,7 @@ def pin(dataset: Dataset, path: Path, payloads: dict[str, tuple[int, str]], *, u
 
     Args:
         dataset: to which the file belongs.
-        path: where the packed file lies, or is about to lie.
+        path: where the packed file lies.
         payloads: bytes and SHA-256 by name.
         url: where the file comes from; None for one that was put there by hand.
 
