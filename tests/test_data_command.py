@@ -172,7 +172,7 @@ def test_a_damaged_file_is_named_with_the_cure_and_left_as_it_is(folder, site, c
     assert (status, told) == (expected, [f"two: verified, in {folder}"])
     (line,) = complaints
     assert line.startswith(f"leakage: Tiny: {path} is refused: ")
-    assert "Run `leakage data one` to replace it" in line
+    assert "Run `.venv/bin/leakage data one` to replace it" in line
     assert path.read_bytes() == damage
     assert len(site.headers) == 1
 

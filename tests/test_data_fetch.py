@@ -95,7 +95,7 @@ def test_an_altered_payload_is_refused_with_file_expected_found_and_cure(root, r
         fetch.read_payload("tiny", "content")
     message = str(caught.value)
     assert str(path) in message
-    assert "Run `leakage data tiny` to replace it, or set LEAKAGE_DATA" in message
+    assert "Run `.venv/bin/leakage data tiny` to replace it, or set LEAKAGE_DATA" in message
     if change == "altered":
         assert sha256(PAYLOAD) in message
         assert sha256(altered) in message
@@ -127,7 +127,7 @@ def test_an_absent_set_says_in_one_line_how_to_get_it(root, register):
         fetch.read_payload("tiny", "content")
     message = str(caught.value)
     assert "\n" not in message
-    assert "Run `leakage data tiny`, or set LEAKAGE_DATA to a folder that has tiny/content.bin" in message
+    assert "Run `.venv/bin/leakage data tiny`, or set LEAKAGE_DATA to a folder that has tiny/content.bin" in message
     assert not fetch.available("tiny")
     assert states() == ["absent"]
     assert fetch.checksum("tiny") == "absent"
@@ -370,6 +370,6 @@ def test_a_real_file_is_verified_and_refused_once_cut_or_altered(name, tmp_path,
     middle = len(good) // 2
     for bad in (good[:middle], good[:-1], good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):
         put(tmp_path, bad, file.path)
-        with pytest.raises(DataDamaged, match=f"is refused: .* `leakage data {name}`"):
+        with pytest.raises(DataDamaged, match=rf"is refused: .* `\.venv/bin/leakage data {name}`"):
             fetch.read_payload(name, file.name)
         assert not fetch.available(name)

@@ -164,6 +164,18 @@ def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missi
     assert executions(root) == ["one", "two", "two", "three"]
 
 
+def test_what_a_killed_process_has_half_written_among_the_grids_is_removed(repository):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(HANGS)
+    folder = repository / "_build" / "grids" / "curve"
+    folder.mkdir(parents=True)
+    names = {f"a.{ended.pid}-1.partial", f"b.{os.getpid()}-1.partial", "mine.partial", "c.pt"}
+    for name in names:
+        (folder / name).write_text("half")
+    assert rebuild(repository) == (0, [])
+    assert {path.name for path in folder.iterdir()} == names - {f"a.{ended.pid}-1.partial"}
+
+
 def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tmp_path):
     root = make_repository(tmp_path / "repository", "one")
     add_chapter(root, "one", "time.sleep(10**6)")

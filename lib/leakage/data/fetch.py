@@ -97,7 +97,7 @@ def absent(name: str, file: DataFile | None = None) -> DataAbsent:
     dataset = registry.dataset(name)
     missing = file or next((found.file for found in status(name) if not found.good), dataset.files[0])
     return DataAbsent(
-        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `leakage data {name}`, "
+        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `{registry.COMMAND} {name}`, "
         f"or set LEAKAGE_DATA to a folder that has {missing.path}."
     )
 
