@@ -26,7 +26,8 @@ def sha256(payload: bytes) -> str:
 def tar_gz(*members: tuple[str | tarfile.TarInfo, bytes]) -> bytes:
     """An archive of the members given: a name or a prepared header, and the content."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+    # Without the time of packing, which would make names of tests differ between the processes that share them.
+    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in members:
             info = tarfile.TarInfo(name) if isinstance(name, str) else name
             info.size = len(content)
@@ -45,7 +46,7 @@ def pack(payload: bytes, packing: str) -> bytes:
     """The payload as a file of this packing; in an archive the member is called `inside`."""
     return {
         "plain": lambda: payload,
-        "gzip": lambda: gzip.compress(payload),
+        "gzip": lambda: gzip.compress(payload, mtime=0),
         "tar.gz": lambda: tar_gz(("inside", payload)),
     }[packing]()
 
