@@ -6,9 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from leakage.attacks.membership import known_laws
-from leakage.attacks.membership.known_laws import gaussian_score, random_feature_advantage, score
-from leakage.data.gaussians import gaussian
+from leakage.attacks.membership.known_laws import gaussian_score, score
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, least_squares_law, two_gaussians
@@ -99,61 +97,6 @@ def test_impossible_variances_are_refused(bad):
     for pair, name in (((bad, 1.0), "outsider_variance"), ((1.0, bad), "member_variance")):
         with pytest.raises(ValueError, match=f"`{name}` must be finite and above 0"):
             gaussian_score(tensor(0.5), *(tensor(value) for value in pair))
-
-
-def planted(*, label=1.0, **changes):
-    """Random-feature regression on Gaussian inputs and signs, the queried one with a label of its own."""
-    generator = stream(0, "planted")
-    inputs = gaussian((40, 6), generator=generator)
-    labels = torch.sign(gaussian((40,), generator=generator))
-    labels[5] = label
-    options = dict(rows=20, widths=[16, 60, 300], designs=150, sigma=0.5, seed=0) | changes
-    return random_feature_advantage(5, inputs=inputs, labels=labels, **options)
-
-
-def test_an_outlying_label_gives_its_owner_away_once_the_model_interpolates():
-    leak = planted(label=50.0)["labels"]
-    assert leak.shape == (3,)
-    assert bool((leak[1:] > 0.99).all())
-
-
-def test_the_more_a_label_stands_out_the_more_it_leaks():
-    ordinary, outlying = planted(), planted(label=3.0)
-    for advantages in (*ordinary.values(), *outlying.values()):
-        assert bool(((advantages > 0) & (advantages < 1)).all())
-    assert torch.equal(outlying["teacher"], ordinary["teacher"])  # which has labels of its own
-    assert float(outlying["labels"][-1]) > float(ordinary["labels"][-1]) + 0.1
-
-
-def test_nothing_leaks_when_members_are_trained_like_outsiders(monkeypatch):
-    trained = known_laws.label_weights
-    monkeypatch.setattr(
-        known_laws, "label_weights", lambda *args, **options: trained(*args, **(options | dict(member=False)))
-    )
-    for advantages in planted(label=50.0, designs=400).values():
-        # What two samples of 400 laws differ by on their own, measured over seeds: at most .05.
-        assert bool(((advantages > 0) & (advantages < 0.08)).all())  # two samples, not one twice
-
-
-def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
-    first = planted()
-    with torch.random.fork_rng():
-        torch.manual_seed(99)
-        second, other = planted(), planted(seed=1)
-    for name, advantages in first.items():
-        assert torch.equal(second[name], advantages)
-        assert not torch.equal(other[name], advantages)
-
-
-@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
-def test_labels_without_noise_are_refused(sigma):
-    with pytest.raises(ValueError, match=r"`sigma` must be .*above 0"):
-        planted(sigma=sigma)
-
-
-def test_so_few_features_that_all_may_be_silent_are_refused():
-    with pytest.raises(ValueError, match="`widths` starts too low: with 1 features some design is silent"):
-        planted(widths=[1, 30])
 
 
 @pytest.mark.gpu

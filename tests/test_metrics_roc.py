@@ -253,7 +253,7 @@ def test_the_gpu_gives_the_same_measures():
     [
         auc,
         best_advantage,
-        roc,
+        roc.curve,
         calibrate_threshold,
         lambda m, o: tpr_at_fpr(m, o, fpr=0.5),
         lambda m, o: evaluate(m, o, threshold=0.0),
