@@ -1,26 +1,26 @@
 """Tests are alike on every machine: one thread, the same examples, no clock, and the longest files first.
 
-The library's annotations run in every test (`running_types`).
-
 The tensors of tests are small, and threads that wait for each other are slow. `--last-bits SEED` runs every test within
 `last_bits.LastBits(SEED)`, another machine's arithmetic.
 """
 
+import importlib
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-import running_types
-
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before torch is imported, and for the processes that tests start
 
-running_types.install()
-_paths = (Path(__file__).parent / "every_process", os.environ.get("PYTHONPATH"))
-os.environ["PYTHONPATH"] = os.pathsep.join(str(path) for path in _paths if path)
+# The library's annotations run, in this process and in those that it starts.
+TYPES = str(Path(__file__).parent / "types_that_run")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TYPES, os.environ.get("PYTHONPATH"))))
+sys.path.insert(0, TYPES)
+importlib.import_module("held_imports").install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

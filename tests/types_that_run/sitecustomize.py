@@ -5,14 +5,8 @@ the environment of somebody who only uses the library, nothing is asked.
 """
 
 import importlib.util
-import sys
-from pathlib import Path
+
+import held_imports
 
 if importlib.util.find_spec("beartype"):
-    _name = "running_types"
-    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).parents[1] / f"{_name}.py")
-    assert _spec
-    assert _spec.loader
-    sys.modules[_name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules[_name])
-    sys.modules[_name].install()
+    held_imports.install()

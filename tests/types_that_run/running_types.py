@@ -1,77 +1,29 @@
 """Annotations that run: every function, dataclass and named tuple of the library is held to its types while tests run.
 
-`install` changes how `leakage` is imported, here and, by `sitecustomize`, in the processes that tests start. Shapes are
-jaxtyping's, and an axis has one size throughout a call; beartype compares, and of a container it looks at one item, the
-next one at each call. What is called with wrong arguments runs with types off: if it refuses them by its own error,
-that error is seen, as by a user, and `FalseType` otherwise. Functions within functions are not held to their types, and
-what a generator yields is not.
+`held_imports` sees to it. Shapes are jaxtyping's, and an axis has one size throughout a call; beartype compares, and
+of a container it looks at one item, the next one at each call. What is called with wrong arguments runs with types off:
+if it refuses them by an error of its own, that error is seen, as by a user, and `FalseType` otherwise. Not held to
+their types are functions within functions, and what a generator yields.
 """
 
-import ast
 import dataclasses
 import functools
 import inspect
 import itertools
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from importlib.abc import MetaPathFinder
-from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import jaxtyped
 
-PACKAGE = "leakage"
 _DRAW = "__beartype_getrandbits"  # it chooses the item of a container: in turn, not by Python's random numbers
 _off = ContextVar("types are off", default=False)
 
 
 class FalseType(AssertionError):
     """An annotation says what is not so; no `except ValueError` or `TypeError` takes it for a refusal."""
-
-
-def install() -> None:
-    """Hold to their types what is imported from the package from now on."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-class _Finder(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        """What the other finders find, with a loader of ours."""
-        if fullname.partition(".")[0] != PACKAGE:
-            return None
-        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, found), None)
-        if spec and type(spec.loader) is SourceFileLoader:
-            spec.loader = _Loader(spec.loader.name, spec.loader.path)
-        return spec
-
-
-class _Loader(SourceFileLoader):
-    def get_code(self, fullname: str) -> Any:
-        """Compiled anew: what lies in `__pycache__` has no decorators, and is to have none."""
-        tree = ast.parse(self.get_data(self.path), self.path)
-        _decorate(tree.body)
-        return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
-
-
-def _decorate(body: list[ast.stmt]) -> None:
-    """Hold functions first, since what else decorates them wants functions; classes last, when they are dataclasses."""
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            node.decorator_list.insert(0, _decorator(node))
-            _decorate(node.body)
-        elif isinstance(node, ast.FunctionDef):
-            node.decorator_list.append(_decorator(node))
-
-
-def _decorator(node: ast.stmt) -> ast.expr:
-    """`held`, in a module that has not imported it."""
-    decorator = ast.parse(f"__import__('{__name__}').held", mode="eval").body
-    return ast.copy_location(decorator, node)
 
 
 def held(thing: Any) -> Any:
