@@ -10,14 +10,17 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import numbers
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from beartype import BeartypeConf, beartype
+from beartype import BeartypeConf, FrozenDict, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import jaxtyped
 
+# Where a number is wanted NumPy's are taken, too: see `leakage.arguments`.
+_NUMBERS = FrozenDict({int: int | numbers.Integral, float: float | numbers.Real})
 _DRAW = "__beartype_getrandbits"  # it chooses the item of a container: in turn, not by Python's random numbers
 _off = ContextVar("types are off", default=False)
 
@@ -76,7 +79,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, **options)
 
     whole = opened if inspect.isgeneratorfunction(function) else function
-    checked: Any = beartype(conf=BeartypeConf(is_pep484_tower=True))(whole)
+    checked: Any = beartype(conf=BeartypeConf(hint_overrides=_NUMBERS))(whole)
     if _DRAW in (checked.__kwdefaults__ or {}):
         turns = itertools.count()
         checked.__kwdefaults__[_DRAW] = lambda bits: next(turns)
