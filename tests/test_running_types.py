@@ -10,10 +10,11 @@ from typing import NamedTuple
 import pytest
 import torch
 from jaxtyping import Float
+from running_types import FalseType, held
 from torch import Tensor
 
-from leakage import intervals, keys
-from running_types import FalseType, held
+from leakage import content_keys
+from leakage.metrics import estimates
 
 
 @held
@@ -114,17 +115,17 @@ def test_fields_are_held_to_their_types(kind):
 
 def test_the_library_is_held_to_its_types():
     with pytest.raises(FalseType, match="root"):
-        keys.environment("")  # no path, which nothing else would show
+        content_keys.environment("")  # no path, which nothing else would show
 
 
 def test_a_held_function_has_the_content_key_of_its_own():
-    parts = keys.function_parts(intervals.clopper_pearson)
-    assert parts == keys.function_parts(intervals.clopper_pearson.__wrapped__)
+    parts = content_keys.function_parts(estimates.clopper_pearson)
+    assert parts == content_keys.function_parts(estimates.clopper_pearson.__wrapped__)
     assert parts["wrappers"] == []
     assert not any("running_types" in name for name in parts["files"])
 
 
 def test_the_library_is_held_to_its_types_in_the_processes_of_tests():
-    code = "from leakage import keys\nkeys.environment('')"
+    code = "from leakage import content_keys\nkeys.environment('')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "FalseType" in done.stderr

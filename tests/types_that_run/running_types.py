@@ -53,10 +53,14 @@ def _held(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with jaxtyped("context"):  # an axis has one size within it
                 return checked(*arguments, **options)
-        except BeartypeCallHintParamViolation as violation:
-            refused = str(violation)
         except BeartypeCallHintReturnViolation as violation:
             raise FalseType(str(violation)) from None
+        except BeartypeCallHintParamViolation as violation:
+            refused = str(violation)
+        except ValueError as error:
+            if not _raised_by_beartype(error):
+                raise
+            refused = str(error)
         off = _off.set(True)
         try:
             function(*arguments, **options)
@@ -69,6 +73,14 @@ def _held(function: Callable[..., Any]) -> Callable[..., Any]:
         raise FalseType(refused)
 
     return call
+
+
+def _raised_by_beartype(error: Exception) -> bool:
+    """Whether the arguments are refused, and so odd that the refusal cannot write them."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    return bool(frame) and frame.tb_frame.f_globals.get("__name__", "").startswith("beartype.")
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,8 +56,12 @@ class TwoLayer:
         return points @ self.weights.mT + self.biases.unsqueeze(-2)
 
     def __call__(
-        self, points: Float[Tensor, "*b t d"], *, generator: torch.Generator | None = None, spread: Tensor | None = None
-    ) -> Float[Tensor, "*b t"]:
+        self,
+        points: Float[Tensor, "... t d"],
+        *,
+        generator: torch.Generator | None = None,
+        spread: Tensor | None = None,
+    ) -> Float[Tensor, "... t"]:
         r"""$\Phi(\theta; x)$ at every point, a chunk of points at a time.
 
         Args:
