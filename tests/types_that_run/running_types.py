@@ -9,18 +9,20 @@ their types are functions within functions, and what a generator yields.
 import dataclasses
 import functools
 import inspect
+import io
 import itertools
 import numbers
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 
 from beartype import BeartypeConf, FrozenDict, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import jaxtyped
 
-# Where a number is wanted NumPy's are taken, too: see `leakage.arguments`.
-_NUMBERS = FrozenDict({int: int | numbers.Integral, float: float | numbers.Real})
+# Where a number is wanted NumPy's are taken, too (see `leakage.arguments`), and a stream of text may have no buffer.
+_MEANT = FrozenDict({int: int | numbers.Integral, float: float | numbers.Real, TextIO: io.TextIOBase})
 _DRAW = "__beartype_getrandbits"  # it chooses the item of a container: in turn, not by Python's random numbers
 _off = ContextVar("types are off", default=False)
 
@@ -36,8 +38,20 @@ def held(thing: Any) -> Any:
     if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
         thing.__init__ = _held(thing.__init__)
     elif issubclass(thing, tuple) and "_fields" in vars(thing):
-        thing.__new__ = staticmethod(_held(thing.__new__))
+        thing.__new__ = staticmethod(_held_unless_torch_calls(thing.__new__))
     return thing
+
+
+def _held_unless_torch_calls(new: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch fills the fields of a tuple with whatever it counts or maps, such as the dimensions of `vmap`."""
+    checked = _held(new)
+
+    @functools.wraps(new)
+    def call(*arguments: Any, **options: Any) -> Any:
+        by_torch = sys._getframe(1).f_globals["__name__"].startswith("torch.")
+        return (new if by_torch else checked)(*arguments, **options)
+
+    return call
 
 
 def _held(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +105,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, **options)
 
     whole = opened if inspect.isgeneratorfunction(function) else function
-    checked: Any = beartype(conf=BeartypeConf(hint_overrides=_NUMBERS))(whole)
+    checked: Any = beartype(conf=BeartypeConf(hint_overrides=_MEANT))(whole)
     if _DRAW in (checked.__kwdefaults__ or {}):
         turns = itertools.count()
         checked.__kwdefaults__[_DRAW] = lambda bits: next(turns)
