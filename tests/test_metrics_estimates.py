@@ -41,7 +41,7 @@ def test_an_estimate_agrees_with_its_closed_interval():
 
 
 def test_an_estimate_holds_plain_numbers_and_cannot_change():
-    measured = Estimate(torch.tensor(0.5), np.float64(0.25), 1, n=np.int64(4))  # pyright: ignore[reportArgumentType]
+    measured = Estimate(np.float32(0.5), np.float64(0.25), 1, n=np.int64(4))  # pyright: ignore[reportArgumentType]
     assert [type(value) for value in dataclasses.astuple(measured)] == [float, float, float, int, float]
     with pytest.raises(dataclasses.FrozenInstanceError):
         measured.low = 0.0  # pyright: ignore[reportAttributeAccessIssue]
