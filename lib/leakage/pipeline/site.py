@@ -18,6 +18,7 @@ from sphinx.config import Config
 from sphinx.errors import ConfigError
 
 from leakage.claims import provenance
+from leakage.pipeline.library import PAGE
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
 _MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
@@ -50,13 +51,16 @@ def copy_mathjax(destination: Path) -> None:
 
 
 def source_url(url: str) -> str:
-    """The address of a chapter's source where the theme gives that of its executed notebook.
+    """The address of a page's source in the repository, where the theme gives that of the staged file.
 
-    The theme builds the links to edit and to launch a page from the staged file, which for a chapter is an `.ipynb`;
-    the repository holds the same chapter as MyST Markdown. A link within the site, to download the notebook, stays.
+    A chapter is staged as an executed notebook, and the repository holds it as MyST Markdown; a page of the library is
+    made from a package. A link within the site, to download the notebook, stays.
     """
     if not url.startswith("https://"):
         return url
+    if made := re.fullmatch(rf"(.*)/book/{PAGE}/(.+)\.md", url):
+        folders = ["lib", "leakage", *made[2].split(".")]
+        return "/".join([made[1], *dict.fromkeys(folders), "__init__.py"])
     return re.sub(r"\.ipynb(?=$|[?#&])", ".md", url)
 
 
