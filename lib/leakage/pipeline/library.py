@@ -8,6 +8,7 @@ the book (`pipeline`) has no page. Nothing here writes.
 import ast
 import re
 import textwrap
+from ast import get_docstring
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +28,9 @@ def public(body: ast.Module | _Entry) -> list[_Entry]:
     """The classes and functions of a module, or the methods of a class, that are for its callers."""
     if isinstance(body, ast.FunctionDef):
         return []
+    found = [node for node in body.body if isinstance(node, _Entry)]
     return [
-        node
-        for node in body.body
-        if isinstance(node, _Entry)
-        and (not node.name.startswith("_") or (node.name == "__call__" and ast.get_docstring(node)))
+        node for node in found if not node.name.startswith("_") or (node.name == "__call__" and get_docstring(node))
     ]
 
 
@@ -76,17 +75,16 @@ class Library:
 
     def pages(self) -> dict[str, str]:
         """Name → Markdown of each page, in the order of the tree."""
-        texts = {}
-        for page, (package, *modules) in self._by_page(self.modules).items():
-            head = [f"# `{page}`", self._module(package), self._text(package)]
-            texts[page] = "\n\n".join([*head, *map(self._section, modules)]) + "\n"
-        return texts
+        return {
+            page: "\n\n".join([f"# `{page}`", self._opening(package), *map(self._section, modules)]) + "\n"
+            for page, (package, *modules) in self._by_page(self.modules).items()
+        }
 
     def contents(self) -> str:
         """The list of the pages with the first sentence of each, the experiments apart."""
         parts: dict[bool, list[str]] = {False: ["## What to import\n"], True: ["\n## Experiments\n"]}
         for page, (package, *_) in self._by_page(self.modules).items():
-            sentence = re.split(r"(?<=\.)\s", ast.get_docstring(self.names[package]) or "", maxsplit=1)[0]
+            sentence = re.split(r"(?<=\.)\s", get_docstring(self.names[package]) or "", maxsplit=1)[0]
             parts[tree.room(page) == EXPERIMENTS].append(f"- {_page_link(page)}: {' '.join(sentence.split())}")
         return "\n".join(line for part in parts.values() if len(part) > 1 for line in part) + "\n"
 
@@ -115,10 +113,10 @@ class Library:
         entries = [self._entry(module, entry.name) for entry in public(self.names[module])]
         title = f"## `{module.rpartition('.')[2]}`"
         neighbours = "\n".join(f"- {head}: {', '.join(links)}" for head, links in lines.items() if links)
-        return "\n\n".join([title, self._module(module), self._text(module), neighbours, *entries])
+        return "\n\n".join([title, self._opening(module), neighbours, *entries])
 
-    def _module(self, name: str) -> str:
-        return f"```{{py:module}} {self.package.name}.{name}".rstrip(".") + "\n```"
+    def _opening(self, name: str) -> str:
+        return f"```{{py:module}} {self.package.name}.{name}".rstrip(".") + f"\n```\n\n{self._text(name)}"
 
     def _source(self, module: str, anchor: str) -> str:
         file = f"lib/{self.package.name}/{self.modules[module].relative_to(self.package).as_posix()}"
@@ -136,38 +134,31 @@ class Library:
             head += [line for field in fields for line in lines[field.lineno - 1 : field.end_lineno]]
         kind = "class" if isinstance(node, ast.ClassDef) else "method" if "." in name else "function"
         code = textwrap.dedent("\n".join(head))
-        methods = [self._entry(module, f"{name}.{method.name}", ":::") for method in public(node)]
         parts = [
-            f"{fence}{{py:{kind}}} {name}",
+            f"{fence}{{py:{kind}}} {name}" + "\n:no-contents-entry:" * (kind == "method"),
             f"[{self._source(module, f'#L{first}')}]{{.library-source}}",
             f"```python\n{code}\n```",
-            self._text(f"{module}.{name}"),
-            *methods,
+            self._text(f"{module}.{name}", least=module.count(".") + 1),
         ]
-        return "\n\n".join(parts) + f"\n{fence}"
+        methods = [self._entry(module, f"{name}.{method.name}", ":::") for method in public(node)]
+        return "\n\n".join([*parts, *methods]) + f"\n{fence}"
 
-    def _text(self, name: str) -> str:
-        """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it."""
+    def _text(self, name: str, least: int = 0) -> str:
+        """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it.
+
+        A bare word is looked up in scopes of `least` words and more: beside a function it is more often a key of its
+        results than a module of ours.
+        """
         node, words = self.names[name], name.split(".")
-        text = _SECTION.sub(_listed, (ast.get_docstring(node) or "") + "\n")
-        scopes = [".".join(words[:depth]) for depth in range(len(words), -1, -1)]
+        text = _SECTION.sub(_listed, (get_docstring(node) or "") + "\n")
+        scopes = [words[:depth] for depth in range(len(words), -1, -1)]
         variables = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
 
         def linked(span: re.Match[str]) -> str:
-            found = (path for scope in scopes if (path := f"{scope}.{span[1]}".lstrip(".")) in self.names)
-            target = next(found, name)
-            # A bare word beside a function is more often a key of its results than one of our modules.
-            another = (
-                target == name
-                or span[1] in variables
-                or (
-                    "." not in span[1]
-                    and node is not self.names[target]
-                    and target in self.modules
-                    and name not in self.modules
-                )
-            )
-            return span[0] if another else f"{{py:obj}}`{span[1]} <{self.package.name}.{target}>`"
+            reached = (scope for scope in scopes if "." in span[1] or len(scope) >= least)
+            target = next((path for scope in reached if (path := ".".join([*scope, span[1]])) in self.names), name)
+            own = target == name or span[1] in variables
+            return span[0] if own else f"{{py:obj}}`{span[1]} <{self.package.name}.{target}>`"
 
         return _CODE.sub(linked, text).strip()
 
