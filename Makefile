@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-NUMERICAL = $(foreach room,attacks geometry theory trainers models metrics histograms intervals,\
+NUMERICAL = $(foreach room,studies attacks geometry theory trainers models metrics,\
   $(wildcard tests/test_$(room)*.py))
 # A process for each core, up to four; a file of tests is one piece of work, the longest come first (tests/conftest.py).
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder

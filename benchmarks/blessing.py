@@ -20,12 +20,13 @@ from leakage.data.feature_models import weak_features
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
+from leakage.studies.blessing import logistic_simulation
+from leakage.theory.logistic.fixed_point import Solution, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
+from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import prox
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import Solution, solve
 from leakage.theory.logistic.teacher import average_over_points, logit_rule
-from leakage.trainers import bilevel_outputs, dp_sgd, ensembles, logistic_regression
+from leakage.trainers import dp_sgd, ensembles, logistic_regression
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law
@@ -231,9 +232,9 @@ def trial(sizes: Sizes) -> Case:
     )
 
 
-def sample(ensemble: Bilevel, points: Points, trials: int) -> bilevel_outputs.PointOutputs:
+def sample(ensemble: Bilevel, points: Points, trials: int) -> logistic_simulation.PointOutputs:
     draws = stream(0, "benchmark/trials")
-    return bilevel_outputs.point_outputs(ensemble, points, penalty=PENALTY, trials=trials, generator=draws)
+    return logistic_simulation.point_outputs(ensemble, points, penalty=PENALTY, trials=trials, generator=draws)
 
 
 def by_refits(ensemble: Bilevel, points: Points, trials: int) -> Tensor:

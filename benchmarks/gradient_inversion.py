@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import moments, span
-from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.matching import match
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.recover import recover
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import TwoLayer
 from leakage.runtime import stream
 from leakage.trainers.federated import batch_gradient

@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
 from leakage.theory import latent_space, least_squares_law, relu_features
 from leakage.theory import ridge as ridge_law

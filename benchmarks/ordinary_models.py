@@ -14,7 +14,7 @@ from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear, pad
 
 from leakage.data.bilevel import Bilevel, Points
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE

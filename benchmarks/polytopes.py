@@ -11,18 +11,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakage.attacks.polytopes.deepfool import Projections, deepfool
-from leakage.attacks.polytopes.row_space import first_change
-from leakage.data.synthetic import gaussian
-from leakage.geometry import comparisons, oracles, ray_search, rays
-from leakage.geometry.cell_counts import he_networks
-from leakage.geometry.gram import frobenius_norm
+from leakage.attacks.membership.boundary_distance import Projections, deepfool
+from leakage.data.gaussians import gaussian
+from leakage.geometry import brute_force, rays
+from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out
+from leakage.geometry.row_space import first_change
 from leakage.geometry.subdivision import Subdivision, subdivide
-from leakage.geometry.unit_square import box
+from leakage.geometry.windows import box
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
+from leakage.studies.polytopes import other_algorithms, printed_search
+from leakage.studies.polytopes.cell_counts import he_networks
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14
@@ -89,11 +90,11 @@ def programs(sizes: Sizes) -> Case:
     network, window, fine = cut(sizes)
     chosen = torch.linspace(0, len(fine) - 1, sizes.cells).long()
 
-    def theirs() -> list[oracles.Polytope]:
-        return [oracles.by_programs(network, fine.middles[cell], window=window) for cell in chosen]
+    def theirs() -> list[brute_force.Polytope]:
+        return [brute_force.by_programs(network, fine.middles[cell], window=window) for cell in chosen]
 
     def check() -> str:
-        found = comparisons.with_programs(fine, chosen)
+        found = other_algorithms.with_programs(fine, chosen)
         gap = float(found.vertex_error.max())
         if not bool(found.same_edges.all()) or not gap < APART:
             raise Disagreement(
@@ -116,7 +117,7 @@ def pixels(sizes: Sizes) -> Case:
     network, window, fine = cut(sizes)
 
     def check() -> str:
-        seen = int(oracles.by_pixels(network, window, side=sizes.side).max()) + 1
+        seen = int(brute_force.by_pixels(network, window, side=sizes.side).max()) + 1
         if seen > len(fine):
             raise Disagreement(f"pixels see {seen} patterns, and cutting finds {len(fine)}.")
         return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
@@ -127,7 +128,7 @@ def pixels(sizes: Sizes) -> Case:
         unit="window",
         ours=Side("cutting, all of them", lambda: subdivide(network, window)),
         theirs=Side(
-            f"{sizes.side} × {sizes.side} pixels, some", lambda: oracles.by_pixels(network, window, side=sizes.side)
+            f"{sizes.side} × {sizes.side} pixels, some", lambda: brute_force.by_pixels(network, window, side=sizes.side)
         ),
         check=check,
         rounds=sizes.rounds,
@@ -146,7 +147,7 @@ def rows(sizes: Sizes) -> Case:
         return torch.unique(joined(pattern(network, middles)), dim=0)
 
     def check() -> str:
-        seen, packed = len(theirs()), int(oracles.by_pixels(network, window, side=side).max()) + 1
+        seen, packed = len(theirs()), int(brute_force.by_pixels(network, window, side=side).max()) + 1
         if seen != packed:
             raise Disagreement(f"rows give {seen} patterns, and the library's pixels {packed}.")
         return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
@@ -168,8 +169,8 @@ def first_rays(sizes: Sizes) -> Case:
     def ours() -> Tensor:
         return rays.walk(network, points, aims, crossings=1).lengths[..., 0]
 
-    def theirs() -> ray_search.Bracketed:
-        return ray_search.bisection(network, points, aims, steps=sizes.steps, event="pattern")
+    def theirs() -> printed_search.Bracketed:
+        return printed_search.bisection(network, points, aims, steps=sizes.steps, event="pattern")
 
     def check() -> str:
         exact, found = ours(), theirs()

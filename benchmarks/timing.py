@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakage.metrics import ks_test
+from leakage.metrics.roc import ks_test
 from leakage.pipeline.book import Book
 from leakage.pipeline.plan import execution_provenance
 from leakage.pipeline.storage import write_json

@@ -10,7 +10,7 @@ from collections import Counter
 
 from chapter_language import typed_decimals
 from chapter_reading import CLAIMS, EXPERIMENT, VERDICTS, Chapter, literal, prose, words
-from leakage import keys
+from leakage import content_keys
 from leakage.data import registry
 
 # What a cell whose code the page does not show may use of the imports: it reports, it computes no result.
@@ -119,7 +119,9 @@ def hidden_cells_only_report(chapter: Chapter) -> list[str]:
 def data_read_is_declared(chapter: Chapter) -> list[str]:
     declared = set(chapter.declaration.get("data") or ())
     code = "\n".join(block.source for block in chapter.code)
-    read = {file.stem for file in keys.module_files(code) if file.parent.name == "data"} & registry.DATASETS.keys()
+    read = {
+        file.stem for file in content_keys.module_files(code) if file.parent.name == "data"
+    } & registry.DATASETS.keys()
     for name in ("available", "present", "read_payload", "fetch"):
         read |= {literal(call) for _, call in chapter.calls(name)} & registry.DATASETS.keys()
     # A loader serves the parts of its set too: leakage.data.mnist reads mnist and mnist-train.

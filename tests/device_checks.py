@@ -11,7 +11,7 @@ import json
 import pytest
 import torch
 
-from leakage.data import synthetic
+from leakage.data import gaussians
 from leakage.runtime import DTYPE
 
 
@@ -21,8 +21,8 @@ class Inputs:
     def __init__(self, device, generator):
         self.device, self.generator = device, generator
         self.single = self.of(12.0)[0]
-        self.pool = synthetic.gaussian((30, 6), generator=generator)
-        self.asked = synthetic.gaussian((2, 5, 3), generator=generator)
+        self.pool = gaussians.gaussian((30, 6), generator=generator)
+        self.asked = gaussians.gaussian((2, 5, 3), generator=generator)
 
     def of(self, *values):
         return torch.tensor([float(value) for value in values], dtype=DTYPE, device=self.device)

@@ -7,10 +7,18 @@ import torch
 from torch import nn
 
 import device_checks
-from leakage.attacks.membership import audit, loss_threshold, private_audit, rates, reference_models
-from leakage.data import augmentation, bilevel, feature_models, membership_splits, purchase_like, synthetic
+from leakage.attacks.membership import loss_threshold, rates, shadow_models
+from leakage.data import augmentation, bilevel, feature_models, gaussians, membership_splits, purchase_like
 from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE
+from leakage.studies.blessing import (
+    early_stopping,
+    logistic_simulation,
+    private_audit,
+    private_training,
+    support_vectors,
+    width_audit,
+)
 from leakage.theory.logistic import (
     likelihood_ratio,
     limits,
@@ -19,19 +27,15 @@ from leakage.theory.logistic import (
     threshold_attacks,
     tradeoff,
 )
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import solve
+from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.problem import Setting
 from leakage.trainers import (
-    bilevel_outputs,
     criteria,
     dp_sgd,
-    early_stopping,
     ensembles,
     logistic_regression,
-    margin_outputs,
     module_ensembles,
     module_trajectories,
-    private_targets,
     svm,
 )
 from leakage.trainers.criteria import Examples
@@ -52,7 +56,7 @@ class Inputs(device_checks.Inputs):
         self.points = bilevel.fixed_points(ENSEMBLE, 2, generator=generator)
         self.labels = self.of(1, 0)
         self.pairs = membership_splits.complementary_pairs(12, 8, generator=generator)
-        self.losses = synthetic.chi_square(1.0, (2, 8, 12), generator=generator)
+        self.losses = gaussians.chi_square(1.0, (2, 8, 12), generator=generator)
         self.members = self.pairs.member, self.pairs.partner
         self.classes = (self.pool[:, 0] > 0).long()
         self.networks = mlp.initial((4,), (6, 5, 2), generator=generator)
@@ -67,7 +71,7 @@ class Inputs(device_checks.Inputs):
             return self.generator
 
         with pytest.MonkeyPatch.context() as patch:
-            for room in (early_stopping, private_targets):
+            for room in (early_stopping, private_training):
                 patch.setattr(room, "stream", stream)
             return work()
 
@@ -202,16 +206,18 @@ CHECKS = {
     ),
     "logistic_regression": lambda x: x.fit(),
     "bilevel_outputs": lambda x: [
-        found := bilevel_outputs.point_outputs(
+        found := logistic_simulation.point_outputs(
             ENSEMBLE, x.points, penalty=1.0, trials=4, generator=x.generator, refits=2
         ),
-        bilevel_outputs.law_tests(found, x.points, x.limit),
-        bilevel_outputs.simulate(ENSEMBLE, penalty=1.0, trials=3, generator=x.generator, thresholds=(0.5,), fresh=9),
-        bilevel_outputs.left_out_check(ENSEMBLE, penalty=1.0, generator=x.generator, refits=2),
+        logistic_simulation.law_tests(found, x.points, x.limit),
+        logistic_simulation.simulate(
+            ENSEMBLE, penalty=1.0, trials=3, generator=x.generator, thresholds=(0.5,), fresh=9
+        ),
+        logistic_simulation.left_out_check(ENSEMBLE, penalty=1.0, generator=x.generator, refits=2),
     ],
     "svm": lambda x: x.machines(),
     "margin_outputs": lambda x: [
-        margin_outputs.privacy_and_error(
+        support_vectors.privacy_and_error(
             name, widths=[4, 12], rows=8, trials=4, fresh=2, generator=x.generator, bin_width=0.5
         )
         for name in feature_models.FEATURE_MODELS
@@ -222,7 +228,7 @@ CHECKS = {
     ],
     "purchase_like": lambda x: vars(purchase_like.draw(5, generator=x.generator, features=6, classes=2)),
     "shift_and_flip": lambda x: augmentation.shift_and_flip(
-        synthetic.gaussian((2, 3, 1, 4, 4), generator=x.generator), x.generator, pixels=1
+        gaussians.gaussian((2, 3, 1, 4, 4), generator=x.generator), x.generator, pixels=1
     ),
     "ensembles.train": lambda x: [x.trained("adam"), x.trained("sgd", momentum=0.9, weight_decay=0.1)],
     "ensembles.losses": lambda x: [
@@ -232,17 +238,19 @@ CHECKS = {
     ],
     "membership attacks": lambda x: [
         loss_threshold.global_thresholds(x.losses, *x.members),
-        *(attack(x.losses, *x.members) for attack in audit.ATTACKS.values()),
-        reference_models.logit(x.losses),
+        *(attack(x.losses, *x.members) for attack in width_audit.ATTACKS.values()),
+        shadow_models.logit(x.losses),
     ],
     "membership rates": lambda x: [
-        found := audit.audit(x.losses, *x.members, fprs=(0.5,)),
+        found := width_audit.audit(x.losses, *x.members, fprs=(0.5,)),
         rates.tpr_at_fpr(x.losses, x.pairs.member, fpr=0.5),
         rates.at_crossing(x.of(1, 2, 3), x.of(1, 2, 3), target=1.5),
         rates.pairs_at_crossing(found["lira/auc"], found["lira/auc"], target=0.5),
     ],
     "width_audit": lambda x: x.named(
-        lambda: audit.width_audit((5, 0), models=6, recipe=RECIPE, epochs=(0, 2), kept=(2,), fprs=(0.5,), **x.pooled)
+        lambda: width_audit.width_audit(
+            (5, 0), models=6, recipe=RECIPE, epochs=(0, 2), kept=(2,), fprs=(0.5,), **x.pooled
+        )
     ),
     "dp_sgd": lambda x: x.private(),
     "private_audit": lambda x: [

@@ -7,23 +7,23 @@ from leakage.attacks.gradient_inversion import (
     decompose,
     deep,
     design,
-    evaluation,
     matching,
     moments,
-    patterns,
-    polish,
     recover,
+    refine,
+    relu_decoding,
     span,
-    step_errors,
     tensor,
 )
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.trials import Round
-from leakage.data import synthetic
+from leakage.data import gaussians
+from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import TwoLayer as Client
-from leakage.theory import gradient_symmetries, hermite, inversion_error
+from leakage.studies.gradient_inversion import step_errors
+from leakage.studies.gradient_inversion.games import Round
+from leakage.theory import gradient_symmetries, hermite, moment_error
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 
@@ -35,7 +35,7 @@ class Inputs(device_checks.Inputs):
 
     def moments(self):
         """Moments of a gradient of three inputs, from either layer."""
-        weights, inputs = (synthetic.gaussian(size, generator=self.generator) for size in ((60, 4), (3, 4)))
+        weights, inputs = (gaussians.gaussian(size, generator=self.generator) for size in ((60, 4), (3, 4)))
         inner = weights @ inputs.mT
         seen = Observation(weights, activation("tanh"), 0.0, inner.tanh().sum(1), (1 - inner.tanh().square()) @ inputs)
         return moments.of_outputs(seen), moments.of_hidden(seen)
@@ -51,7 +51,7 @@ class Inputs(device_checks.Inputs):
     def observation(self, name):
         """A server's view of two inputs with residuals 2 and -1."""
         weights, inputs, residuals = (
-            synthetic.gaussian((40, 6), generator=self.generator),
+            gaussians.gaussian((40, 6), generator=self.generator),
             self.pool[:2],
             self.of(2, -1),
         )
@@ -64,8 +64,8 @@ class Inputs(device_checks.Inputs):
 
     def gradient_of(self, name, *, m=60):
         """What a server sees of two inputs."""
-        client = Client(synthetic.gaussian((m, 4), generator=self.generator), activation=name, bias=3.0)
-        points = synthetic.sphere(2, 4, generator=self.generator)
+        client = Client(gaussians.gaussian((m, 4), generator=self.generator), activation=name, bias=3.0)
+        points = gaussians.sphere(2, 4, generator=self.generator)
         gradient = batch_gradient(client, points, self.of(1, -1), loss="half_sum")
         return Observation.from_module(client, gradient, batch=2, loss="half_sum", activation=name)
 
@@ -83,12 +83,12 @@ CHECKS = {
         )
     ),
     "gradient_inversion.polish": lambda x: vars(
-        polish.polish(
-            polish.HiddenEquations.of(x.gradient_of("gelu"), x.pool[:4, :2]), x.asked[:, :2, :2], norm=1.0, steps=5
+        refine.polish(
+            refine.HiddenEquations.of(x.gradient_of("gelu"), x.pool[:4, :2]), x.asked[:, :2, :2], norm=1.0, steps=5
         )
     ),
     "gradient_inversion.patterns": lambda x: vars(
-        patterns.decode(x.gradient_of("relu"), batch=2, norm=1.0, generator=x.generator)
+        relu_decoding.decode(x.gradient_of("relu"), batch=2, norm=1.0, generator=x.generator)
     ),
     "gradient_inversion.decompose": lambda x: x.shortly(
         lambda: [
@@ -146,7 +146,7 @@ CHECKS = {
         for way in matching.DISTANCES
     ],
     "gradient_inversion.evaluation": lambda x: [
-        evaluation.matched(x.pool[:3], x.pool[1:4], signs=signs) for signs in (True, False)
+        reconstruction.matched(x.pool[:3], x.pool[1:4], signs=signs) for signs in (True, False)
     ],
     "gradient_symmetries": lambda x: [
         gradient_symmetries.mirrored(x.pool[:2], x.of(1, 2), activation("tanh"), flips=x.of(1, 0) > 0),
@@ -181,10 +181,10 @@ CHECKS = {
         hermite.gaussian_mean(torch.tanh, device=x.device),
     ],
     "inversion_error": lambda x: [
-        inversion_error.error(x.of(1)),
-        inversion_error.span_error(x.of(*range(8)).view(4, 2), x.pool[:, :4]),
-        inversion_error.outputs_tilt(activation("elu"), x.of(10), x.of(99), batch=2, centre=True, noise=0.1),
-        inversion_error.hidden_tilt(activation("elu"), x.of(10), x.of(99), batch=2, centre=True),
-        inversion_error.contracted_tilt(activation("tanh"), x.of(10), x.of(99), batch=2, centre=True),
+        moment_error.error(x.of(1)),
+        moment_error.span_error(x.of(*range(8)).view(4, 2), x.pool[:, :4]),
+        moment_error.outputs_tilt(activation("elu"), x.of(10), x.of(99), batch=2, centre=True, noise=0.1),
+        moment_error.hidden_tilt(activation("elu"), x.of(10), x.of(99), batch=2, centre=True),
+        moment_error.contracted_tilt(activation("tanh"), x.of(10), x.of(99), batch=2, centre=True),
     ],
 }

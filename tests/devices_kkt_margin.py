@@ -1,12 +1,14 @@
 """What chapter kkt_margin computes on a second device (`device_checks`)."""
 
 import device_checks
-from leakage.attacks import margin, univariate
-from leakage.data import images, mixtures, synthetic
+from leakage.attacks import line_reconstruction
+from leakage.attacks.membership import margin
+from leakage.data import gaussians, images, mixtures
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
+from leakage.studies.kkt_margin import line_statements
 from leakage.theory import piecewise_linear
-from leakage.theory.kkt import bounds, conditions, kink_shift, margin_size, optimum, orthogonality, univariate_facts
+from leakage.theory.kkt import bounds, conditions, kink_shift, margin_size, optimum, orthogonality
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Recipe
 
@@ -20,7 +22,7 @@ class Inputs(device_checks.Inputs):
     def trained_modules(self, route, recipe):
         module = convolutional.Convolutional(3, width=2)
         start = convolutional.initial(module, 2, generator=self.generator)
-        points = synthetic.gaussian((2, 4, 9), generator=self.generator)
+        points = gaussians.gaussian((2, 4, 9), generator=self.generator)
         labels = self.of(1, -1, 1, -1, 1, 1, -1, -1).reshape(2, 4)
         found = module_flow.train(module, start, points, labels, recipe, route=route)
         return [vars(found), module_flow.outputs(module, found.parameters, points)]
@@ -62,7 +64,7 @@ CHECKS = {
         for route in ("loop", "vmap")
         for recipe in (Recipe(2), Recipe(2, learning_rate=0.1))
     ],
-    "attacks.margin": lambda x: [
+    "attacks.membership.margin": lambda x: [
         *margin.margin_of(x.asked[..., 0]),
         *(rule(x.asked[..., 0], x.of(1, 2)) for rule in (margin.share_on, margin.share_above, margin.known_margin)),
         margin.near_margin(x.asked[..., 0], x.of(1, 2)),
@@ -72,13 +74,13 @@ CHECKS = {
         margin.distance_score(x.asked[..., 0], x.of(1, 2), labels=x.asked[..., 1].sign()),
         margin.loss_score(x.asked[..., 0], labels=x.asked[..., 1].sign()),
     ],
-    "attacks.univariate": lambda x: [
+    "attacks.line_reconstruction": lambda x: [
         *(
-            univariate.candidates_from_weights(x.ramp(), 1.0, low=-9, high=9, algorithm=a)
-            for a in univariate.ALGORITHMS
+            line_reconstruction.candidates_from_weights(x.ramp(), 1.0, low=-9, high=9, algorithm=a)
+            for a in line_reconstruction.ALGORITHMS
         ),
-        univariate.from_ratio(optimum.single(x.of(2, 3), label=1)[0]),
-        univariate.from_crossing(optimum.single(x.of(2, 3), label=1)[0], 1.0),
+        line_reconstruction.from_ratio(optimum.single(x.of(2, 3), label=1)[0]),
+        line_reconstruction.from_crossing(optimum.single(x.of(2, 3), label=1)[0], 1.0),
     ],
     "piecewise_linear": lambda x: [
         vars(function := piecewise_linear.from_network(x.ramp())),
@@ -97,10 +99,10 @@ CHECKS = {
         kink_shift.norm_derivative(x.ramp()),
     ],
     "kkt.univariate_facts": lambda x: [
-        univariate_facts.marginal(x.of(1, 2), x.of(0, 1)),
-        univariate_facts.kink_of_sum(x.pool[:, :2], x.pool[:, 2:4]),
-        x.of(*univariate_facts.kinks_in_gaps(x.ramp(), x.of(-2, -1, 1, 2))),
-        x.of(len(univariate_facts.free_runs(piecewise_linear.from_network(x.ramp()), 0.5, x.of(-2, 1, 2)))),
+        line_statements.marginal(x.of(1, 2), x.of(0, 1)),
+        line_statements.kink_of_sum(x.pool[:, :2], x.pool[:, 2:4]),
+        x.of(*line_statements.kinks_in_gaps(x.ramp(), x.of(-2, -1, 1, 2))),
+        x.of(len(line_statements.free_runs(piecewise_linear.from_network(x.ramp()), 0.5, x.of(-2, 1, 2)))),
     ],
     "kkt.conditions": lambda x: vars(x.kkt()[1]),
     "kkt.bounds": lambda x: [

@@ -3,25 +3,25 @@
 import torch
 
 import device_checks
-from leakage.attacks import likelihood_ratio
-from leakage.data import synthetic
+from leakage.attacks.membership import known_laws
+from leakage.data import gaussians
+from leakage.studies.min_norm import random_features, regressions
 from leakage.theory import (
-    cosine_series,
+    cosine_regression,
     gaussian_mixture,
-    gaussian_test,
     latent_space,
     least_squares,
     least_squares_law,
     relu_features,
     ridge,
     scale_mixture,
+    two_gaussians,
 )
 from leakage.theory.least_squares import Design, Query
-from leakage.trainers import random_features, regressions
 
 DESIGN = Design(10, 40, 0.7)
 WIDTHS = [12, 20, 40]
-COSINES = cosine_series.Cosines.released(5, 30, 12)
+COSINES = cosine_regression.Cosines.released(5, 30, 12)
 
 
 class Inputs(device_checks.Inputs):
@@ -41,13 +41,13 @@ class Inputs(device_checks.Inputs):
         return function(DESIGN, p, query=self.query.at(0), trials=7, generator=self.generator, **options)
 
     def trained(self, member, **options):
-        point = synthetic.gaussian((40,), generator=self.generator)
+        point = gaussians.gaussian((40,), generator=self.generator)
         return regressions.trained_predictions(
             DESIGN, point, trials=5, member=member, generator=self.generator, **options
         )
 
     def latent(self, p):
-        directions = synthetic.sphere(p, 3, generator=self.generator)
+        directions = gaussians.sphere(p, 3, generator=self.generator)
         options = dict(trials=5, generator=self.generator)
         return [
             function(latent_space.LatentSpace(10, 3), self.of(1, 2, 3), directions, **options)
@@ -56,7 +56,7 @@ class Inputs(device_checks.Inputs):
 
     def times(self):
         queries = self.of(3, 9).long()
-        return cosine_series.training_times(COSINES, queries, trials=4, aliases=False, generator=self.generator)
+        return cosine_regression.training_times(COSINES, queries, trials=4, aliases=False, generator=self.generator)
 
     def features(self, member):
         return random_features.label_weights(
@@ -66,16 +66,16 @@ class Inputs(device_checks.Inputs):
 
 CHECKS = {
     "chi_square": lambda x: [
-        synthetic.chi_square(dof, (3, 2), generator=x.generator) for dof in (0, 2.5, [0, 3], x.of(0, 3), torch.ones(2))
+        gaussians.chi_square(dof, (3, 2), generator=x.generator) for dof in (0, 2.5, [0, 3], x.of(0, 3), torch.ones(2))
     ],
-    "sphere": lambda x: synthetic.sphere(3, 4, generator=x.generator),
-    "standardised": lambda x: synthetic.standardised(x.pool),
-    "gaussian_twin": lambda x: synthetic.gaussian_twin(x.pool, 4, generator=x.generator),
+    "sphere": lambda x: gaussians.sphere(3, 4, generator=x.generator),
+    "standardised": lambda x: gaussians.standardised(x.pool),
+    "gaussian_twin": lambda x: gaussians.gaussian_twin(x.pool, 4, generator=x.generator),
     "gaussian_test": lambda x: [
         function(x.of(1, 2, 3), x.of(2, 2, float("inf")))
-        for function in (gaussian_test.advantage, gaussian_test.threshold)
+        for function in (two_gaussians.advantage, two_gaussians.threshold)
     ],
-    "gaussian_test.power": lambda x: gaussian_test.power(x.of(1, 2), x.of(2, 1), fpr=0.1),
+    "gaussian_test.power": lambda x: two_gaussians.power(x.of(1, 2), x.of(2, 1), fpr=0.1),
     "scale_mixture.total_variation": lambda x: scale_mixture.total_variation(*x.laws),
     "scale_mixture.thresholds": lambda x: scale_mixture.thresholds(*x.laws),
     "scale_mixture.rule_advantage": lambda x: scale_mixture.rule_advantage(*x.laws, x.of(1, 2)),
@@ -84,7 +84,7 @@ CHECKS = {
     "gaussian_mixture": lambda x: gaussian_mixture.total_variation(x.law(0, 1), x.law(2, 0, 5)),
     "Design.widths": lambda x: [DESIGN.widths(x.widths), DESIGN.widths(WIDTHS, device=x.device)],
     "Query.typical": lambda x: vars(Query.typical(DESIGN, x.widths)),
-    "Query.of": lambda x: vars(Query.of(synthetic.gaussian((3, 40), generator=x.generator), DESIGN, 12)),
+    "Query.of": lambda x: vars(Query.of(gaussians.gaussian((3, 40), generator=x.generator), DESIGN, 12)),
     "Query.draw": lambda x: vars(Query.draw(DESIGN, WIDTHS, count=5, generator=x.generator)),
     "outsider_variance": lambda x: [
         least_squares.outsider_variance(DESIGN, p, x.query) for p in (x.widths, torch.tensor(WIDTHS))
@@ -127,16 +127,14 @@ CHECKS = {
         for function in (relu_features.outsider_variances, relu_features.member_variances)
     ],
     "cosine_series": lambda x: [
-        cosine_series.outsider_variances(COSINES, x.times(), x.of(3, 9).long()),
-        cosine_series.exact_outsider_variances(COSINES, x.times(), x.of(3, 9).long()),
-        vars(cosine_series.with_aliases(COSINES, x.of(3, 9).long(), x.of(0.1, 0.2).unsqueeze(-1))),
+        cosine_regression.outsider_variances(COSINES, x.times(), x.of(3, 9).long()),
+        cosine_regression.exact_outsider_variances(COSINES, x.times(), x.of(3, 9).long()),
+        vars(cosine_regression.with_aliases(COSINES, x.of(3, 9).long(), x.of(0.1, 0.2).unsqueeze(-1))),
     ],
     "trained_predictions": lambda x: [x.trained(member, widths=[4, 10, 20]) for member in (True, False)],
     "trained_predictions with penalties": lambda x: x.trained(True, widths=[20], penalties=[0.1, 1.0]),
     "teacher_variances": lambda x: random_features.teacher_variances(x.features(True), x.pool, sigma=0.5),
     "label_noise_law": lambda x: random_features.label_noise_law(x.features(False), x.pool[:, 0], sigma=0.5),
-    "likelihood_ratio.score": lambda x: likelihood_ratio.score(
-        x.of(1, 2), x.laws[0], scale_mixture.ScaleMixture(x.laws[1])
-    ),
-    "likelihood_ratio.gaussian_score": lambda x: likelihood_ratio.gaussian_score(x.of(1, 2), x.of(1, 2), x.of(2)),
+    "likelihood_ratio.score": lambda x: known_laws.score(x.of(1, 2), x.laws[0], scale_mixture.ScaleMixture(x.laws[1])),
+    "likelihood_ratio.gaussian_score": lambda x: known_laws.gaussian_score(x.of(1, 2), x.of(1, 2), x.of(2)),
 }

@@ -5,34 +5,21 @@ is checked here and in the other chapters.
 """
 
 import device_checks
-from leakage.attacks.polytopes import (
+from leakage.attacks.membership import (
     attack_models,
+    boundary_distance,
+    boundary_walk,
     calibration,
-    deepfool,
     hyperedges,
     label_only,
     posterior,
-    row_space,
-    walk,
 )
-from leakage.attacks.polytopes.attack_models import Settings
-from leakage.data import clusters, synthetic
-from leakage.geometry import (
-    backpropagation,
-    boundary,
-    densities,
-    distances,
-    evidence,
-    gram,
-    movement,
-    patterns,
-    ray_search,
-    rays,
-    ridges,
-    unit_square,
-)
+from leakage.attacks.membership.attack_models import Settings
+from leakage.data import clusters, gaussians
+from leakage.geometry import boundary, distances, jacobian_norms, patterns, rays, row_space, windows
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
+from leakage.studies.polytopes import densities, movement, norm_ridges, path_formula, printed_search, theorem_checks
 from leakage.trainers.ensembles import Recipe
 
 
@@ -50,7 +37,7 @@ class Inputs(device_checks.Inputs):
         self.aims = self.rays[:, 0]
         self.deep, self.other = (mlp.initial((), (2, 5, 4, 2), generator=generator) for _ in range(2))
         self.flat = self.pool[:, :2]
-        self.square = unit_square.corners(device=device)
+        self.square = windows.corners(device=device)
 
     @property
     def fine(self):
@@ -66,7 +53,10 @@ CHECKS = {
         posterior.correct(x.logits, x.labels),
     ),
     "row space": lambda x: (row_space.row_space(x.network)[1], row_space.first_change(x.network, x.pool, -x.pool)),
-    "deepfool": lambda x: (*deepfool.deepfool(x.network, x.pool), deepfool.certified_radius(x.network, x.pool)),
+    "deepfool": lambda x: (
+        *boundary_distance.deepfool(x.network, x.pool),
+        boundary_distance.certified_radius(x.network, x.pool),
+    ),
     "hyperedges": lambda x: (
         *hyperedges.shoot(x.network, x.pool, x.rays, boundaries=2),
         hyperedges.label_distances(x.network, x.pool, x.rays[:, 0], until=5.0),
@@ -74,11 +64,12 @@ CHECKS = {
     ),
     "walks": lambda x: tuple(
         part
-        for variant in walk.VARIANTS
-        for part in walk.walk(x.network, x.pool, walk.Steps(variant=variant, iterations=3))
+        for variant in boundary_walk.VARIANTS
+        for part in boundary_walk.walk(x.network, x.pool, boundary_walk.Steps(variant=variant, iterations=3))
     ),
     "walks by other losses": lambda x: tuple(
-        walk.walk(x.network, x.pool, walk.Steps(loss=loss, iterations=3)).distances for loss in walk.LOSSES
+        boundary_walk.walk(x.network, x.pool, boundary_walk.Steps(loss=loss, iterations=3)).distances
+        for loss in boundary_walk.LOSSES
     ),
     "labels only": lambda x: (
         *label_only.hop_skip_jump(
@@ -101,9 +92,9 @@ CHECKS = {
         patterns.layer_of(x.deep, device=x.device),
     ),
     "norms and distances": lambda x: (
-        gram.frobenius_norm(x.deep, patterns.pattern(x.deep, x.flat)),
-        gram.frobenius_norm(x.network, patterns.smooth(x.network, x.pool)),
-        *gram.row_norms(x.network, patterns.pattern(x.network, x.pool)),
+        jacobian_norms.frobenius_norm(x.deep, patterns.pattern(x.deep, x.flat)),
+        jacobian_norms.frobenius_norm(x.network, patterns.smooth(x.network, x.pool)),
+        *jacobian_norms.row_norms(x.network, patterns.pattern(x.network, x.pool)),
         *distances.nearest(x.deep, x.flat, count=2),
     ),
     "rays": lambda x: (
@@ -111,7 +102,7 @@ CHECKS = {
         rays.all_breaks(x.network, x.pool, x.aims, until=3.0).lengths,
         rays.label_change(x.network, x.pool, x.aims, until=3.0),
         rays.label_change_by_breaks(x.network, x.pool, x.aims, until=3.0),
-        *ray_search.bisection(x.network, x.pool, x.aims, steps=5),
+        *printed_search.bisection(x.network, x.pool, x.aims, steps=5),
     ),
     "subdivision": lambda x: (
         x.fine.vertices,
@@ -122,8 +113,8 @@ CHECKS = {
         x.fine.bias_norms,
         x.fine.locate(x.flat),
         *x.fine.hyperedges(),
-        ridges.gradient_order(x.fine),
-        *evidence.refinement(x.deep, x.fine),
+        norm_ridges.gradient_order(x.fine),
+        *theorem_checks.refinement(x.deep, x.fine),
     ),
     "decision boundary": lambda x: (
         (found := boundary.decision_boundary(x.fine)).segments,
@@ -132,7 +123,7 @@ CHECKS = {
         found.component_of,
     ),
     "densities": lambda x: (
-        *densities.by_distance(x.fine, x.flat, edges=(0.0, 0.1), lattice=unit_square.lattice(4, device=x.device)),
+        *densities.by_distance(x.fine, x.flat, edges=(0.0, 0.1), lattice=windows.lattice(4, device=x.device)),
         *densities.in_discs(x.fine, x.flat, radius=0.2),
     ),
     "movement": lambda x: (*movement.moves(x.deep, x.other, x.flat), movement.exact_moves(x.deep, x.other, x.square)),
@@ -141,7 +132,7 @@ CHECKS = {
         data.middles,
         data.walls,
     ),
-    "one early gradient": lambda x: backpropagation.early_gradient(
-        synthetic.gaussian((4, 3, 2, 2), generator=x.generator), x.flat[:4], x.flat[4:8]
+    "one early gradient": lambda x: path_formula.early_gradient(
+        gaussians.gaussian((4, 3, 2, 2), generator=x.generator), x.flat[:4], x.flat[4:8]
     ),
 }

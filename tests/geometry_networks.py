@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream

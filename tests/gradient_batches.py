@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.models.clients import TwoLayer
 from leakage.runtime import stream
 from leakage.trainers.federated import batch_gradient

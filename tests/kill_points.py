@@ -85,9 +85,9 @@ def square(x: int) -> float:
 
 def grid(chapter: str) -> float:
     """The grid of a chapter: the sum of its values."""
-    from leakage import grids, runtime
+    from leakage import runtime, sweeps
 
-    return sum(grids.sweep(square, range(POINTS), name=chapter, run=runtime.begin("ci", 0, "cpu")))
+    return sum(sweeps.sweep(square, range(POINTS), name=chapter, run=runtime.begin("ci", 0, "cpu")))
 
 
 def run_cells(task, variables, sending) -> None:
@@ -201,7 +201,7 @@ def _points(root: Path) -> list[str]:
 def main(folder: Path) -> None:
     import nbformat
 
-    from leakage import grids, keys  # noqa: F401
+    from leakage import content_keys, sweeps  # noqa: F401
     from leakage.pipeline import build, cli, execute  # noqa: F401
     from leakage.pipeline.book import open_book
 
@@ -209,7 +209,7 @@ def main(folder: Path) -> None:
     execute.mp = types.SimpleNamespace(get_context=lambda _: forking)
     execute.execute = run_cells
     os.environ.pop("LEAKAGE_BUILD", None)
-    keys.processor()  # what is slow the first time is done before the first fork
+    content_keys.processor()  # what is slow the first time is done before the first fork
     nbformat.validate(open_book(folder / "book").notebook(CHAPTERS[0]))
     print(json.dumps([*trials(folder)]))
 

@@ -3,8 +3,8 @@
 import torch
 
 from leakage.runtime import stream
+from leakage.studies.polytopes.shadow_pairs import LOADERS, Labelled, Task
 from leakage.trainers.ensembles import Recipe
-from leakage.trainers.shadow_pairs import LOADERS, Labelled, Task
 
 
 def noise_labels() -> Labelled:

@@ -17,7 +17,7 @@ SOURCES = sorted(
     if "egg-info" not in str(path)
 )
 
-GROUND = frozenset({"arguments", "histograms", "intervals", "metrics", "runtime", "trends"})
+GROUND = frozenset({"arguments", "metrics", "runtime"})
 MIDDLE = GROUND | {"data", "models"}
 UPPER = frozenset({"geometry", "theory", "trainers"})
 # What each room of the library may import besides itself: the floors, from the ground up. Rooms of one floor
@@ -27,25 +27,23 @@ MAY_IMPORT = {
     "runtime": frozenset({"arguments"}),
     "sources": frozenset(),
     "checked_files": frozenset(),
-    "intervals": GROUND,
-    "histograms": GROUND,
     "metrics": GROUND,
-    "trends": GROUND,
-    "keys": GROUND | {"sources"},
-    "grids": GROUND | {"checked_files", "keys"},
+    "content_keys": GROUND | {"sources"},
+    "sweeps": GROUND | {"checked_files", "content_keys"},
     "declarations": GROUND,
-    "claims": GROUND | {"keys", "declarations", "data"},
+    "claims": GROUND | {"content_keys", "declarations", "data"},
     "palette": frozenset(),
-    "figures": GROUND | {"keys", "palette"},
+    "figures": GROUND | {"content_keys", "palette"},
     "data": GROUND,
     "models": GROUND | {"data"},
-    "trainers": MIDDLE | UPPER | {"checked_files", "keys"},
+    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys"},
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
+    "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "keys", "grids", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
@@ -79,8 +77,8 @@ def room(module: str) -> str | None:
     return parts[1] if parts[0] == "leakage" and len(parts) > 1 else None
 
 
-def attack(module: str) -> str:
-    """The attack that `module` is, or is a part of where it is a package."""
+def family(module: str) -> str:
+    """The family of attacks that `module` belongs to, or the study where it is one: its package, or itself."""
     return ".".join(module.split(".")[:3])
 
 
@@ -95,8 +93,10 @@ def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
             faults.append(f"{module} imports {target}: the library knows no chapter, test or benchmark")
         elif top in NOTEBOOK_TOOLS and here != "pipeline":
             faults.append(f"{module} imports {target}: only leakage.pipeline may")
-        elif here == there == "attacks" and attack(module) != attack(target):
-            faults.append(f"{module} imports {target}: an attack imports no other attack")
+        elif here == there and here in {"attacks", "studies"} and family(module) != family(target):
+            faults.append(
+                f"{module} imports {target}: an attack imports no other family of attacks, nor a study a study"
+            )
         elif here and there and there != here and there not in MAY_IMPORT[here]:
             faults.append(
                 f"{module} imports {target}: {here} may import {', '.join(sorted(MAY_IMPORT[here])) or 'none'}"
@@ -130,15 +130,15 @@ def test_modules_import_in_no_circle():
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
-        ("leakage.attacks.margin", "from leakage.attacks import boundary", "no other attack"),
-        ("leakage.attacks.margin", "import leakage.attacks.boundary", "no other attack"),
-        ("leakage.attacks.gradients.span", "import leakage.attacks.boundary", "no other attack"),
-        ("leakage.attacks.gradients.span", "from leakage.attacks.updates import span", "no other attack"),
+        ("leakage.attacks.membership.margin", "from leakage.attacks import boundary", "no other family"),
+        ("leakage.attacks.membership.margin", "import leakage.attacks.boundary", "no other family"),
+        ("leakage.attacks.gradients.span", "import leakage.attacks.boundary", "no other family"),
+        ("leakage.attacks.gradients.span", "from leakage.attacks.updates import span", "no other family"),
         ("leakage.data.mnist", "def load():\n    from leakage.models import mlp", "data may import arguments"),
         ("leakage.claims", "import nbformat.v4", "only leakage.pipeline"),
         ("leakage.theory.ridge", "from . import gaussian", "absolute imports"),
         ("leakage.theory.ridge", "from book import min_norm", "knows no chapter"),
-        ("leakage.runtime", "from leakage.metrics import auc", "runtime may import arguments"),
+        ("leakage.runtime", "from leakage.metrics.roc import auc", "runtime may import arguments"),
     ],
 )
 def test_a_forbidden_import_is_found(module, source, complaint):
@@ -149,7 +149,10 @@ def test_a_forbidden_import_is_found(module, source, complaint):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("leakage.attacks.margin", "import torch\nfrom leakage.theory import ridge\nfrom leakage import runtime"),
+        (
+            "leakage.attacks.membership.margin",
+            "import torch\nfrom leakage.theory import ridge\nfrom leakage import runtime",
+        ),
         ("leakage.attacks.gradients.span", "from leakage.attacks.gradients.moments import second"),
     ],
 )
@@ -175,6 +178,38 @@ def test_a_module_is_a_noun_of_bounded_length(path):
     assert path.stem not in VAGUE_NAMES, "name it after what is in it"
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= MOST_LINES, f"{lines} lines: split it"
+
+
+def seeds(source: str) -> list[str]:
+    """Every function with a parameter `seed`, and every class with such a field."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            named = node.args
+            names = [argument.arg for argument in (*named.posonlyargs, *named.args, *named.kwonlyargs)]
+        elif isinstance(node, ast.ClassDef):
+            names = [ast.unparse(field.target) for field in node.body if isinstance(field, ast.AnnAssign)]
+        else:
+            continue
+        found += [getattr(node, "name", "lambda")] * ("seed" in names)
+    return found
+
+
+SEEDED = frozenset({"studies", "runtime", "pipeline"})  # experiments, what makes generators of seeds, the command line
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if room(module_name(path)) not in SEEDED], ids=module_name)
+def test_only_a_study_takes_a_seed(path):
+    found = seeds(path.read_text(encoding="utf-8"))
+    assert not found, f"{found}: an algorithm takes a `generator`; an experiment lives in leakage.studies"
+
+
+@pytest.mark.parametrize(
+    "source", ["def draw(n, *, seed): ...", "class Run:\n    seed: int", "draw = lambda seed: seed"]
+)
+def test_a_seed_is_found(source):
+    assert seeds(source)
+    assert not seeds(source.replace("seed", "generator"))
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name != "runtime.py"], ids=module_name)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.decompose import METHODS, assemble, decompose, joint_diagonaliser, powers
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 
 NOISE = 0.05

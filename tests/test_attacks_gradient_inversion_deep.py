@@ -7,7 +7,7 @@ import torch
 
 from leakage.attacks.gradient_inversion import deep, matching
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import DeepStack, TwoLayer, stack_features
 from leakage.runtime import DTYPE, stream

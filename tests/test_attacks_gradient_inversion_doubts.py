@@ -6,7 +6,7 @@ import pytest
 
 from leakage.attacks.gradient_inversion import doubts
 from leakage.attacks.gradient_inversion.span import of_rows
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion import matching
-from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient

@@ -7,7 +7,7 @@ from gradient_batches import draw, observe
 from leakage.attacks.gradient_inversion import moments
 from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs, symmetrised
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.runtime import stream
 from leakage.theory.hermite import hermite_tensor, moment

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from leakage.attacks.gradient_inversion.observation import LAYERS, Observation, misfit, observed
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import DeepStack, TwoLayer
 from leakage.runtime import DTYPE, stream

@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.evaluation import match_error
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.polish import CERTIFIED, HiddenEquations, certified
 from leakage.attacks.gradient_inversion.recover import directions, recover
+from leakage.attacks.gradient_inversion.refine import CERTIFIED, HiddenEquations, certified
 from leakage.attacks.gradient_inversion.tensor import upright
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.theory.gradient_symmetries import mirrored

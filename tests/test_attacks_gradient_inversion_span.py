@@ -10,9 +10,9 @@ from gradient_batches import draw, observe
 from leakage.attacks.gradient_inversion import span
 from leakage.attacks.gradient_inversion.moments import Moments, of_hidden, of_outputs
 from leakage.attacks.gradient_inversion.span import of_moments, of_rows, sharpened
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.theory.inversion_error import span_error
+from leakage.theory.moment_error import span_error
 
 
 def generator(name="span"):

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.evaluation import match_error, matched
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor import CONTRACTIONS, SOURCES, reconstruct, refit
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.theory.gradient_symmetries import mirrored, mirrored_labels

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from leakage import metrics
 from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.rates import rates
 from leakage.data.membership_splits import complementary_pairs
+from leakage.metrics import roc
 from leakage.runtime import stream
 
 MODELS, POINTS = 8, 60
@@ -39,7 +39,7 @@ def test_global_thresholds_are_those_that_the_metrics_choose_on_the_references()
     for target in range(MODELS):
         kept = references(member, partner, target)
         inside, outside = losses[kept][member[kept]], losses[kept][~member[kept]]
-        assert float(found[target]) == pytest.approx(-metrics.calibrate_threshold(-inside, -outside), rel=1e-14)
+        assert float(found[target]) == pytest.approx(-roc.calibrate_threshold(-inside, -outside), rel=1e-14)
 
 
 def test_sample_thresholds_are_those_that_the_metrics_choose_for_each_point():
@@ -50,7 +50,7 @@ def test_sample_thresholds_are_those_that_the_metrics_choose_for_each_point():
         kept = references(member, partner, target)
         for point in range(POINTS):
             seen, inside = losses[kept, point], member[kept, point]
-            expected = -metrics.calibrate_threshold(-seen[inside], -seen[~inside])
+            expected = -roc.calibrate_threshold(-seen[inside], -seen[~inside])
             assert float(found[target, point]) == pytest.approx(expected, rel=1e-14)
 
 

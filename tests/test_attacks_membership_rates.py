@@ -1,12 +1,12 @@
-"""Rates of many models at once are those of `leakage.metrics` for one; curves are read off where they cross."""
+"""Rates of many models at once are those of `leakage.metrics.roc` for one; curves are read off where they cross."""
 
 import math
 
 import pytest
 import torch
 
-from leakage import metrics
 from leakage.attacks.membership import rates
+from leakage.metrics import estimates, roc
 from leakage.runtime import stream
 
 MODELS, POINTS = 4, 130
@@ -28,10 +28,10 @@ def test_they_are_those_of_the_metrics(ties):
         for model in range(MODELS):
             inside, outside = (scores[epoch, model, kind] for kind in (member[model], ~member[model]))
             expected = {
-                "advantage": metrics.membership_advantage(inside, outside, threshold=1e-12),
-                "auc": metrics.auc(inside, outside),
-                "tpr_at_0.05": metrics.tpr_at_fpr(inside, outside, fpr=0.05),
-                "tpr_at_0.2": metrics.tpr_at_fpr(inside, outside, fpr=0.2),
+                "advantage": roc.membership_advantage(inside, outside, threshold=1e-12),
+                "auc": roc.auc(inside, outside),
+                "tpr_at_0.05": roc.tpr_at_fpr(inside, outside, fpr=0.05),
+                "tpr_at_0.2": roc.tpr_at_fpr(inside, outside, fpr=0.2),
             }
             for name, value in expected.items():
                 assert float(found[name][epoch, model]) == pytest.approx(float(value), abs=1e-14)
@@ -132,7 +132,7 @@ def test_pairs_are_the_observations():
     values = torch.tensor([[0.1, 0.3, 0.2, 0.6], [0.5, 0.5, 0.0, 0.4]])
     found = rates.over_models(values)
     assert found.n == 4
-    expected = metrics.mean_interval(torch.tensor([0.2, 0.4, 0.5, 0.2]))
+    expected = estimates.mean_interval(torch.tensor([0.2, 0.4, 0.5, 0.2]))
     assert float(found) == pytest.approx(float(expected))
     assert found.low == pytest.approx(expected.low, rel=1e-6)
     with pytest.raises(ValueError, match="pairs"):

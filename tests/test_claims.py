@@ -15,7 +15,7 @@ from myst_parser.parsers.mdit import create_md_parser
 
 from declared import declaration, save
 from leakage import claims, runtime
-from leakage.metrics import Estimate
+from leakage.metrics.estimates import Estimate
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from leakage.data import (
     clusters,
     embedded,
     feature_models,
+    gaussians,
     images,
     membership_splits,
     mixtures,
     mnist,
     newsgroups,
     purchase_like,
-    synthetic,
     tokens,
 )
 from leakage.data.multi30k import SentencePairs
@@ -89,11 +89,11 @@ COUNTS = [
     (lambda **k: purchase_like.draw(3, **k, generator=new()), "features", 5, (0,)),
     (lambda **k: purchase_like.draw(3, **k, generator=new()), "classes", 2, (0,)),
     (lambda **k: purchase_like.draw(3, **k, generator=new()), "styles", 2, (0,)),
-    (lambda **k: synthetic.gaussian_factor(columns=5, batch=(2,), **k, generator=new()), "rows", 3, (0,)),
-    (lambda **k: synthetic.gaussian_factor(rows=3, batch=(2,), **k, generator=new()), "columns", 5, (-1,)),
-    (lambda **k: synthetic.sphere(dimension=3, **k, generator=new()), "count", 2, (-1,)),
-    (lambda **k: synthetic.sphere(count=2, **k, generator=new()), "dimension", 3, (0,)),
-    (lambda **k: synthetic.gaussian_twin(ROWS, **k, generator=new()), "count", 2, (-1,)),
+    (lambda **k: gaussians.gaussian_factor(columns=5, batch=(2,), **k, generator=new()), "rows", 3, (0,)),
+    (lambda **k: gaussians.gaussian_factor(rows=3, batch=(2,), **k, generator=new()), "columns", 5, (-1,)),
+    (lambda **k: gaussians.sphere(dimension=3, **k, generator=new()), "count", 2, (-1,)),
+    (lambda **k: gaussians.sphere(count=2, **k, generator=new()), "dimension", 3, (0,)),
+    (lambda **k: gaussians.gaussian_twin(ROWS, **k, generator=new()), "count", 2, (-1,)),
     (lambda **k: tokens.vocabulary(PAIRS.en, **k).words, "least", 1, (0,)),
     (lambda **k: tokens.encode(PAIRS.en, WORDS, **k), "longest", 3, (0,)),
     (lambda **k: tokens.short(PAIRS, **k), "longest", 2, (0,)),
@@ -155,8 +155,8 @@ def test_a_number_out_of_range_is_refused(call, name, wrong):
         (lambda: images.load("digits", dtype=torch.int64), "dtype"),
         (lambda: mnist.pixels(torch.zeros(2, dtype=torch.uint8), dtype=torch.int64), "dtype"),
         (lambda: cifar10.standardised(COLOURS, like=COLOURS, dtype=torch.int64), "dtype"),
-        (lambda: synthetic.gaussian_twin(ROWS.long(), 2, generator=new()), "inputs"),
-        (lambda: synthetic.gaussian_twin(ROWS * torch.nan, 2, generator=new()), "inputs"),
+        (lambda: gaussians.gaussian_twin(ROWS.long(), 2, generator=new()), "inputs"),
+        (lambda: gaussians.gaussian_twin(ROWS * torch.nan, 2, generator=new()), "inputs"),
         (lambda: tokens.vocabulary("a dog"), "sentences"),
         (lambda: tokens.encode("a dog", WORDS, longest=3), "sentences"),
         (lambda: tokens.chosen(PAIRS, [-1]), "numbers"),
@@ -174,8 +174,8 @@ COLOURS = torch.arange(2 * 3 * 4, dtype=torch.uint8).view(2, 3, 2, 2)
 
 
 def test_a_twin_has_the_precision_of_the_book_whatever_its_pattern_has():
-    single = synthetic.gaussian_twin(ROWS.float(), 2, generator=new())
-    assert torch.equal(single, synthetic.gaussian_twin(ROWS, 2, generator=new()))
+    single = gaussians.gaussian_twin(ROWS.float(), 2, generator=new())
+    assert torch.equal(single, gaussians.gaussian_twin(ROWS, 2, generator=new()))
 
 
 def test_embedded_sets_are_fresh_at_every_call():

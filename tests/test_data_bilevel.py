@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from leakage.data.bilevel import Bilevel, fixed_points, training_sets
-from leakage.data.synthetic import gaussian
-from leakage.metrics import ks_test
+from leakage.data.gaussians import gaussian
+from leakage.metrics.roc import ks_test
 from leakage.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always

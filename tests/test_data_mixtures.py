@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 
 from leakage.data import mixtures
+from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import LAWS, Law, clusters, draw
-from leakage.data.synthetic import gaussian
-from leakage.metrics import ks_test
+from leakage.metrics.roc import ks_test
 from leakage.runtime import DTYPE, stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails at one choice of seed in a thousand, and then always

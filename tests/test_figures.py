@@ -16,7 +16,7 @@ from PIL import Image
 
 from leakage import figures
 from leakage.figures import band, colour, dots, figure, frames, line, png, polygons, show, slider, whiskers
-from leakage.intervals import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate, mean_interval
 
 ALT = "The members' curve lies above the outsiders' at every width."
 

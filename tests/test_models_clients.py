@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import STACKS, DeepStack, TwoLayer, repeated, stack_features, stack_gain
 from leakage.runtime import DTYPE, stream

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
-from leakage.metrics import ks_test
+from leakage.data.gaussians import gaussian
+from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream

@@ -148,7 +148,7 @@ def test_another_data_set_makes_only_the_chapter_stale_that_declares_it(reposito
 
 
 def test_an_execution_of_another_processor_counts_and_says_so(repository, monkeypatch, capsys):
-    monkeypatch.setattr(plan.keys, "processor", lambda: "abacus")
+    monkeypatch.setattr(plan.content_keys, "processor", lambda: "abacus")
     before = executions(repository)
     assert build(repository) == 0
     assert executions(repository) == before

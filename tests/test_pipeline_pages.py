@@ -270,7 +270,7 @@ def real_book(tmp_path):
         'ledger.judge("r.one", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x < 1", passes=True)',
         'claims.glue("half", "0.50")\nledger.verdicts()',
     )
-    imports = "from leakage import claims, figures, runtime\nfrom leakage.metrics import Estimate"
+    imports = "from leakage import claims, figures, runtime\nfrom leakage.metrics.estimates import Estimate"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     one = "{id: r.one, claim: C., where: W, rule: R, profile: ci, expected: held}"
     two = "{id: r.data, claim: C., where: W, rule: R, profile: ci, expected: held, needs: [mnist]}"

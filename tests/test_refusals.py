@@ -11,28 +11,39 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from leakage import histograms, intervals, metrics, trends
-from leakage.attacks import likelihood_ratio
-from leakage.attacks.membership import loss_threshold, private_audit, rates, reference_models
-from leakage.attacks.polytopes import deepfool, hyperedges, label_only, posterior, walk
-from leakage.attacks.polytopes.calibration import calibrated
+from leakage.attacks.membership import (
+    boundary_distance,
+    boundary_walk,
+    hyperedges,
+    known_laws,
+    label_only,
+    loss_threshold,
+    posterior,
+    rates,
+    shadow_models,
+)
+from leakage.attacks.membership.calibration import calibrated
 from leakage.data.membership_splits import complementary_pairs
-from leakage.geometry import boundary, densities, distances, evidence, patterns, rays, ridges, subdivision
+from leakage.geometry import boundary, distances, patterns, rays, subdivision
+from leakage.metrics import estimates, histograms, roc, trends
 from leakage.models import mlp
 from leakage.runtime import stream
+from leakage.studies.blessing import private_audit
+from leakage.studies.min_norm import random_features
+from leakage.studies.polytopes import densities, norm_ridges, theorem_checks
 from leakage.theory import (
-    cosine_series,
+    cosine_regression,
     gaussian_mixture,
-    gaussian_test,
     latent_space,
     least_squares,
     relu_features,
     ridge,
     scale_mixture,
+    two_gaussians,
 )
 from leakage.theory.logistic import likelihood_ratio as ratio
 from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
-from leakage.trainers import dp_sgd, logistic_regression, min_norm, random_features, svm
+from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
 
 DRAWS = stream(0, "refusals")
 
@@ -59,7 +70,7 @@ SQUARE = torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
 FINE = subdivision.subdivide(FLAT, SQUARE)
 DESIGN = least_squares.Design(6, 12)
 QUERY = least_squares.Query(some(2), some(2))
-COSINES = cosine_series.Cosines.released(4, 32, 8)
+COSINES = cosine_regression.Cosines.released(4, 32, 8)
 LAW = output_law.OutputLaw(some(1), some(1), some(1), some(1))
 WEIGHTS = random_features.label_weights(
     some(8, 3), 0, rows=4, widths=[2, 5], designs=3, member=False, generator=stream(0, "weights")
@@ -78,15 +89,15 @@ class Case(NamedTuple):
 
 ANY_REAL = ("whole", "single")  # samples may be of any real type
 CASES = {
-    "auc": Case(metrics.auc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "evaluate": Case(partial(metrics.evaluate, threshold=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "best_advantage": Case(metrics.best_advantage, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "roc": Case(metrics.roc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "tpr_at_fpr": Case(partial(metrics.tpr_at_fpr, fpr=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "calibrate": Case(metrics.calibrate_threshold, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "ks_test": Case(metrics.ks_test, {"sample_a": some(5), "sample_b": some(6)}, ANY_REAL),
-    "mean": Case(intervals.mean_interval, {"values": some(5)}, ANY_REAL),
-    "means": Case(intervals.difference_of_means, {"first": some(5), "second": some(6)}, ANY_REAL),
+    "auc": Case(roc.auc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "evaluate": Case(partial(roc.evaluate, threshold=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "best_advantage": Case(roc.best_advantage, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "roc": Case(roc.curve, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "tpr_at_fpr": Case(partial(roc.tpr_at_fpr, fpr=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "calibrate": Case(roc.calibrate_threshold, {"member": some(5), "outsider": some(6)}, ANY_REAL),
+    "ks_test": Case(roc.ks_test, {"sample_a": some(5), "sample_b": some(6)}, ANY_REAL),
+    "mean": Case(estimates.mean_interval, {"values": some(5)}, ANY_REAL),
+    "means": Case(estimates.difference_of_means, {"first": some(5), "second": some(6)}, ANY_REAL),
     "histograms": Case(
         histograms.histogram_advantage, {"member": some(50), "outsider": some(60)}, (*ANY_REAL, "ranked")
     ),
@@ -103,12 +114,12 @@ CASES = {
         ("single", "ranked"),
     ),
     "lira": Case(
-        reference_models.lira,
+        shadow_models.lira,
         {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
         ("single", "ranked"),
     ),
     "rmia": Case(
-        reference_models.rmia,
+        shadow_models.rmia,
         {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
         ("single", "ranked"),
     ),
@@ -122,15 +133,15 @@ CASES = {
     "pareto": Case(private_audit.pareto_front, {"error": some(4, 2), "advantage": some(4, 2)}, ("single",)),
     "calibrated": Case(calibrated, {"scores": some(6, 10), "member": PAIRS.member}, ("single",)),
     "gaussian_score": Case(
-        likelihood_ratio.gaussian_score,
+        known_laws.gaussian_score,
         {"predictions": some(4), "outsider_variance": some(4), "member_variance": some(4)},
         ("single", "ranked", "empty"),
     ),
     "advantage": Case(
-        gaussian_test.advantage, {"outsider": some(3), "member": some(3)}, ("single", "ranked", "empty", "infinite")
+        two_gaussians.advantage, {"outsider": some(3), "member": some(3)}, ("single", "ranked", "empty", "infinite")
     ),
     "power": Case(
-        partial(gaussian_test.power, fpr=0.1),
+        partial(two_gaussians.power, fpr=0.1),
         {"outsider": some(3), "member": some(3)},
         ("single", "ranked", "empty", "infinite"),
     ),
@@ -175,10 +186,10 @@ CASES = {
         ("single", "ranked", "empty"),
     ),
     "cosines": Case(
-        partial(cosine_series.outsider_variances, COSINES), {"times": TIMES, "query_times": torch.tensor([9])}
+        partial(cosine_regression.outsider_variances, COSINES), {"times": TIMES, "query_times": torch.tensor([9])}
     ),
     "aliases": Case(
-        partial(cosine_series.with_aliases, COSINES),
+        partial(cosine_regression.with_aliases, COSINES),
         {"query_times": torch.tensor([9]), "uncovered": some(1, 3)},
         ("single",),
     ),
@@ -238,11 +249,13 @@ CASES = {
     "window": Case(partial(subdivision.subdivide, FLAT), {"window": SQUARE}),
     "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
     "near data": Case(densities.nearest, {"points": some(4, 2), "data": some(3, 2)}, ("points empty",)),
-    "exceeds": Case(ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
-    "one layer": Case(partial(evidence.depth_one_count, FLAT), {"window": SQUARE}),
-    "deepfool": Case(partial(deepfool.deepfool, NETWORK), {"points": some(4, 3)}),
-    "certified": Case(partial(deepfool.certified_radius, NETWORK), {"points": some(4, 3)}),
-    "walk": Case(lambda points: walk.walk(NETWORK, points, walk.Steps(iterations=2)), {"points": some(4, 3)}),
+    "exceeds": Case(norm_ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
+    "one layer": Case(partial(theorem_checks.depth_one_count, FLAT), {"window": SQUARE}),
+    "deepfool": Case(partial(boundary_distance.deepfool, NETWORK), {"points": some(4, 3)}),
+    "certified": Case(partial(boundary_distance.certified_radius, NETWORK), {"points": some(4, 3)}),
+    "walk": Case(
+        lambda points: boundary_walk.walk(NETWORK, points, boundary_walk.Steps(iterations=2)), {"points": some(4, 3)}
+    ),
     "shoot": Case(partial(hyperedges.shoot, NETWORK), {"points": some(4, 3), "first": UNIT[:, None]}),
     "label distance": Case(
         partial(hyperedges.label_distances, NETWORK, until=1.0), {"points": some(4, 3), "first": UNIT}

@@ -11,30 +11,25 @@ from functools import partial
 import pytest
 import torch
 
-from leakage.attacks import margin, univariate
-from leakage.attacks.gradient_inversion import (
-    decompose,
-    deep,
-    design,
-    evaluation,
-    moments,
-    polish,
-    span,
-    step_errors,
-    trials,
-)
+from leakage.attacks import line_reconstruction
+from leakage.attacks.gradient_inversion import decompose, deep, design, moments, refine, span
 from leakage.attacks.gradient_inversion.matching import match
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.attacks.gradient_inversion.tensor import reconstruct
-from leakage.data.synthetic import gaussian
+from leakage.attacks.membership import margin
+from leakage.data.gaussians import gaussian
+from leakage.metrics import reconstruction
 from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gradient_symmetries, hermite, inversion_error
-from leakage.theory.kkt import bounds, conditions, margin_size, optimum, orthogonality, univariate_facts
+from leakage.studies.blessing import support_vectors
+from leakage.studies.gradient_inversion import games, step_errors
+from leakage.studies.kkt_margin import line_statements
+from leakage.theory import gradient_symmetries, hermite, moment_error
+from leakage.theory.kkt import bounds, conditions, margin_size, optimum, orthogonality
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
-from leakage.trainers import federated, margin_flow, margin_outputs, module_flow
+from leakage.trainers import federated, margin_flow, module_flow
 from leakage.trainers.margin_flow import Recipe
 
 M, D, B = 40, 4, 2
@@ -62,9 +57,9 @@ def attack(function, **options):
     return function(SEEN, generator=stream(0, "refusals"), **options)
 
 
-SEEN = trials.play(trials.Game(D, M, batch=B, activation="tanh", inputs="sphere"), seed=0).observation
-PLAYED = trials.play(trials.Game(D, M), seed=0)
-ROWS = polish.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
+SEEN = games.play(games.Game(D, M, batch=B, activation="tanh", inputs="sphere"), seed=0).observation
+PLAYED = games.play(games.Game(D, M), seed=0)
+ROWS = refine.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
 GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
 KINKS = from_network(network(d=1))
 MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
@@ -92,7 +87,7 @@ CASES = {
     "size_score": case(margin.size_score, outputs=drawn(5)),
     "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
     "loss_score": case(margin.loss_score, "float32 outputs", outputs=drawn(5), labels=signs(5)),
-    "recovery": case(partial(univariate.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
+    "recovery": case(partial(line_reconstruction.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
     "Observation": case(
         partial(Observation, activation=TANH),
         weights=drawn(M, D),
@@ -102,16 +97,16 @@ CASES = {
     ),
     "of_rows": case(partial(span.of_rows, batch=1, generator=stream(0, "rows")), gradient=drawn(M, D)),
     "decompose": case(partial(decompose.decompose, generator=stream(0, "terms")), tensor=drawn(2, 2, 2)),
-    "match_error": case(evaluation.match_error, "nan found", "inf found", found=drawn(B, D), truth=drawn(B, D)),
-    "polish": case(partial(polish.polish, ROWS, steps=1), points=drawn(3, B, B), residuals=drawn(3, B)),
-    "HiddenEquations": case(partial(polish.HiddenEquations.of, SEEN), basis=drawn(D, B)),
+    "match_error": case(reconstruction.match_error, "nan found", "inf found", found=drawn(B, D), truth=drawn(B, D)),
+    "polish": case(partial(refine.polish, ROWS, steps=1), points=drawn(3, B, B), residuals=drawn(3, B)),
+    "HiddenEquations": case(partial(refine.HiddenEquations.of, SEEN), basis=drawn(D, B)),
     "tensor": case(moments.of_hidden(SEEN).tensor, basis=drawn(D, B)),
     "inputs_from": case(partial(deep.inputs_from, activation=TANH, depth=2, kind="plain"), "inf", features=drawn(B, D)),
     "inputs_along": case(partial(deep.inputs_along, activation=TANH, depth=2, kind="plain"), directions=drawn(B, D)),
     "match": case(
         partial(match, SEEN, batch=B, scale=0.5, iterations=2, generator=stream(0, "match")), labels=signs(B)
     ),
-    "exchange": case(partial(trials.exchange, trials.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
+    "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
     "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
     "batch_gradient": case(
         partial(federated.batch_gradient, clients.TwoLayer(drawn(M, D), activation="tanh"), loss="sum"),
@@ -136,8 +131,8 @@ CASES = {
         shift=drawn(D),
     ),
     "moment": case(partial(hermite.moment, TANH, order=3), norm=sizes(3)),
-    "span_error": case(inversion_error.span_error, basis=drawn(D, B), inputs=drawn(3, D)),
-    "tilt": case(inversion_error.error, "inf", tilt=sizes(3)),
+    "span_error": case(moment_error.span_error, basis=drawn(D, B), inputs=drawn(3, D)),
+    "tilt": case(moment_error.error, "inf", tilt=sizes(3)),
     "Geometry.of": case(bounds.Geometry.of, points=drawn(3, D)),
     "Geometry.of_gram": case(bounds.Geometry.of_gram, gram=torch.eye(3, dtype=DTYPE)),
     "delta_x": case(GEOMETRY.delta_x, "float32", products=drawn(5, 3)),
@@ -164,9 +159,9 @@ CASES = {
     "gradient_exponent": case(margin_size.gradient_exponent, dimension=sizes(3)),
     "gradient_factor": case(margin_size.gradient_factor, "inf", q=drawn(3)),
     "first_dimension": case(partial(orthogonality.first_dimension, [2, 4]), probability=torch.tensor([0.1, 1.0])),
-    "marginal": case(univariate_facts.marginal, points=drawn(3), multipliers=sizes(3)),
-    "kinks_between": case(partial(univariate_facts.kinks_between, KINKS), points=drawn(3).sort().values),
-    "split_gains": case(margin_outputs.split_gains, member=drawn(4), outsider=drawn(4)),
+    "marginal": case(line_statements.marginal, points=drawn(3), multipliers=sizes(3)),
+    "kinks_between": case(partial(line_statements.kinks_between, KINKS), points=drawn(3).sort().values),
+    "split_gains": case(support_vectors.split_gains, member=drawn(4), outsider=drawn(4)),
 }
 
 
@@ -247,7 +242,7 @@ def test_what_an_attacker_cannot_claim_is_refused_by_name(function, wrong):
         (partial(bounds.output_bound, GEOMETRY, sizes(1), sizes(1)[0]), {}, {"factor": 3}),
         (partial(from_network, network(d=1)), {}, {"tolerance": math.nan}),
         (partial(hermite.route, TANH), {}, {"norm": math.inf}),
-        (partial(univariate.from_crossing, network(width=1, d=1)), {"margin": 1.0}, {"margin": math.nan}),
+        (partial(line_reconstruction.from_crossing, network(width=1, d=1)), {"margin": 1.0}, {"margin": math.nan}),
     ],
 )
 def test_a_number_that_is_none_is_refused_by_name(function, good, wrong):

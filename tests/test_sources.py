@@ -8,13 +8,13 @@ import types
 
 import pytest
 
-from leakage import grids, runtime, sources
+from leakage import runtime, sources, sweeps
 
 RUN = runtime.begin("ci", 0, "cpu")
 
 
 def sweep(function, points, folder):
-    return grids.sweep(function, points, name="toy", run=RUN, folder=folder / "grids")
+    return sweeps.sweep(function, points, name="toy", run=RUN, folder=folder / "grids")
 
 
 @pytest.fixture

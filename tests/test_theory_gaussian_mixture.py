@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gaussian_mixture, gaussian_test, scale_mixture
+from leakage.theory import gaussian_mixture, scale_mixture, two_gaussians
 from leakage.theory.gaussian_mixture import GaussianMixture, total_variation
 
 repeatable = settings(max_examples=20)
@@ -49,7 +49,7 @@ def test_gaussians_of_one_mean_have_the_closed_form(outsider, member, mean):
     variances = tensor(10**outsider), tensor(10**member)
     distance = float(total_variation(normal(mean, 10**outsider), normal(mean, 10**member)))
     # Quantiles a few hundredths of a deviation apart, refined by 8^5: errors far below this.
-    assert distance == pytest.approx(float(gaussian_test.advantage(*variances)), abs=1e-8)
+    assert distance == pytest.approx(float(two_gaussians.advantage(*variances)), abs=1e-8)
 
 
 @pytest.mark.parametrize(("atoms", "variance"), [(1, 1.0), (5, 0.1), (40, 0.01), (100, 0.01)])

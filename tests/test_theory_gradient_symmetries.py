@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import TwoLayer
 from leakage.runtime import DTYPE, stream

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.runtime import DTYPE, stream
 from leakage.theory.hermite import ORDERS, gaussian_mean, hermite_tensor, moment, route, weight_ratio

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kkt_points import Symmetric
+from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw
-from leakage.data.synthetic import gaussian
 from leakage.models.two_layer import initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.bounds import (

@@ -8,8 +8,8 @@ from scipy.optimize import nnls
 
 from kkt_points import Symmetric
 from last_bits import LastBits
+from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw
-from leakage.data.synthetic import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.conditions import check

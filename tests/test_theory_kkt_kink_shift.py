@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt import univariate_facts
+from leakage.studies.kkt_margin import line_statements
 from leakage.theory.kkt.kink_shift import figure_6, norm_derivative, shifted
 from leakage.theory.kkt.optimum import draw_problem, univariate
 from leakage.theory.piecewise_linear import Margins, from_network
@@ -18,7 +18,7 @@ def test_the_example_is_a_ramp_between_two_flat_pieces_without_a_point_at_its_en
     function = from_network(model)
     assert function.nodes.tolist() == [-0.5, 0.5, 4]
     assert Margins.of(function, 1.0, tolerance=1e-9).flat.tolist() == [True, False, True, False]
-    assert univariate_facts.active_everywhere(model, points)
+    assert line_statements.active_everywhere(model, points)
     hidden = (model.weights[:, 0].square() + model.biases.square()).sqrt()
     torch.testing.assert_close(hidden, model.outputs.abs())
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.optimum import LABEL_LAWS, draw_problem, orthant, single, univariate
 

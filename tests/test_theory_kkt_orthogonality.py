@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from leakage.data.mixtures import LAWS, draw
+from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.bounds import Geometry
 from leakage.theory.kkt.orthogonality import (
@@ -18,7 +19,6 @@ from leakage.theory.kkt.orthogonality import (
     stages,
     staircase,
 )
-from leakage.trends import slope
 
 
 def of(*values):

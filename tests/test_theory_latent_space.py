@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
 from leakage.theory.latent_space import LatentSpace, member_variances, outsider_variances
 from leakage.theory.scale_mixture import ScaleMixture, total_variation

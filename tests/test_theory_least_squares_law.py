@@ -6,9 +6,9 @@ import pytest
 import torch
 from scipy import stats
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gaussian_test, least_squares
+from leakage.theory import least_squares, two_gaussians
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.least_squares_law import (
     member_mixture,
@@ -175,7 +175,7 @@ def test_twice_as_many_features_as_rows_have_two_thresholds():
 def test_the_rule_with_one_threshold_is_nearly_as_good_and_never_better(p, one_threshold):
     laws, query = typical_laws(FIGURE, p), Query.typical(FIGURE, p)
     variances = least_squares.outsider_variance(FIGURE, torch.tensor(p), query), torch.tensor(2.0, dtype=DTYPE)
-    rule = float(rule_advantage(*laws, gaussian_test.threshold(*variances).reshape(1)).abs())
+    rule = float(rule_advantage(*laws, two_gaussians.threshold(*variances).reshape(1)).abs())
     best = float(total_variation(*laws))
     assert best - 0.003 < rule <= best + 1e-9
     if one_threshold is not None:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.limits import MOST_R_SQUARED, MOST_THETA, infinite_ridge, least_gamma, max_margin
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import solve
+from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.threshold_attacks import threshold_rates
 from logistic_points import of, random_settings
 

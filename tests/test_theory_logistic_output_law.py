@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
-from leakage.metrics import best_advantage
+from leakage.data.gaussians import gaussian
+from leakage.metrics.roc import best_advantage
 from leakage.runtime import DTYPE, stream
+from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     auc,
@@ -20,9 +21,8 @@ from leakage.theory.logistic.output_law import (
     tpr_at_fpr,
     training_error,
 )
+from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import loss, prox
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import solve
 from logistic_points import of, random_settings, spread_out
 
 LAW = solve(Setting.bilevel(penalty=0.1, delta=5 / 3, phi=3.0, kappa=10.0)).law

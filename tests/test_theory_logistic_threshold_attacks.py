@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE, stream
+from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, tpr_at_fpr
 from leakage.theory.logistic.prox import loss
-from leakage.theory.logistic.system import solve
 from leakage.theory.logistic.threshold_attacks import (
     best_threshold,
     global_tpr_at_fpr,

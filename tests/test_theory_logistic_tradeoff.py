@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import solve
+from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.tradeoff import Ensemble, at_advantage, at_error, trade_off
 from logistic_points import of
 

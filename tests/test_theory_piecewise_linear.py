@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify

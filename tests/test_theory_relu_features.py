@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
 from leakage.theory import relu_features
 from leakage.theory.least_squares import Design

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares_law, ridge
 from leakage.theory.least_squares import Design, Query

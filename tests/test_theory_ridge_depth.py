@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.theory import ridge
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gaussian_test, least_squares, ridge
+from leakage.theory import least_squares, ridge, two_gaussians
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.ridge import (
     Spectra,
@@ -38,7 +38,7 @@ def limit_ratio(design, p, penalty, query=None):
 def limit_advantage(design, p, penalties):
     """The limit advantage at the typical point, one for each penalty."""
     pair = limit_variances(design, torch.tensor(p), tensor(*penalties), Query.typical(design, p))
-    return gaussian_test.advantage(*pair)
+    return two_gaussians.advantage(*pair)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.9, 1.5, 20.0])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gaussian_test, scale_mixture
+from leakage.theory import scale_mixture, two_gaussians
 from leakage.theory.scale_mixture import ScaleMixture, power, rule_advantage, thresholds, total_variation
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -50,7 +50,7 @@ def test_the_distance_is_the_integral_of_the_density_difference(seed):
 def test_single_gaussians_have_the_closed_form(outsider, member):
     laws = tensor(10**outsider), tensor(10**member)
     # The crossing is known to 1e-6 of its place, and the error of the distance is the square of that.
-    assert float(total_variation(*laws)) == pytest.approx(float(gaussian_test.advantage(*laws)), abs=1e-9)
+    assert float(total_variation(*laws)) == pytest.approx(float(two_gaussians.advantage(*laws)), abs=1e-9)
 
 
 def test_laws_that_alternate_in_scale_cross_many_times_and_no_crossing_is_missed():
@@ -61,7 +61,7 @@ def test_laws_that_alternate_in_scale_cross_many_times_and_no_crossing_is_missed
 
 def test_the_one_threshold_of_gaussians_is_where_their_densities_cross():
     laws = tensor(0.3), tensor(2.0)
-    torch.testing.assert_close(thresholds(*laws), gaussian_test.threshold(*laws), rtol=1e-5, atol=0)
+    torch.testing.assert_close(thresholds(*laws), two_gaussians.threshold(*laws), rtol=1e-5, atol=0)
 
 
 def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
@@ -141,7 +141,7 @@ def test_samples_have_the_law_they_are_drawn_from():
 def test_power_between_gaussians_is_the_closed_form(member, fpr):
     laws = tensor(1.0), tensor(member)
     # A cell is 3e-3 of its place wide, and only the cell in which the rate is spent is taken as a whole.
-    reference = float(gaussian_test.power(*laws, fpr=fpr))
+    reference = float(two_gaussians.power(*laws, fpr=fpr))
     assert float(power(*laws, fpr=fpr)) == pytest.approx(reference, abs=1e-5)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import alterations
-from leakage import keys
+from leakage import content_keys
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
@@ -249,11 +249,11 @@ def test_an_altered_checkpoint_is_never_taken_up(tmp_path):
 
 def test_a_checkpoint_of_other_code_is_not_taken_up(tmp_path, monkeypatch):
     a_journal(tmp_path, 1.0).save(3)
-    monkeypatch.setattr(keys, "file_digest", lambda path: f"another version of {path}")
+    monkeypatch.setattr(content_keys, "file_digest", lambda path: f"another version of {path}")
     assert a_journal(tmp_path, 2.0).resume() == 0
     monkeypatch.undo()
     running = a_journal(tmp_path, 2.0)
-    monkeypatch.setattr(keys.Watch, "changed", lambda watch: ["ensembles.py"])
+    monkeypatch.setattr(content_keys.Watch, "changed", lambda watch: ["ensembles.py"])
     assert running.resume() == 0
     before = [path.read_bytes() for path in tmp_path.iterdir()]
     running.save(4)

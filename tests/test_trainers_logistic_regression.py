@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
 from leakage.trainers import logistic_regression
 from leakage.trainers.logistic_regression import fit, leave_one_out, train_with_point, with_point

@@ -7,7 +7,7 @@ import torch
 from torch.func import jacrev
 from torch.nn.functional import softplus
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import margin_flow

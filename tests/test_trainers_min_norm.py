@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
 from leakage.trainers.min_norm import nested_min_norm, nested_weights
 

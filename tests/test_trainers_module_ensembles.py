@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.initialisation import Stack, initial, stacked
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import criteria, module_ensembles

@@ -9,7 +9,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.initialisation import initial, stacked
 from leakage.runtime import stream
 from leakage.trainers import criteria, module_ensembles

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
 from leakage.trainers import svm
 from leakage.trainers.svm import hard_margin, soft_margin

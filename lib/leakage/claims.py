@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from leakage.content_keys import find_root
 from leakage.data import fetch, registry
 from leakage.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, Claim, load
-from leakage.keys import find_root
-from leakage.metrics import Estimate
+from leakage.metrics.estimates import Estimate
 from leakage.runtime import Run
 
 NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from leakage.intervals import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.palette import QUANTITIES, colour, dots, line, look, shades, use_style
 
 __all__ = [
@@ -136,7 +136,7 @@ def histogram(
 
 
 def curve(ax: Axes, x: Any, samples: Sequence[Any], quantity: str, *, label: str | None = None) -> None:
-    """Draw the mean of each sample over `x`, joined by a line, with its interval (`intervals.mean_interval`, 95 %).
+    """Draw the mean of each sample over `x`, joined by a line, with its interval (`estimates.mean_interval`, 95 %).
 
     Args:
         ax: the axes.

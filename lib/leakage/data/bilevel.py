@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import gaussian, gaussian_factor
+from leakage.data.gaussians import gaussian, gaussian_factor
 
 
 @dataclass(frozen=True)

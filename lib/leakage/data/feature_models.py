@@ -17,7 +17,7 @@ from torch import Tensor
 
 from leakage.arguments import count, number
 from leakage.data.embedded import digits
-from leakage.data.synthetic import gaussian, sphere
+from leakage.data.gaussians import gaussian, sphere
 
 Draw = Callable[[int, int, torch.Generator], tuple[Tensor, Tensor]]
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.arguments import choice, count, number
-from leakage.data.synthetic import chi_square, factor_diagonal, gaussian
+from leakage.data.gaussians import chi_square, factor_diagonal, gaussian
 
 
 @dataclass(frozen=True)

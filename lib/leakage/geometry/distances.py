@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.geometry.gram import row_norms
+from leakage.geometry.jacobian_norms import row_norms
 from leakage.geometry.patterns import check, joined
 from leakage.models.mlp import Mlp
 

@@ -1,8 +1,8 @@
 r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: exactly, for many rays at once.
 
 Two independent exact methods: `walk` goes from polytope to polytope and flips one bit of the pattern at each crossing;
-`all_breaks` cuts the ray layer by layer. The search that the thesis prints is in `geometry.ray_search`. Directions are
-unit vectors. A pattern is carried, never read off at a crossing, where $z_i$ is ±1e-17.
+`all_breaks` cuts the ray layer by layer. Directions are unit vectors. A pattern is carried, never read off at a
+crossing, where $z_i$ is ±1e-17.
 
 A label is the class of the largest output, the lowest of several equal ones, as `argmax` has it. It changes where it is
 another one on a piece of the ray that has a length: outputs that only touch change nothing, while outputs that are

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.gram import frobenius_norm
+from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, layer_of, pattern, read_out, split
 from leakage.geometry.polygons import Polygons, fans, following, inside, oriented, turns
 from leakage.models.mlp import Mlp

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 
 
 @dataclass(frozen=True, eq=False)

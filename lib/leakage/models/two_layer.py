@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 
 HIDDEN_SCALE = 1e-4
 """Standard deviation of the initial hidden weights and biases in Haim et al. (2022)."""

@@ -17,7 +17,7 @@ import click
 import jupytext
 from nbformat import NotebookNode
 
-from leakage import arguments, declarations, keys, runtime
+from leakage import arguments, content_keys, declarations, runtime
 from leakage.declarations import Declarations
 from leakage.pipeline.storage import MARKER
 
@@ -62,7 +62,7 @@ class Book:
     def package(self) -> Path:
         """The package `leakage` that the chapters import: the repository's own, else the installed one."""
         own = self.root / "lib" / "leakage"
-        return own if own.is_dir() else keys.PACKAGE
+        return own if own.is_dir() else content_keys.PACKAGE
 
     @property
     def staged(self) -> Path:
@@ -132,7 +132,7 @@ class Book:
 def open_book(root: Path | None = None, build: Path | None = None) -> Book:
     """The book at `root`, or the one around the current folder; built into `_build` unless told otherwise."""
     try:
-        found = keys.find_root(root)
+        found = content_keys.find_root(root)
     except FileNotFoundError as error:
         raise Refusal(str(error)) from error
     return Book(found, (build or found / "_build").absolute())

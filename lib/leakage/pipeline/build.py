@@ -19,7 +19,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from leakage import keys, runtime
+from leakage import content_keys, runtime
 from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Outcome
@@ -74,7 +74,7 @@ def build(
     contents.check(book)
     book.check_folder()
     device = runtime.pick_device(parameters["device"])
-    kind = keys.device_kind(device)
+    kind = content_keys.device_kind(device)
     if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
         raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
     plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
@@ -121,7 +121,7 @@ def _intention(plan: Plan) -> str:
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
     # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
-    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != keys.processor())
+    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != content_keys.processor())
     return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
 
 
@@ -263,7 +263,7 @@ def keep_record(book: Book, chapter: str) -> Path:
 
 def state_lines(book: Book, parameters: Mapping[str, Any], *, checksum: Checksum) -> Iterator[str]:
     """For each chapter, whether its execution on disk is good for `parameters`, and its verdicts."""
-    kind = keys.device_kind(runtime.pick_device(parameters["device"]))
+    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
     for chapter in book.chapters:
         plan = make_plan(book, chapter, parameters, checksum=checksum, device=kind)
         changed = f" (changed: {', '.join(plan.changed)})" if plan.changed else ""

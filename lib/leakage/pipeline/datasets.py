@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from leakage import declarations, keys
+from leakage import content_keys, declarations
 from leakage.data import fetch, registry
 from leakage.data.download import DownloadBlocked
 
@@ -30,7 +30,7 @@ def needed(root: Path | None) -> tuple[str, ...]:
         FileNotFoundError: if there is no book.
         ValueError: if a claims file is wrong.
     """
-    files = sorted((keys.find_root(root) / "book" / "claims").glob("*.yml"))
+    files = sorted((content_keys.find_root(root) / "book" / "claims").glob("*.yml"))
     names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
     return tuple(name for name in registry.DATASETS if name in names)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from leakage import keys
+from leakage import content_keys
 from leakage.data import states
 from leakage.pipeline import executed
 from leakage.pipeline.worker import Started, Task, execute, one_line
@@ -192,8 +192,8 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
-        keys.BUILD_VARIABLE: str(build),
-        keys.QUIET_VARIABLE: "1",
+        content_keys.BUILD_VARIABLE: str(build),
+        content_keys.QUIET_VARIABLE: "1",
     }
     try:
         Path.home()

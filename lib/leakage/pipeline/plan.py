@@ -18,7 +18,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 import leakage
-from leakage import keys, runtime, sources
+from leakage import content_keys, runtime, sources
 from leakage.declarations import Declarations
 from leakage.pipeline.book import Book, Refusal, code
 from leakage.pipeline.executed import REPRO, repro
@@ -74,14 +74,14 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, checks
     """
     own = _signed(_own_files(book, chapter), relative_to=book.root)
     notebook, declared = book.notebook(chapter), book.declarations(chapter)
-    modules = _signed(keys.module_files(code(notebook), package=book.package), relative_to=book.package.parent)
+    modules = _signed(content_keys.module_files(code(notebook), package=book.package), relative_to=book.package.parent)
     signatures = own | modules
-    files = {name: keys.file_digest(path) for name, (path, _) in sorted(signatures.items())}
+    files = {name: content_keys.file_digest(path) for name, (path, _) in sorted(signatures.items())}
     data = {name: checksum(name) for name in declared.data}
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
-    parts = {"file": files, "data": data, "parameter": values, "version of": keys.environment(book.root)}
+    parts = {"file": files, "data": data, "parameter": values, "version of": content_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
-    key, target = keys.fingerprint(parts), book.executed(parameters["profile"], chapter)
+    key, target = content_keys.fingerprint(parts), book.executed(parameters["profile"], chapter)
     old = repro(target)
     fresh = old and old["key"] == key and not old["changed"]
     state = "new" if not old else "failed" if old["status"] != "ok" else "fresh" if fresh else "stale"
@@ -113,7 +113,7 @@ def changed_since(plan: Plan, book: Book, *, checksum: Checksum) -> tuple[str, .
     """
     files = [name for name, (path, signature) in plan.signatures.items() if sources.signature(path) != signature]
     added = _signed(_own_files(book, plan.chapter), relative_to=book.root).keys() - plan.signatures.keys()
-    now = {"data": {name: checksum(name) for name in plan.data}, "version of": keys.environment(book.root)}
+    now = {"data": {name: checksum(name) for name in plan.data}, "version of": content_keys.environment(book.root)}
     return (*sorted({*files, *added}), *differences(plan.depends_on, now))
 
 
@@ -146,14 +146,14 @@ def registered_checksum(name: str) -> str:
 def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
     chosen = runtime.pick_device(device)
-    kind = keys.device_kind(chosen)
+    kind = content_keys.device_kind(chosen)
     commit, dirty = _commit(book.root)
     return {
         "commit": commit,
         "dirty": dirty,
         "device": chosen.type,
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
-        "processor": keys.processor(),
+        "processor": content_keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
         | {name: metadata.version(name) for name in _TOOLS},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.theory.crossings import distance_from_gaps, sign_changes
+from leakage.theory.density_crossings import distance_from_gaps, sign_changes
 
 _GRID = 1500  # points on which the sign of the density difference is read, at least: quantiles of all components
 _FEWEST = 25  # of each component, its mean among them, however many components there are: no peak is stepped over

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
+from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 
 LABELS = ("own", "fresh")

@@ -17,9 +17,9 @@ from scipy.optimize import root_scalar
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import chi_square
+from leakage.data.gaussians import chi_square
 from leakage.runtime import DTYPE
-from leakage.theory import gaussian_test
+from leakage.theory import two_gaussians
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def advantage(design: Design, p: Float[Tensor, "*#q"], query: Query) -> Float[Te
     """
     if bool((design.widths(p) < design.n).any()):
         raise ValueError(f"`p` must be at least n = {design.n}: below it eq. (2) has no member variance.")
-    return gaussian_test.advantage(outsider_variance(design, p, query), member_variance(design, query))
+    return two_gaussians.advantage(outsider_variance(design, p, query), member_variance(design, query))
 
 
 def crossover(design: Design) -> float:
@@ -216,7 +216,7 @@ def noise_advantage(
     full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
-    return gaussian_test.advantage(outsider, member)
+    return two_gaussians.advantage(outsider, member)
 
 
 def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | None:
@@ -236,7 +236,7 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
         width = torch.tensor(p, dtype=DTYPE)
         noise = 1 + design.sigma**2 - width / design.D
         outsider = design.n * (1 / design.D + noise / (width - design.n - 1))
-        return float(gaussian_test.advantage(outsider, torch.tensor(1 + design.sigma**2, dtype=DTYPE))) - budget
+        return float(two_gaussians.advantage(outsider, torch.tensor(1 + design.sigma**2, dtype=DTYPE))) - budget
 
     first, last = float(design.n + 2), float(design.D)
     middle = min(max(crossover(design), first), last)

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.scale_mixture import ScaleMixture, total_variation

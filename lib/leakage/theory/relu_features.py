@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import chi_square, gaussian, gaussian_factor
+from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import check_widths, nested_weights

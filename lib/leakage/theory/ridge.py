@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.least_squares_law import unused_direction

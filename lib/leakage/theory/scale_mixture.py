@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.runtime import DTYPE
-from leakage.theory.crossings import distance_from_gaps, sign_changes
+from leakage.theory.density_crossings import distance_from_gaps, sign_changes
 
 _GRID = 384  # points of |y| on which the sign of the density difference is read, log-spaced
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations

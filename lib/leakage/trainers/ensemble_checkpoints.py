@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from tqdm import tqdm
 
-from leakage import checked_files, keys
+from leakage import checked_files, content_keys
 
 _TRAINERS = "from leakage.trainers import ensembles, module_ensembles"  # who keeps a journal
 
@@ -81,15 +81,17 @@ class Journal:
                 "`observe` must have state_dict and load_state_dict where a `checkpoint` is given, as "
                 f"`ensembles.Recorder` has; got {type(observe).__name__}: what it gathered would be lost on resuming."
             )
-        self.watch = keys.Watch()
+        self.watch = content_keys.Watch()
         self.parameters, self.optimiser, self.generator, self.observe = parameters, optimiser, generator, observe
         self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{self._versioned(key())}.pt"
         self.seconds = 0.0 if checkpoint is None else checkpoint.seconds
         self.written = time.monotonic()
 
     def _versioned(self, key: str) -> str:
-        files = sorted(keys.module_files(_TRAINERS))
-        return keys.fingerprint((key, [self.watch.digest(file) for file in files], keys.environment(None)))
+        files = sorted(content_keys.module_files(_TRAINERS))
+        return content_keys.fingerprint(
+            (key, [self.watch.digest(file) for file in files], content_keys.environment(None))
+        )
 
     def resume(self) -> int:
         """Take up the state on disk, if there is a good one, and say how many epochs it has behind it."""

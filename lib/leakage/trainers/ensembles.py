@@ -284,7 +284,9 @@ def epochs_to_observe(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset
 
 def with_progress(passed: int, count: int, description: str | None) -> Iterator[int]:
     """The epochs left, with a progress bar where one is described and a page is not being made."""
-    hidden = description is None or bool(os.environ.get("LEAKAGE_QUIET"))  # set while a page is made, see `keys`
+    hidden = description is None or bool(
+        os.environ.get("LEAKAGE_QUIET")
+    )  # set while a page is made, see `content_keys`
     yield from tqdm(
         range(passed + 1, count + 1), initial=passed, total=count, desc=description, unit="epoch", disable=hidden
     )

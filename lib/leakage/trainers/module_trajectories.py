@@ -1,7 +1,7 @@
 r"""Networks of any one module watched while they train: every network's losses on the whole pool, epoch by epoch.
 
-What `trainers.early_stopping` records for fully connected networks, in the same form, for any module and criterion: the
-networks are in complementary pairs on a pool, and other examples validate. Nothing here attacks or reads a file.
+What `studies.blessing.early_stopping` records for fully connected networks, for any module and criterion: the networks
+are in complementary pairs on a pool, and other examples validate. Nothing here attacks or reads a file.
 """
 
 from collections.abc import Sequence

@@ -244,16 +244,16 @@ def _deflation(problem: _Problem) -> Float[Tensor, "1 *b k k"]:
 
 def _als(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
     flat, side, order = problem.slices, problem.side, problem.order
-    seeds = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
+    starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
     tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
 
-    def fit(tensor: np.ndarray, seed: int) -> Tensor:
+    def fit(tensor: np.ndarray, start: int) -> Tensor:
         found = parafac(
-            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=seed
+            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=start
         )
         return torch.as_tensor(found.factors[0].T)
 
-    found = [fit(tensor, seed) for seed in seeds for tensor in tensors]
+    found = [fit(tensor, start) for start in starts for tensor in tensors]
     vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
     return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
 

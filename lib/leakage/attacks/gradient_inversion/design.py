@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from leakage import arguments
-from leakage.data.synthetic import chi_square, gaussian
+from leakage.data.gaussians import chi_square, gaussian
 
 
 def draw(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:

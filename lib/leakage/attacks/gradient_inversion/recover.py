@@ -18,10 +18,10 @@ from torch.nn.functional import normalize
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion import moments, patterns, span, tensor
+from leakage.attacks.gradient_inversion import moments, relu_decoding, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
-from leakage.attacks.gradient_inversion.polish import (
+from leakage.attacks.gradient_inversion.refine import (
     EQUATIONS_PER_UNKNOWN,
     HiddenEquations,
     OutputEquations,
@@ -83,7 +83,7 @@ def recover(
     """
     _check(observation, batch=batch, norm=norm, labels=labels, tries=tries, starts=starts)
     if observation.activation.degree == 1 and not observation.activation.smooth:
-        found = patterns.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
+        found = relu_decoding.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
     elif observation.hidden is None:
         found = _from_outputs(observation, batch, norm, labels, generator)
     else:

@@ -1,1 +1,1 @@
-"""Black-box membership attacks on the losses of trained networks, with other networks as references."""
+"""Membership attacks, a module for each thing that an attacker sees or knows; larger scores are likelier members."""

@@ -1,7 +1,7 @@
 r"""What membership scores achieve against each model: advantage, area under the curve, hits at few false alarms.
 
-Scores are larger for likelier members and positive where the attack says "member". The tests in `leakage.metrics` are
-for one model and carry intervals over points; here every model and epoch is measured at once, and intervals come from
+Scores are larger for likelier members and positive where the attack says "member". `metrics.roc` measures
+one model, with intervals over points; here every model and epoch is measured at once, and intervals come from
 comparing models. Nothing here tunes: a threshold that looks at members (for a rate of false alarms) says so.
 """
 
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from leakage import arguments
-from leakage.intervals import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate, mean_interval
 
 FPRS = (0.01, 0.001)
 

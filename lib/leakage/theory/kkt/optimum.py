@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.synthetic import gaussian
+from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 from leakage.theory.kkt.cone_program import Cones, feasible, solve

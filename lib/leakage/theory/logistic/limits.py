@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
+from leakage.theory.logistic.problem import Setting, check, together
 from leakage.theory.logistic.prox import curvature
-from leakage.theory.logistic.setting import Setting, check, together
 from leakage.theory.logistic.teacher import Rule, logit_rule
 
 MOST_THETA = MOST_R_SQUARED = 0.25

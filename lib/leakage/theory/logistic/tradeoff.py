@@ -16,10 +16,10 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.runtime import DTYPE
+from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
-from leakage.theory.logistic.setting import Setting
-from leakage.theory.logistic.system import solve
+from leakage.theory.logistic.problem import Setting
 
 STRONGEST, WEAKEST = 1e6, 1e-5
 """The default ends of the penalties λδ of a curve."""

@@ -1,0 +1,178 @@
+r"""How far points are from another predicted label, from above: DeepFool, and from below: the certified radius.
+
+The distance is Euclidean in the input. DeepFool projects onto the nearest boundary that the affine piece at hand
+promises, until the label has changed; the first exact change on the way back to the point is its distance. That is an
+upper bound. It may fail, and then the distance is infinite and `reached` is false. Nothing here knows a true label.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage import arguments
+from leakage.geometry.distances import inscribed_radius
+from leakage.geometry.patterns import check, pattern
+from leakage.geometry.row_space import first_change, read_out_weights, row_space
+from leakage.models.mlp import Mlp
+
+SPACES = ("auto", "row", "input")
+_LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
+_CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
+
+
+@dataclass(frozen=True)
+class Projections:
+    """How DeepFool goes on.
+
+    Attributes:
+        most: projections after which a point counts as not reached.
+        overshoot: what a projection goes further than the boundary, so that the label does change.
+        space: `input`; `row` for the row space of the first weight, which is the same; `auto` for the smaller one.
+    """
+
+    most: int = 50
+    overshoot: float = 0.02
+    space: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or not self.overshoot > 0 or self.space not in SPACES:
+            raise ValueError(
+                f"`most` must be at least 1, `overshoot` positive, `space` one of {', '.join(SPACES)}; got {self}."
+            )
+
+
+class Reach(NamedTuple):
+    r"""Upper bounds of the distance to another label.
+
+    Attributes:
+        distances: infinite where no other label was found.
+        reached: whether it was.
+        projections: how many it took.
+        first_stays: whether the first projection ends on the polytope it began on. Within that polytope the distance
+            is then exact.
+    """
+
+    distances: Float[Tensor, " t"]
+    reached: Bool[Tensor, " t"]
+    projections: Int[Tensor, " t"]
+    first_stays: Bool[Tensor, " t"]
+
+
+def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projections | None = None) -> Reach:
+    r"""Project onto $\{g_k = 0\}$, $g_k = o_{y} - o_k$, with the least $g_k / \lVert \nabla g_k \rVert$, and repeat.
+
+    $$ x \leftarrow x - (1 + \eta) \frac{g_k}{\lVert \nabla g_k \rVert^2} \nabla g_k $$
+
+    y is the label predicted at the start. In the row space of $W_1$ the same is done in $\min(d, n_1)$ dimensions.
+
+    Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the result is
+    the first label change on the segment from the point to where the projections ended, found exactly. A step is at
+    least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on: distance 0.
+
+    Raises:
+        ValueError: if there is no point, one is not finite or does not fit the network, or the network is not a single
+            one with a hidden layer and two classes or more.
+    """
+    settings = settings or Projections()
+    _check(network, points)
+    if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
+        network, basis = row_space(network)
+        points = points @ basis
+    chunk = max(1, _CHUNK // (network.widths[-1] * network.widths[0]))
+    return Reach(
+        *map(torch.cat, zip(*(_deepfool(network, part, settings) for part in points.split(chunk)), strict=True))
+    )
+
+
+def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> Reach:
+    ends, labels = points.clone(), network(points).argmax(-1)
+    moving = torch.arange(len(points), device=points.device)
+    projections = torch.zeros_like(moving)
+    stays = torch.zeros_like(moving, dtype=torch.bool)
+    promised = _nearest_boundary(network, points, labels).distances
+    for step in range(settings.most):
+        ends[moving] += _steps(_nearest_boundary(network, ends[moving], labels[moving]), ends[moving], settings)
+        projections[moving] += 1
+        if step == 0:
+            stays = _same_polytope(network, points, ends)
+        moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
+        if not len(moving):
+            break
+    reached = torch.ones_like(stays).index_fill(0, moving, False)
+    found = first_change(network, points, ends)
+    # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
+    found = torch.where(found <= _LEAST * points.abs().amax(-1).clamp_min(1), torch.minimum(found, promised), found)
+    distances = torch.where(reached, found, torch.inf)
+    return Reach(distances, reached, projections, stays)
+
+
+class _Boundaries(NamedTuple):
+    """Of the affine piece at each point: how far the nearest boundary of another class is, and the way, of length 1."""
+
+    distances: Float[Tensor, " t"]
+    ways: Float[Tensor, "t d"]
+
+
+def _steps(nearest: _Boundaries, points: Float[Tensor, "t d"], settings: Projections) -> Float[Tensor, "t d"]:
+    """A little further than the boundary, and never so little that rounding hides it; nowhere if there is none."""
+    length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
+    return torch.maximum(length, _LEAST * points.abs().amax(-1).clamp_min(1))[:, None] * nearest.ways
+
+
+def _check(network: Mlp, points: Tensor) -> None:
+    if network.weights[0].ndim != 2 or len(network.weights) < 2 or network.widths[-1] < 2:
+        raise ValueError(
+            f"`network` must be a single one with a hidden layer and two classes or more, got weights "
+            f"{[tuple(weight.shape) for weight in network.weights]}."
+        )
+    check(network, points, least=1)
+    arguments.tensor("points", points, "t d")
+
+
+def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _Boundaries:
+    """Infinite, with the way 0, where the piece is constant."""
+    outputs, weights = network(points), read_out_weights(network, pattern(network, points))
+    own = labels[:, None]
+    slopes = weights.gather(1, own.unsqueeze(-1).expand(-1, 1, weights.shape[-1])) - weights
+    gaps, norms = outputs.gather(1, own) - outputs, slopes.norm(dim=-1)
+    # The own class has a slope of exactly zero, so it never is the nearest unless all have.
+    distances = torch.where(norms > 0, gaps / norms, torch.inf)
+    nearest = distances.argmin(1, keepdim=True)
+    distance = distances.gather(1, nearest)
+    way = -slopes.gather(1, nearest.unsqueeze(-1).expand(-1, 1, slopes.shape[-1])).squeeze(1)
+    scale = torch.where(distance.isfinite(), 1 / norms.gather(1, nearest), 0.0)
+    return _Boundaries(distance.squeeze(1), scale * way)
+
+
+def _same_polytope(network: Mlp, first: Tensor, second: Tensor) -> Bool[Tensor, " t"]:
+    pairs = zip(pattern(network, first), pattern(network, second), strict=True)
+    return torch.stack([(one == other).all(-1) for one, other in pairs]).all(0)
+
+
+def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    r"""A radius within which the predicted label cannot change: $\min(r(x), \min_k g_k / \lVert \nabla g_k \rVert)$.
+
+    Within $r(x)$ the network is the affine map of its polytope, and there $g_k / \lVert \nabla g_k \rVert$ is the
+    distance to label k. This is ours, not the paper's.
+
+    Raises:
+        ValueError: as `deepfool`.
+    """
+    _check(network, points)
+    return torch.minimum(inscribed_radius(network, points), in_cell_distance(network, points))
+
+
+def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere.
+
+    Raises:
+        ValueError: as `deepfool`.
+    """
+    _check(network, points)
+    reduced, basis = row_space(network)
+    chunk = max(1, _CHUNK // (reduced.widths[-1] * reduced.widths[0]))
+    parts = (points @ basis).split(chunk)
+    return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])

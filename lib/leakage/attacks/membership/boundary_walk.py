@@ -1,0 +1,186 @@
+r"""The walk to the decision boundary along a gradient: Peinemann's Algorithm 9, as printed and repaired.
+
+Distances are Euclidean in the input; a walk that never sees another label has distance +inf and `reached` false, and is
+never left out. A member is expected to be further from the boundary. Gradients lie in the row space of $W_1$, so the
+walk takes place there. Steps are normalised: the gradient of a saturated softmax is 0 in all but direction.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage import arguments
+from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.patterns import check, smooth
+from leakage.geometry.row_space import first_change, row_space
+from leakage.models.mlp import Mlp
+
+
+class Walk(NamedTuple):
+    """Where the walks from each point ended.
+
+    Attributes:
+        distances: of the point to where the walk last saw the label change; infinite if it never did.
+        reached: whether it did.
+        changes: how often it did.
+    """
+
+    distances: Float[Tensor, " t"]
+    reached: Bool[Tensor, " t"]
+    changes: Int[Tensor, " t"]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a walk goes.
+
+    Attributes:
+        loss: a name in `LOSSES`.
+        variant: a name in `VARIANTS`.
+        width: of the first step, in units of the input.
+        iterations: steps.
+    """
+
+    loss: str = "confidence"
+    variant: str = "exact"
+    width: float = 0.25
+    iterations: int = 60
+
+    def __post_init__(self) -> None:
+        for name, table in (("loss", LOSSES), ("variant", VARIANTS)):
+            if getattr(self, name) not in table:
+                raise ValueError(f"`{name}` must be one of {', '.join(table)}; got {getattr(self, name)!r}.")
+        if not self.width > 0 or self.iterations < 1:
+            raise ValueError(f"`width` must be positive and `iterations` at least 1, got {self}.")
+
+
+def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
+    r"""Walk from every point up the gradient of a loss until, or as long as, the predicted label changes.
+
+    $$ x \leftarrow x \pm \delta\, \nabla J(x) / \lVert \nabla J(x) \rVert $$
+
+    Source: Peinemann (2021), Algorithm 9. The variants are
+
+    - `printed`: at each change of the label the sign turns, and from the first on δ is halved at each step. J is the
+      loss at hand: for `confidence` that of whatever label leads, whose ridge lies *on* the boundary: the walk
+      turns round there and climbs away from it on the other side.
+    - `start label`: the same, with J = minus the log-confidence of the label at the start, which falls across the
+      boundary and so leads back to it. It takes no other loss.
+    - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
+
+    Raises:
+        ValueError: if there are fewer than two classes or no hidden layer, no point or one that does not fit, or the
+            variant does not take the loss.
+    """
+    if network.weights[0].ndim != 2 or len(network.weights) < 2:
+        shapes = [tuple(weight.shape) for weight in network.weights]
+        raise ValueError(f"`network` must be a single one with a hidden layer, got weights {shapes}.")
+    check(network, points, least=1)
+    arguments.tensor("points", points, "t d")
+    if network.widths[-1] < 2:
+        raise ValueError("`network` must have two classes or more: with one there is no other label.")
+    if steps.variant == "start label" and steps.loss != "confidence":
+        raise ValueError(f"`variant` 'start label' takes the loss confidence only, got {steps.loss!r}.")
+    network, basis = row_space(network)
+    return VARIANTS[steps.variant](network, (points @ basis).detach(), steps)
+
+
+Objective = Callable[[Mlp, Tensor, Tensor], Tensor]
+
+
+def _confidence(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    """Minus the log of the largest posterior: the direction of the confidence's fall, without its saturation."""
+    return -network(points).log_softmax(-1).amax(-1)
+
+
+def _start_confidence(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    return -network(points).log_softmax(-1).gather(-1, labels[:, None]).squeeze(-1)
+
+
+def _output(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    return -network(points).norm(dim=-1)
+
+
+def _weight(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    return frobenius_norm(network, smooth(network, points))
+
+
+def _bias(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    r"""$\lVert b_P \rVert_\infty$ with smooth gates, without the $A_l$ that `patterns.adapted` makes on the way."""
+    gates, bias = smooth(network, points), network.biases[0].expand(len(points), -1)
+    for gate, weight, shift in zip(gates, network.weights[1:], network.biases[1:], strict=True):
+        bias = (gate * bias) @ weight.mT + shift
+    return bias.abs().amax(-1)
+
+
+LOSSES: Mapping[str, Objective] = {"confidence": _confidence, "output": _output, "weight": _weight, "bias": _bias}
+r"""What is climbed: minus the log-confidence, $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$,
+the last two with $\sigma(z)$ for the pattern (Peinemann 2021, Section 6.3)."""
+
+
+def _direction(network: Mlp, points: Tensor, labels: Tensor, objective: Objective) -> Float[Tensor, "t d"]:
+    """The normalised gradient; zero where there is none."""
+    with torch.enable_grad():
+        places = points.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(objective(network, places, labels).sum(), places)
+    norm = slope.norm(dim=-1, keepdim=True)
+    return torch.where(norm > 0, slope / norm, 0.0)
+
+
+def _back_and_forth(network: Mlp, points: Tensor, steps: Steps, objective: Objective) -> Walk:
+    start = last = network(points).argmax(-1)
+    place, end = points, points
+    sign, width = (torch.full_like(points[:, :1], value) for value in (1.0, steps.width))
+    changes = torch.zeros_like(start)
+    for _ in range(steps.iterations):
+        place = place + sign * width * _direction(network, place, start, objective)
+        seen = network(place).argmax(-1)
+        turned = (seen != last)[:, None]
+        sign, end, last = torch.where(turned, -sign, sign), torch.where(turned, place, end), seen
+        changes = changes + turned.squeeze(1)
+        width = torch.where(changes[:, None] > 0, width / 2, width)
+    reached = changes > 0
+    return Walk(torch.where(reached, (end - points).norm(dim=-1), torch.inf), reached, changes)
+
+
+def _printed(network: Mlp, points: Tensor, steps: Steps) -> Walk:
+    return _back_and_forth(network, points, steps, LOSSES[steps.loss])
+
+
+def _start_label(network: Mlp, points: Tensor, steps: Steps) -> Walk:
+    return _back_and_forth(network, points, steps, _start_confidence)
+
+
+def _exact(network: Mlp, points: Tensor, steps: Steps) -> Walk:
+    """Points that have arrived are left out of the steps that follow."""
+    objective = _start_confidence if steps.loss == "confidence" else LOSSES[steps.loss]
+    start = network(points).argmax(-1)
+    place, distances = points.clone(), torch.full_like(points[:, 0], torch.inf)
+    moving = torch.arange(len(points), device=points.device)
+    for _ in range(steps.iterations):
+        before = place[moving]
+        after = before + steps.width * _direction(network, before, start[moving], objective)
+        length = first_change(network, before, after)
+        there = length.isfinite()
+        way = after - before
+        crossing = before + torch.where(there, length, 0.0)[:, None] * way / way.norm(dim=-1, keepdim=True).clamp_min(
+            torch.finfo(way.dtype).tiny
+        )
+        distances[moving[there]] = (crossing - points[moving])[there].norm(dim=-1)
+        place[moving] = after
+        moving = moving[~there]
+        if not len(moving):
+            break
+    reached = distances.isfinite()
+    return Walk(distances, reached, reached.long())
+
+
+VARIANTS: Mapping[str, Callable[[Mlp, Tensor, Steps], Walk]] = {
+    "printed": _printed,
+    "start label": _start_label,
+    "exact": _exact,
+}

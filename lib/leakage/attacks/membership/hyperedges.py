@@ -1,0 +1,186 @@
+r"""What rays through activation polytopes meet: distances of hyperedges, norms beyond them, angles between them.
+
+The hyperedge shooting of Peinemann (2021), with every crossing found exactly instead of searched for. A ray that meets
+nothing more has infinite distances from there on and repeats the last norm; `found` says how many it met. Nothing here
+trains or knows who is a member.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage import arguments
+from leakage.geometry.distances import nearest
+from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.patterns import Gates, adapted, check, pattern
+from leakage.geometry.rays import check_rays, label_change, walk
+from leakage.geometry.row_space import row_space
+from leakage.models.mlp import Mlp
+
+SIGNALS = ("distance", "norm", "cosine")
+"""The three metrics of Peinemann (2021), Sections 4.4.1 to 4.4.3."""
+
+_ASIDE = 1e-12  # a part of a unit vector below this is rounding of the rest
+
+
+class Shots(NamedTuple):
+    r"""What each ray of each point met, in the order it met it.
+
+    Attributes:
+        distance: $\lVert p_k - x \rVert$ of the crossings $p_k$ from the point itself.
+        norm: $\lVert A_P \rVert_F$ of the polytopes behind them.
+        cosine: of the normals of two hyperedges in a row, both turned outwards; 0 where there is no second one.
+        found: how many crossings there were.
+    """
+
+    distance: Float[Tensor, "t rays k"]
+    norm: Float[Tensor, "t rays k"]
+    cosine: Float[Tensor, "t rays k-1"]
+    found: Int[Tensor, "t rays"]
+
+
+def directions(points: Float[Tensor, "t d"], *, rays: int, generator: torch.Generator) -> Float[Tensor, "t rays d"]:
+    r"""First directions: each coordinate from U(-1, 1), then normalised, anew for each point and ray.
+
+    Source: Peinemann (2021), Algorithm 5, lines 1 to 4. Such directions prefer the corners of the cube to its faces.
+
+    Raises:
+        ValueError: if `rays` is less than 1.
+    """
+    arguments.count("rays", rays, least=1)
+    arguments.real("points", points, "t d")
+    shape = (len(points), rays, points.shape[-1])
+    drawn = 2 * torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype) - 1
+    return drawn / drawn.norm(dim=-1, keepdim=True)
+
+
+def shoot(
+    network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"], *, boundaries: int = 5
+) -> Shots:
+    r"""Follow each ray to its first hyperedge, then go on along that one's normal, `boundaries` times.
+
+    The next direction is $\pm w^*_i$ of the hyperedge crossed, the sign with $\langle n, p - x \rangle \ge 0$: away
+    from the point. The pattern is carried over each crossing, so that no hyperedge is met twice in one place.
+
+    Source: Peinemann (2021), Algorithm 5, with the activation boundaries of its text and not the classes of its code,
+    and with exact crossings (`geometry.rays.walk`) in place of its search.
+
+    Raises:
+        ValueError: if `boundaries` is less than 1, the directions are not unit vectors, or a point does not fit.
+    """
+    check(network, points, least=1)
+    arguments.count("boundaries", boundaries, least=1)
+    arguments.tensor("first", first)
+    if first.ndim != 3 or not first.shape[1] or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
+        raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
+    starts = points.repeat_interleave(first.shape[1], dim=0)
+    check_rays(network, starts, first.flatten(0, 1))
+    flight = _Flight(network, starts, first.flatten(0, 1))
+    for _ in range(boundaries):
+        flight.advance()
+    shape = (len(points), first.shape[1])
+    normals = torch.stack(flight.normals, dim=1)
+    cosines = (normals[:, 1:] * normals[:, :-1]).sum(-1)
+    distance, norm = (torch.stack(part, dim=-1).unflatten(0, shape) for part in (flight.distances, flight.norms))
+    return Shots(distance, norm, cosines.unflatten(0, shape), distance.isfinite().sum(-1))
+
+
+class _Flight:
+    """Rays under way, in the row space of the first weight: normals lie there, and only the first direction does not.
+
+    What the first direction has besides, `aside` for each unit of length, is gone at the first hyperedge and stays.
+    """
+
+    def __init__(self, network: Mlp, points: Tensor, first: Tensor) -> None:
+        self.network, basis = row_space(network)
+        self.start = self.place = points @ basis
+        inside = first @ basis
+        self.share, self.way = _inside(inside)
+        self.aside = torch.zeros_like(self.share)
+        self.gates: Gates = pattern(self.network, self.start)
+        self.distances: list[Tensor] = []
+        self.norms: list[Tensor] = []
+        self.normals: list[Tensor] = []
+
+    def advance(self) -> None:
+        """Go to the next hyperedge and turn along its normal; rays that meet none stay where they are."""
+        before = self.gates
+        crossing = walk(self.network, self.place, self.way, crossings=1, gates=before)
+        length, neuron = crossing.lengths[:, 0], crossing.neurons[:, 0]
+        met = (neuron >= 0) & (self.share > 0)
+        self.gates = tuple(torch.where(met[:, None], *pair) for pair in zip(crossing.gates, before, strict=True))
+        length = torch.where(met, length, 0.0)
+        if not self.distances:
+            rate = (1 - self.share.square()).clamp_min(0).sqrt() / torch.where(self.share > 0, self.share, 1.0)
+            self.aside = length * rate
+        self.place = self.place + length[:, None] * self.way
+        gone = self.place - self.start
+        normal = _normal(self.network, before, neuron.clamp_min(0))
+        outward = torch.where(((normal * gone).sum(-1) < 0)[:, None], -normal, normal)
+        self.way = torch.where(met[:, None], outward, self.way)
+        self.distances.append(torch.where(met, torch.hypot(gone.norm(dim=-1), self.aside), torch.inf))
+        self.norms.append(frobenius_norm(self.network, self.gates))
+        self.normals.append(torch.where(met[:, None], outward, 0.0))
+
+
+def _inside(first: Float[Tensor, "t r"]) -> tuple[Float[Tensor, " t"], Float[Tensor, "t r"]]:
+    """The lengths of the parts of unit vectors in the row space, and these parts as unit vectors.
+
+    A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
+    """
+    share = first.norm(dim=-1)
+    share = torch.where(share > _ASIDE, share, 0.0)
+    axis = torch.zeros_like(first).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=first.device), 1.0)
+    return share, torch.where(share[:, None] > 0, first / share[:, None], axis)
+
+
+def _normal(network: Mlp, gates: Gates, neuron: Int[Tensor, " t"]) -> Float[Tensor, "t d"]:
+    r"""The unit normal $w^*_i / \lVert w^*_i \rVert$ of one neuron at each point."""
+    if len(gates) == 1:
+        rows = network.weights[0][neuron]
+    else:
+        hidden = [layer.expand(len(neuron), -1, -1) for layer in adapted(network, gates)[0][:-1]]
+        place = neuron[:, None, None].expand(-1, 1, network.widths[0])
+        rows = torch.cat(hidden, dim=1).gather(1, place).squeeze(1)
+    return rows / rows.norm(dim=-1, keepdim=True)
+
+
+def features(shots: Shots, signal: str) -> Float[Tensor, "t f"]:
+    """One of `SIGNALS` as a row of numbers for each point: of each ray in turn, in the order of the crossings.
+
+    With several rays, whose order means nothing, each place in the order of crossings is sorted over the rays.
+
+    Raises:
+        ValueError: if the signal is unknown.
+    """
+    arguments.choice("signal", signal, SIGNALS)
+    return getattr(shots, signal).sort(dim=1).values.flatten(1)
+
+
+def label_distances(
+    network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t d"], *, until: float
+) -> Float[Tensor, " t"]:
+    r"""How far each point is from another label along one direction, exactly; infinite if it is further than `until`.
+
+    This is what the code of Algorithm 5 of Peinemann (2021) looks for first: it compares classes, not patterns.
+
+    Raises:
+        ValueError: if a direction is not a unit vector, or as `geometry.rays.label_change`.
+    """
+    check_rays(network, points, first)
+    reduced, basis = row_space(network)
+    share, way = _inside(first @ basis)
+    found = label_change(reduced, points @ basis, way, until=until) / share
+    # In the row space the ray is shorter, so that what it finds may be too far.
+    return torch.where((share > 0) & (found <= until), found, torch.inf)
+
+
+def cell_features(network: Mlp, points: Float[Tensor, "t d"], *, count: int = 6) -> Float[Tensor, "t count"]:
+    """The exact distances of the `count` nearest hyperedges in all directions, which need no ray.
+
+    Raises:
+        ValueError: if there are fewer hidden neurons, or a point does not fit the network.
+    """
+    return nearest(network, points, count=count).distances

@@ -1,1 +1,0 @@
-"""Membership from the pieces of a ReLU network: posteriors, hyperedges, boundary distances, and both together."""

@@ -1,0 +1,269 @@
+"""A measured number with its uncertainty, and the intervals the book uses.
+
+Every interval is two-sided with the stated coverage `level`. Samples are finite tensors and are turned into float64;
+random resampling takes its generator from the caller. Nothing here knows what a member is: see `roc` for that.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Float, Real
+from scipy import stats
+from torch import Tensor
+
+from leakage import arguments
+
+_LARGEST_RESAMPLE = 2**22  # numbers held at once by `bootstrap`: 32 MiB of float64
+_EXACT = 2**53  # whole numbers up to this are float64 numbers
+_LONG = (torch.int64, torch.uint64)  # the integer types that can hold more
+_SQUARABLE = 1e150  # a sample between its inverse and this has a variance that neither over- nor underflows
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its confidence interval and the number of observations behind it.
+
+    `format(e, ".2f")` gives `0.12 [0.10, 0.14]`: the specification (by default `.3f`) applies to each number. The
+    estimate may lie outside its own interval where the statistic is biased, as a bootstrapped maximum is.
+
+    Args:
+        estimate: the value measured.
+        low: lower end of the interval; may be infinite.
+        high: upper end of the interval; may be infinite.
+        n: observations behind the number, over all samples.
+        level: coverage of the interval, in (0, 1).
+
+    Raises:
+        ValueError: if a number is NaN, `low` exceeds `high`, `n` is below 1 or `level` is outside (0, 1).
+    """
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name in ("estimate", "low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "n", operator.index(self.n))
+        check_level(self.level)
+        if math.isnan(self.estimate) or not self.low <= self.high:
+            raise ValueError(
+                f"`Estimate` needs a number and low <= high, got {self._numbers()}; is a sample degenerate?"
+            )
+        if self.n < 1:
+            raise ValueError(f"`n` must be at least 1, got {self.n}; an estimate needs an observation.")
+
+    def __float__(self) -> float:
+        return self.estimate
+
+    def __format__(self, spec: str) -> str:
+        estimate, low, high = (format(number, spec or ".3f") for number in self._numbers())
+        return f"{estimate} [{low}, {high}]"
+
+    def __str__(self) -> str:
+        return format(self, "")
+
+    def agrees_with(self, value: float) -> bool:
+        """Whether `value` lies in the closed interval."""
+        if math.isnan(value):
+            raise ValueError("`value` must be a number, got NaN.")
+        return bool(self.low <= value <= self.high)  # a NumPy value would make it a NumPy truth value
+
+    def _numbers(self) -> tuple[float, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self)[:3])
+
+
+def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Estimate:
+    """The exact interval of a proportion: it covers at least as often as it says, at any size.
+
+    Source: C. J. Clopper, E. S. Pearson (1934), Biometrika 26, through `scipy.stats.binomtest`.
+
+    Raises:
+        ValueError: unless 0 <= `successes` <= `trials`, with at least one trial and at most 2⁵³.
+    """
+    interval = _proportion(successes, trials, level=level, method="exact")
+    return Estimate(successes / trials, *interval, n=trials, level=level)
+
+
+def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 0.95) -> Estimate:
+    r"""The difference of two independent proportions, first minus second, each given as (successes, trials).
+
+    $$ \Big[d - \sqrt{(p_1 - l_1)^2 + (u_2 - p_2)^2},\; d + \sqrt{(u_1 - p_1)^2 + (p_2 - l_2)^2}\Big] $$
+
+    with $d = p_1 - p_2$ and the Wilson intervals $[l_i, u_i]$: unlike the textbook formula it stays
+    within [-1, 1] and keeps its width when a proportion is 0 or 1.
+
+    Source: R. G. Newcombe (1998), Statistics in Medicine 17, method 10.
+
+    Raises:
+        ValueError: as `clopper_pearson`.
+    """
+    low_1, high_1 = _proportion(*first, level=level, method="wilson")
+    low_2, high_2 = _proportion(*second, level=level, method="wilson")
+    p_1, p_2 = first[0] / first[1], second[0] / second[1]
+    low = p_1 - p_2 - math.hypot(p_1 - low_1, high_2 - p_2)
+    high = p_1 - p_2 + math.hypot(high_1 - p_1, p_2 - low_2)
+    return Estimate(p_1 - p_2, max(low, -1.0), min(high, 1.0), n=first[1] + second[1], level=level)
+
+
+def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
+    """The mean of independent values with Student's t interval: exact for normal values, sound for many.
+
+    Raises:
+        ValueError: if there are fewer than two values, or one is not finite.
+    """
+    check_level(level)
+    values = as_sample(values, "values", least=2)
+    if values.ndim != 1:
+        raise ValueError(f"`values` must have one axis, got shape {tuple(values.shape)}; flatten what is independent.")
+    unit = _unit(values)
+    values = values / unit
+    mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
+    half *= float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    mean, half = mean * unit, half * unit
+    return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
+
+
+def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
+    """Mean of `first` minus mean of `second`, two independent samples, with Welch's interval.
+
+    Source: B. L. Welch (1947), Biometrika 34, through `scipy.stats.ttest_ind`.
+
+    Raises:
+        ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis, or `level` is
+            outside (0, 1).
+    """
+    check_level(level)
+    samples = [as_sample(first, "first", least=2), as_sample(second, "second", least=2)]
+    for name, sample in zip(("first", "second"), samples, strict=True):
+        arguments.tensor(name, sample, "n")
+    test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
+    low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
+    difference = float(samples[0].mean() - samples[1].mean())
+    return Estimate(difference, low, high, sum(map(len, samples)), level)
+
+
+def bootstrap(
+    statistic: Callable[..., Float[Tensor, " batch"]],
+    *samples: Real[Tensor, "_ ..."],
+    generator: torch.Generator,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> Estimate:
+    """A statistic of one or more samples with its percentile bootstrap interval.
+
+    Each sample is resampled with replacement along its *first* axis, independently of the others; to resample pairs,
+    or models with all their points, give one sample whose rows they are. The statistic is computed for many resamples
+    at once. The interval ignores bias and is somewhat short below some 20 observations.
+
+    Source: B. Efron, R. J. Tibshirani (1993), An Introduction to the Bootstrap, section 13.3.
+
+    Args:
+        statistic: takes for each sample a float64 tensor `(batch, n, *rest)` and returns `(batch,)`.
+        samples: the observations, at least two in each.
+        generator: random stream on the samples' device.
+        draws: number of resamples; at least `2 / (1 - level)`, so that a draw falls beyond either end.
+        level: coverage of the interval.
+
+    Raises:
+        ValueError: if a sample is too small or not finite, `draws` is too small, the devices differ, or the statistic
+            returns another shape or NaN.
+    """
+    check_level(level)
+    if draws * (1 - level) < 2 - 1e-9:
+        raise ValueError(f"`draws` must be at least 2 / (1 - level) = {2 / (1 - level):.0f}, got {draws}.")
+    if not samples:
+        raise ValueError("`samples` must hold at least one sample, got none.")
+    rows = [as_sample(sample, f"samples[{i}]", least=2) for i, sample in enumerate(samples)]
+    for i, sample in enumerate(rows):
+        if sample.device.type != generator.device.type:
+            raise ValueError(
+                f"`generator` must be on the device of samples[{i}], {sample.device}, got {generator.device}; "
+                "take it from `run.stream(name)`."
+            )
+    batch = max(1, _LARGEST_RESAMPLE // max(sample.numel() for sample in rows))
+    values = torch.cat(
+        [
+            _apply(statistic, [_resample(sample, count, generator) for sample in rows])
+            for count in (min(batch, draws - start) for start in range(0, draws, batch))
+        ]
+    )
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype, device=values.device)
+    low, high = torch.quantile(values, tails).tolist()
+    estimate = float(_apply(statistic, [sample[None] for sample in rows]))
+    return Estimate(estimate, low, high, n=sum(len(sample) for sample in rows), level=level)
+
+
+def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> Float[Tensor, "*shape"]:
+    """`values` as float64 on their device, detached, once they are known to be a usable sample called `name`.
+
+    Raises:
+        TypeError: if `values` is not a tensor of real numbers.
+        ValueError: if there are fewer than `least` along the first axis, none at all, one is not finite, or one is a
+            whole number beyond ±2⁵³, which float64 would round.
+    """
+    if not isinstance(values, Tensor) or values.is_complex():
+        raise TypeError(f"`{name}` must be a tensor of real numbers, got {type(values).__name__}; try torch.as_tensor.")
+    if values.ndim == 0 or len(values) < least or values.numel() == 0:
+        raise ValueError(f"`{name}` must hold at least {least} observation(s), got shape {tuple(values.shape)}.")
+    if values.dtype in _LONG and bool(((values > _EXACT) | (values < -_EXACT)).any()):
+        raise ValueError(
+            f"`{name}` must hold whole numbers within ±2**53, which float64 tells apart, got larger ones; "
+            "subtract a constant, or give ranks."
+        )
+    values = values.detach().to(torch.float64)
+    if not bool(values.isfinite().all()):
+        bad = int((~values.isfinite()).sum())
+        raise ValueError(
+            f"`{name}` must be finite, got {bad} NaN or infinite of {values.numel()} values; "
+            "find the failed runs, or clamp a log-likelihood of zero with torch.nan_to_num."
+        )
+    return values
+
+
+def _unit(values: Float[Tensor, " n"]) -> float:
+    """1, or the power of two that is a share of the largest size where squares would over- or underflow."""
+    largest = float(values.abs().max())
+    return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)
+
+
+def check_level(level: float) -> float:
+    """Return `level` if it is a coverage in (0, 1); raise `ValueError` otherwise."""
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be a coverage between 0 and 1, such as 0.95, got {level!r}.")
+    return level
+
+
+def _proportion(successes: int, trials: int, *, level: float, method: str) -> tuple[float, float]:
+    check_level(level)
+    successes, trials = operator.index(successes), operator.index(trials)
+    if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
+        raise ValueError(
+            f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"
+        )
+    interval = stats.binomtest(successes, trials).proportion_ci(level, method=method)
+    return float(interval.low), float(interval.high)
+
+
+def _resample(
+    sample: Float[Tensor, " n *rest"], count: int, generator: torch.Generator
+) -> Float[Tensor, "count n *rest"]:
+    index = torch.randint(len(sample), (count, len(sample)), generator=generator, device=sample.device)
+    return sample[index]
+
+
+def _apply(statistic: Callable[..., Tensor], samples: list[Tensor]) -> Float[Tensor, " batch"]:
+    values = arguments.tensor("statistic", statistic(*samples)).to(torch.float64)
+    if values.shape != samples[0].shape[:1]:
+        raise ValueError(
+            f"`statistic` must return shape (batch,) = ({len(samples[0])},), got {tuple(values.shape)}; "
+            "reduce every axis but the first."
+        )
+    if bool(values.isnan().any()):
+        raise ValueError("`statistic` must be defined on every resample, got NaN; does it divide by a spread of zero?")
+    return values

@@ -1,0 +1,160 @@
+"""The advantage of an attacker who reads both laws off histograms, and how much of it is noise.
+
+This is the estimator of `tan2022parameters`. It is here to be compared with: it tests on the very draws it was fitted
+to, so it finds an advantage where there is none (`histogram_null_bias`), and it cannot see what is finer than a bin.
+Leading axes are a batch. Nothing here draws or trains.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+from leakage.metrics.estimates import as_sample
+
+
+class Histograms(NamedTuple):
+    """Two histograms over the same bins; the masses of each sum to 1."""
+
+    edges: Float[Tensor, "*batch edges"]
+    member: Float[Tensor, "*batch bins"]
+    outsider: Float[Tensor, "*batch bins"]
+
+
+def histograms(
+    member: Real[Tensor, "*batch m"],
+    outsider: Real[Tensor, "*batch n"],
+    *,
+    edges: int = 150,
+    percentiles: tuple[float, float] = (0.01, 99.99),
+    outside: Literal["drop", "clip"] = "drop",
+) -> Histograms:
+    """Histograms of both samples over equal bins between two percentiles of the pooled sample.
+
+    Source: `tan2022parameters`, appendix D. The text puts the outer edges at the minimum and maximum; the released
+    plotting code, followed here, at the 0.01 and 99.99 percentiles, with 150 edges (149 bins) and dropping what lies
+    outside. Masses are shares of what was kept, as the text has them sum to 1.
+
+    Args:
+        member: values under the first law; leading axes are a batch.
+        outsider: values under the second law; the same batch.
+        edges: number of edges, at least 2, one more than bins.
+        percentiles: where the outer edges lie, in percent, interpolated linearly.
+        outside: `drop` values beyond the outer edges, or `clip` them into the outer bins.
+
+    Raises:
+        ValueError: if a sample is empty or not finite, the batches differ, all pooled values of a pair are equal or so
+            close or far apart that a bin's width is not a normal number, a sample lies outside the edges altogether, or
+            an option is out of its range.
+    """
+    member, outsider = as_sample(member, "member"), as_sample(outsider, "outsider")
+    if member.shape[:-1] != outsider.shape[:-1]:
+        raise ValueError(
+            "`member` and `outsider` must have the same leading axes, got shapes "
+            f"{tuple(member.shape)} and {tuple(outsider.shape)}."
+        )
+    if edges < 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
+        raise ValueError(
+            f"`edges` must be at least 2 and `percentiles` rise within [0, 100], got {edges} and {percentiles}."
+        )
+    if outside not in ("drop", "clip"):
+        raise ValueError(f"`outside` must be drop or clip, got {outside!r}.")
+    low, high = (_percentile(torch.cat([member, outsider], dim=-1), percent) for percent in percentiles)
+    if bool((low == high).any()):
+        raise ValueError(
+            f"`member` and `outsider` must vary between the percentiles {percentiles}, got equal values; "
+            "a histogram says nothing of a constant."
+        )
+    width = (high - low) / (edges - 1)
+    if not bool(((width >= torch.finfo(width.dtype).tiny) & width.isfinite()).all()):
+        raise ValueError(
+            f"`member` and `outsider` must spread so that a bin has a width between 1e-307 and 1e308, got "
+            f"{float(width.min())!r}; give them in another unit."
+        )
+    grid = torch.lerp(low, high, torch.linspace(0, 1, edges, dtype=torch.float64, device=low.device))
+    return Histograms(grid, *(_masses(sample, grid, outside) for sample in (member, outsider)))
+
+
+def histogram_advantage(
+    member: Real[Tensor, "*batch m"],
+    outsider: Real[Tensor, "*batch n"],
+    *,
+    edges: int = 150,
+    percentiles: tuple[float, float] = (0.01, 99.99),
+    outside: Literal["drop", "clip"] = "drop",
+) -> Float[Tensor, "*batch"]:
+    r"""The plug-in advantage of a likelihood-ratio attacker who reads both laws off histograms.
+
+    $$ \sum_b \max\big(0,\, \hat f_b^{\text{member}} - \hat f_b^{\text{outsider}}\big) $$
+
+    It tests on what it was fitted to: where nothing leaks it shows `histogram_null_bias`, while binning hides what is
+    finer than a bin. Source, options and errors: see `histograms`.
+    """
+    both = histograms(member, outsider, edges=edges, percentiles=percentiles, outside=outside)
+    return (both.member - both.outsider).clamp(min=0).sum(-1)
+
+
+def histogram_null_bias(masses: Float[Tensor, "*batch bins"], *, samples: float) -> Float[Tensor, "*batch"]:
+    r"""What `histogram_advantage` shows on average when both laws are one.
+
+    $$ \tfrac12 \sum_b \mathbb E |\hat f_b - \hat f_b'| \approx \sum_b \tfrac{\lambda_b}{S}
+       \big(I_0(2\lambda_b) + I_1(2\lambda_b)\big) e^{-2\lambda_b}, \qquad \lambda_b = S f_b (1 - f_b) $$
+
+    The right-hand side is the mean absolute difference of two Poisson counts of the binomial's variance: from 30
+    draws on it is right to 0.7 %, from full bins, where it is $\sum_b \sqrt{f_b (1 - f_b) / \pi S}$, to empty ones.
+
+    Source: own derivation; the Poisson case is T. A. Ramasubban (1958), Biometrika 45.
+
+    Args:
+        masses: $f_b$, the law's mass in each bin, at most 1 in all; in practice the mean of both histograms.
+        samples: $S$, draws behind each histogram; for unequal sizes their harmonic mean.
+
+    Raises:
+        ValueError: if a mass is negative or NaN, their sum exceeds 1, or `samples` is not positive.
+    """
+    masses = as_sample(masses, "masses")
+    if bool((masses < 0).any()) or bool((masses.sum(-1) > 1 + 1e-9).any()):
+        raise ValueError("`masses` must be non-negative and sum to at most 1, got others; divide counts by their sum.")
+    if not 0 < samples < math.inf:
+        raise ValueError(f"`samples` must be positive and finite, got {samples!r}.")
+    rate = samples * masses * (1 - masses)
+    return (rate * (torch.special.i0e(2 * rate) + torch.special.i1e(2 * rate))).sum(-1) / samples
+
+
+def _percentile(values: Float[Tensor, "*batch n"], percent: float) -> Float[Tensor, "*batch 1"]:
+    """Linear interpolation between two order statistics, as `numpy.percentile` does it.
+
+    They are selected from the nearer end: at the 0.01 percentile that is 30 times cheaper than sorting 10⁵ values.
+    """
+    last = values.shape[-1] - 1
+    position = percent / 100 * last
+    below = math.floor(position)
+    above = min(below + 1, last)
+    if percent <= 50:
+        tail, ranks = values.topk(above + 1, largest=False).values, (below, above)
+    else:
+        tail, ranks = values.topk(last - below + 1).values, (last - below, last - above)
+    return torch.lerp(tail[..., ranks[0], None], tail[..., ranks[1], None], position - below)
+
+
+def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges"], outside: str) -> Tensor:
+    """Shares of the values in each bin, closed below and, the last one, above; with `drop`, of those in any bin."""
+    bins = grid.shape[-1] - 1
+    first, last = grid[..., :1], grid[..., -1:]
+    # Equal bins: divide instead of searching (10 times faster), then let the edges overrule the rounding.
+    cell = ((values - first) * (bins / (last - first))).clamp_(0, bins - 1).long()
+    cell -= (values < grid.gather(-1, cell)).long()
+    cell.clamp_(min=0)
+    cell += (values >= grid.gather(-1, cell + 1)).long()
+    cell.clamp_(max=bins - 1)
+    if outside == "drop":
+        cell.masked_fill_((values < first) | (values > last), bins)  # one cell more, for what is dropped
+    cell = cell.reshape(-1, values.shape[-1])
+    cell += (bins + 1) * torch.arange(len(cell), device=cell.device)[:, None]
+    counts = torch.bincount(cell.flatten(), minlength=(bins + 1) * len(cell)).reshape(*grid.shape[:-1], bins + 1)
+    kept = counts[..., :bins].sum(-1, keepdim=True)
+    if bool((kept == 0).any()):
+        raise ValueError("`percentiles` must keep part of both samples, got none of one; widen them or clip outside.")
+    return counts[..., :bins].double() / kept

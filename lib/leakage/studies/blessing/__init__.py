@@ -1,0 +1,1 @@
+"""Experiments of *A Blessing of Dimensionality in Membership Inference through Regularization*."""

@@ -1,0 +1,296 @@
+r"""What ridge logistic regressions on the bi-level ensemble answer, found by training them.
+
+Every experiment is one call that returns tensors, one entry a trial; trials are trained in batches of bounded memory.
+λ (`penalty`) is that of the paper, the sum form's $\mu$ is $\lambda n / p$, and a model with one point more keeps μ.
+Models that did not converge raise an error: none is left out of a mean.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from leakage.data.bilevel import Bilevel, Points, TrainingSets, training_sets
+from leakage.data.gaussians import gaussian
+from leakage.theory.logistic.output_law import OutputLaw
+from leakage.theory.logistic.prox import curvature, inverse_prox, loss
+from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, train_with_point, with_point
+
+_BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite
+
+
+class PointOutputs(NamedTuple):
+    r"""Outputs at fixed points, one column a training set.
+
+    Attributes:
+        without: of the model that has not seen the point.
+        outputs: with the point as one training point more, by the proximal operator.
+        gamma: γ of the proximal operator.
+        refits: the same as `outputs` by training again, for the first training sets.
+    """
+
+    without: Float[Tensor, "k T"]
+    outputs: Float[Tensor, "k T"]
+    gamma: Float[Tensor, "k T"]
+    refits: Float[Tensor, "k R"]
+
+
+class Simulation(NamedTuple):
+    r"""What the theory predicts, measured: one entry a trained model.
+
+    Attributes:
+        alpha: $\beta^{*\top} \Sigma b / \beta^{*\top} \Sigma \beta^*$.
+        sigma: $\sqrt{b^\top \Sigma b / p - \alpha^2 \kappa^2}$, the spread of an output that Z does not explain.
+        gamma: $\mathbb E\, x_0^\top (X^\top W X + \mu I)^{-1} x_0$ over a fresh $x_0$.
+        error: share of fresh points misclassified.
+        accuracy: share of training points classified correctly.
+        loss: mean loss of the training points.
+        tpr: share of training points whose loss is below each threshold.
+        fpr: the same of fresh points.
+    """
+
+    alpha: Float[Tensor, " T"]
+    sigma: Float[Tensor, " T"]
+    gamma: Float[Tensor, " T"]
+    error: Float[Tensor, " T"]
+    accuracy: Float[Tensor, " T"]
+    loss: Float[Tensor, " T"]
+    tpr: Float[Tensor, "T thresholds"]
+    fpr: Float[Tensor, "T thresholds"]
+
+
+class LeftOutCheck(NamedTuple):
+    r"""Leave-one-out outputs of every training point of one model, and some of them by training again.
+
+    Attributes:
+        teacher: $Z_i$.
+        labels: 0 or 1.
+        outputs: of the model at its training points.
+        without: of the models without them, from the one model.
+        gamma: $\gamma_i$.
+        refits: `without` of the first points by training without them.
+    """
+
+    teacher: Float[Tensor, " n"]
+    labels: Float[Tensor, " n"]
+    outputs: Float[Tensor, " n"]
+    without: Float[Tensor, " n"]
+    gamma: Float[Tensor, " n"]
+    refits: Float[Tensor, " r"]
+
+
+class LawTests(NamedTuple):
+    """P-values of Kolmogorov and Smirnov's test of each point's outputs against a law of the theory.
+
+    Attributes:
+        without: outputs without the point against the law of outsiders.
+        outputs: outputs with the point against the law of members.
+        control: outputs with the point against the law of outsiders, which is wrong for them.
+    """
+
+    without: Float[Tensor, " k"]
+    outputs: Float[Tensor, " k"]
+    control: Float[Tensor, " k"]
+
+
+def point_outputs(
+    ensemble: Bilevel,
+    points: Points,
+    *,
+    penalty: float,
+    trials: int,
+    generator: torch.Generator,
+    refits: int = 0,
+) -> PointOutputs:
+    r"""Train on `trials` data sets and ask each model for the fixed points, with and without each of them.
+
+    One model serves all points: the output with a point is `logistic_regression.with_point`. For the first `refits`
+    training sets it is also found by training again.
+
+    Source: Tan et al. (2023), Figure 2: "n additional random training points … either including or not including" it.
+
+    Raises:
+        ValueError: if there are more refits than trials, or λ is not positive.
+    """
+    if not 0 <= refits <= trials:
+        raise ValueError(f"`refits` must be 0 to `trials` = {trials}, got {refits!r}.")
+    parts, again = [], []
+    for data, gram, model in _trained(ensemble, trials, penalty, generator, points):
+        parts.append(with_point(model, data.cross, points.squares, points.labels))
+        left = min(refits - sum(map(len, again)), len(gram))
+        if left > 0:
+            again.append(_refits(model, gram, data, points, left))
+    without, outputs, gamma = (torch.cat(column).mT.contiguous() for column in zip(*parts, strict=True))
+    exact = torch.cat(again).mT.contiguous() if again else without[:, :0]
+    return PointOutputs(without, outputs, gamma, exact)
+
+
+def law_tests(
+    found: PointOutputs, points: Points, law: OutputLaw, *, gamma: Float[Tensor, " k"] | None = None
+) -> LawTests:
+    r"""Test outputs at fixed points against one law: $N(\alpha Z_j, \sigma^2)$, and the proximal operator of it.
+
+    A member's output is pulled back to what the model without it would have said, $w + \gamma(\rho'(w) - y)$; both laws
+    are then the standard normal one of $(h - \alpha Z_j) / \sigma$.
+
+    Source: Tan et al. (2023), Theorem 2 and Figure 2.
+
+    Args:
+        found: outputs at the points.
+        points: the points.
+        law: α, σ and γ of the limit, scalars.
+        gamma: γ of each point where the limit is not to stand for it. At finite p it varies with
+            $\lVert x_j \rVert^2$ by some per cent, which a few hundred outputs can tell from the limit.
+    """
+    labels = points.labels.unsqueeze(-1)
+    gammas = law.gamma if gamma is None else gamma.unsqueeze(-1)
+    pulled = inverse_prox(found.outputs, gammas.expand_as(found.outputs), labels)
+    centre = law.alpha * points.teacher.unsqueeze(-1)
+    return LawTests(
+        _normal_p_values((found.without - centre) / law.sigma),
+        _normal_p_values((pulled - centre) / law.sigma),
+        _normal_p_values((found.outputs - centre) / law.sigma),
+    )
+
+
+def simulate(
+    ensemble: Bilevel,
+    *,
+    penalty: float,
+    trials: int,
+    generator: torch.Generator,
+    thresholds: Sequence[float] = (),
+    fresh: int = 2000,
+) -> Simulation:
+    r"""Train on `trials` data sets and measure α, σ, γ, errors and the rates of constant loss thresholds.
+
+    Given a model, $(Z, x^\top b)$ of a fresh point is Gaussian and $x^\top b = \alpha Z + \sigma \cdot N(0, 1)$: each
+    of the `fresh` points of a model costs two numbers; γ is averaged over $x_0$ in closed form.
+
+    Args:
+        ensemble: the law of the data.
+        penalty: λ.
+        trials: models.
+        thresholds: τ of the attackers that call a member whoever has a loss below τ.
+        fresh: test points for each model.
+
+    Raises:
+        ValueError: if λ is not positive.
+    """
+    limits = torch.tensor(list(thresholds), dtype=torch.float64, device=generator.device)
+    parts = []
+    for data, _, model in _trained(ensemble, trials, penalty, generator, None):
+        alpha, sigma = _overlaps(ensemble, data, model)
+        teacher = ensemble.kappa * gaussian((len(alpha), fresh), generator=generator)
+        outputs = alpha[:, None] * teacher + sigma[:, None] * gaussian((len(alpha), fresh), generator=generator)
+        labels = (torch.rand(teacher.shape, generator=generator, device=teacher.device) < torch.sigmoid(teacher)).to(
+            teacher.dtype
+        )
+        losses, unseen = loss(model.logits, data.labels), loss(outputs, labels)
+        parts.append(
+            Simulation(
+                alpha,
+                sigma,
+                _mean_gamma(ensemble, data, model),
+                ((outputs > 0) != (labels > 0)).double().mean(-1),
+                ((model.logits > 0) == (data.labels > 0)).double().mean(-1),
+                losses.mean(-1),
+                (losses.unsqueeze(-1) < limits).double().mean(-2),
+                (unseen.unsqueeze(-1) < limits).double().mean(-2),
+            )
+        )
+    return Simulation(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def left_out_check(ensemble: Bilevel, *, penalty: float, generator: torch.Generator, refits: int = 0) -> LeftOutCheck:
+    r"""Train one model and find, for each of its training points, the output of the model without it.
+
+    Raises:
+        ValueError: if there are more refits than training points, or λ is not positive.
+    """
+    if not 0 <= refits < ensemble.n:
+        raise ValueError(f"`refits` must be 0 to n - 1 = {ensemble.n - 1}, got {refits!r}.")
+    data, gram, model = next(_trained(ensemble, 1, penalty, generator, None))
+    found = leave_one_out(model, gram, data.labels)
+    kept = ~torch.eye(ensemble.n, dtype=torch.bool, device=gram.device)[:refits]
+    index = kept.nonzero()[:, 1].reshape(refits, ensemble.n - 1)
+    # Rows and columns of the Gram matrix without the point, one model for each.
+    smaller = gram[0][index[:, :, None], index[:, None, :]]
+    again = fit(smaller, data.labels[0][index], ridge=model.ridge, start=model.dual[0][index])
+    cross = gram[0][:refits].gather(1, index)
+    return LeftOutCheck(
+        data.teacher[0], data.labels[0], model.logits[0], found.without[0], found.gamma[0], (cross * again.dual).sum(-1)
+    )
+
+
+def _normal_p_values(samples: Float[Tensor, "k T"]) -> Float[Tensor, " k"]:
+    values = [float(stats.kstest(sample, "norm").pvalue) for sample in samples.cpu().numpy()]
+    return torch.tensor(values, dtype=samples.dtype, device=samples.device)
+
+
+def _trained(
+    ensemble: Bilevel, trials: int, penalty: float, generator: torch.Generator, points: Points | None
+) -> Iterator[tuple[TrainingSets, Tensor, Fit]]:
+    """Training sets, their Gram matrices and models, a batch at a time."""
+    if trials < 1:
+        raise ValueError(f"`trials` must be at least 1, got {trials!r}.")
+    per_batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ensemble.n**2)
+    for begin in range(0, trials, per_batch):
+        data = training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
+        gram = data.gram()
+        yield data, gram, _converged(fit(gram, data.labels, ridge=ensemble.ridge(penalty)))
+
+
+def _refits(model: Fit, gram: Tensor, data: TrainingSets, points: Points, count: int) -> Float[Tensor, "R k"]:
+    """The output at each point after training with it, for the first `count` training sets."""
+    part = replace(
+        model,
+        dual=model.dual[:count],
+        logits=model.logits[:count],
+        factor=model.factor[:count],
+        residual=model.residual[:count],
+        change=model.change[:count],
+        converged=model.converged[:count],
+        steps=model.steps[:count],
+    )
+    columns = []
+    for j in range(len(points.labels)):
+        again = train_with_point(
+            part, gram[:count], data.labels[:count], data.cross[:count, :, j], points.squares[j], points.labels[j]
+        )
+        columns.append(_converged(again).logits[:, -1])
+    return torch.stack(columns, dim=-1)
+
+
+def _overlaps(ensemble: Bilevel, data: TrainingSets, model: Fit) -> tuple[Tensor, Tensor]:
+    """α and σ of each model."""
+    strong = (model.dual.unsqueeze(-2) @ data.strong).squeeze(-2)
+    weak = (model.dual.unsqueeze(-2) @ data.weak).squeeze(-2)
+    alpha = strong[..., 0] * ensemble.strong**0.5 / ensemble.kappa
+    square = ensemble.strong * strong.square().sum(-1) + ensemble.weak * weak.square().sum(-1)
+    return alpha, (square - (alpha * ensemble.kappa).square()).clamp_min(0).sqrt()
+
+
+def _mean_gamma(ensemble: Bilevel, data: TrainingSets, model: Fit) -> Float[Tensor, " T"]:
+    r"""$\operatorname{tr}(\Sigma (X^\top W X + \mu I)^{-1}) / p$, from the same Cholesky factor."""
+    root = curvature(model.logits).sqrt().unsqueeze(-1)
+    total = torch.zeros_like(model.residual)
+    parts = ((data.strong, ensemble.strong, ensemble.d), (data.weak, ensemble.weak, ensemble.p - ensemble.d))
+    for rows, variance, count in parts:
+        explained = torch.linalg.solve_triangular(model.factor, root * rows, upper=False).square().sum((-2, -1))
+        total = total + variance * (count - explained)
+    return total / model.ridge
+
+
+def _converged(model: Fit) -> Fit:
+    if not bool(model.converged.all()):
+        worst = float(model.change[~model.converged].max())
+        raise ArithmeticError(
+            f"{int((~model.converged).sum())} of {model.converged.numel()} models did not converge: the last step "
+            f"moved a logit by {worst:.3g}; is the ridge μ = {model.ridge:.3g} too small for double precision?"
+        )
+    return model

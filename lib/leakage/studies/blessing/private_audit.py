@@ -1,0 +1,171 @@
+r"""What DP-SGD costs and what it buys: test error against membership advantage, with the guarantee beside them.
+
+`private_audit` is the experiment of Tan et al. (2023), Figure 12, for one width: train, attack, account. A *front*
+holds the settings that no other setting beats on both axes. Nothing here chooses a setting by looking at one network
+and judges it on the same: `front_gain` compares fronts over pairs of networks.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage import arguments
+from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.studies.blessing.private_training import private_targets
+from leakage.studies.blessing.width_audit import audit
+from leakage.trainers import privacy_accounting
+from leakage.trainers.dp_sgd import Recipe
+
+
+def private_audit(
+    point: tuple[int, int],
+    *,
+    features: Float[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    pool: int,
+    models: int,
+    noise: Sequence[float],
+    learning_rates: Sequence[float],
+    recipe: Recipe,
+    seed: int,
+    attacks: Sequence[str] = ("global",),
+    fprs: Sequence[float] = (),
+) -> dict[str, Tensor]:
+    r"""Train the networks of one (width, split) by DP-SGD under every setting and attack them.
+
+    Arguments are those of `private_targets`, and `attacks` and `fprs` those of `audit`.
+
+    Returns:
+        `error` and the rates of `audit`, each (settings, models); `noise`, `learning_rate`, and of each setting
+        `epsilon` at $\delta = 1/m$ for m rows and `bound`, the largest advantage of any attacker: see `guarantees`.
+
+    Raises:
+        ValueError: as `private_targets`, `audit` and `privacy_accounting.epsilon`.
+    """
+    seen = private_targets(
+        point,
+        features=features,
+        labels=labels,
+        pool=pool,
+        models=models,
+        noise=noise,
+        learning_rates=learning_rates,
+        recipe=recipe,
+        seed=seed,
+    )
+    found = {name: seen[name] for name in ("error", "noise", "learning_rate")}
+    found |= audit(seen["losses"], seen["member"], seen["partner"], attacks=attacks, fprs=fprs)
+    return found | guarantees(seen["noise"], recipe=recipe, rows=pool // 2)
+
+
+def guarantees(noise: Float[Tensor, " settings"], *, recipe: Recipe, rows: int) -> dict[str, Tensor]:
+    r"""`epsilon` at $\delta = 1/m$ and `bound`, the largest advantage of any attacker, of each noise multiplier.
+
+    Both are of one training on m rows against the same with one row more (`trainers.privacy_accounting`). Where models
+    are trained on halves of fixed size, a point left out makes room for another one, which at most doubles the bound.
+
+    Raises:
+        ValueError: as `privacy_accounting.epsilon`.
+    """
+    rate = recipe.sampling_rate(rows)
+    each, place = noise.unique(return_inverse=True)
+    spent = [
+        (
+            privacy_accounting.epsilon(sampling_rate=rate, noise_multiplier=sigma, steps=recipe.steps, delta=1 / rows),
+            privacy_accounting.advantage_bound(sampling_rate=rate, noise_multiplier=sigma, steps=recipe.steps),
+        )
+        for sigma in each.tolist()
+    ]
+    epsilon, bound = torch.tensor(spent, dtype=torch.float64, device=noise.device)[place].unbind(-1)
+    return {"epsilon": epsilon, "bound": bound}
+
+
+def pareto_front(
+    error: Float[Tensor, "settings ..."], advantage: Float[Tensor, "settings ..."]
+) -> Bool[Tensor, "settings ..."]:
+    """The settings that no other setting beats on both axes; a tie on one axis is no defeat.
+
+    Source: Tan et al. (2023), Appendix G.3; they take the means over the networks of a setting.
+
+    Raises:
+        ValueError: if shapes differ or a number is not finite.
+    """
+    _check(error, advantage)
+    return ~((error < error.unsqueeze(1)) & (advantage < advantage.unsqueeze(1))).any(1)
+
+
+def least_error(
+    error: Float[Tensor, "settings ..."], advantage: Float[Tensor, "settings ..."], *, at_most: float
+) -> Float[Tensor, "..."]:
+    r"""The least error that can be had for an advantage of at most this; NaN where no setting's is as small.
+
+    A setting may be taken alone, or one of two by lot: with probability w the second, whose advantage is too large,
+
+    $$ e = (1 - w)\, e_i + w\, e_j, \qquad (1 - w)\, A_i + w A_j = A. $$
+
+    Both axes are expectations over the lot, since the attacker sees which network was released. So this is the lower
+    convex hull of the front: every point of it can be attained, between settings too.
+
+    Raises:
+        ValueError: if shapes differ or a number is not finite.
+    """
+    _check(error, advantage)
+    low, high = advantage.unsqueeze(1), advantage.unsqueeze(0)
+    allowed, beyond = low <= at_most, high > at_most
+    share = torch.where(allowed & beyond, (at_most - low) / (high - low), 0.0)
+    drawn = error.unsqueeze(1) + share * (error.unsqueeze(0) - error.unsqueeze(1))
+    least = torch.where(allowed, drawn, math.inf).flatten(0, 1).amin(0)
+    return torch.where(least.isinf(), math.nan, least)
+
+
+def front_gain(
+    first: tuple[Float[Tensor, "settings ... models"], Float[Tensor, "settings ... models"]],
+    second: tuple[Float[Tensor, "others ... models"], Float[Tensor, "others ... models"]],
+    *,
+    at_most: float,
+    level: float = 0.95,
+) -> Estimate | None:
+    """How much lower the least error of the second front is than that of the first, at no more than this advantage.
+
+    Each complementary pair of networks has its own two fronts, so nothing is chosen on all networks and then judged on
+    the same; the interval is Student's over the pairs' differences.
+
+    Args:
+        first: error and advantage of every setting of, say, the narrow networks, models 2i and 2i + 1 being a pair.
+        second: the same of the wide ones, trained on the same halves; its settings may be others.
+        at_most: the advantage allowed.
+        level: coverage of the interval.
+
+    Returns:
+        The gain, positive if the second is better; `None` if some pair attains the advantage under no setting.
+
+    Raises:
+        ValueError: if shapes differ, the models are no pairs, there are fewer than two, or a number is not finite.
+    """
+    if first[0].shape[1:] != second[0].shape[1:] or first[0].ndim < 2 or first[0].shape[-1] % 2:
+        raise ValueError(
+            f"`first` and `second` must be (settings, …, models) over the same pairs of models, got "
+            f"{tuple(first[0].shape)} and {tuple(second[0].shape)}."
+        )
+    one, other = (
+        least_error(_pairs(error), _pairs(advantage), at_most=at_most) for error, advantage in (first, second)
+    )
+    gains = one - other
+    return None if bool(gains.isnan().any()) else mean_interval(gains, level=level)
+
+
+def _pairs(values: Float[Tensor, "settings ... models"]) -> Float[Tensor, "settings pairs"]:
+    """The mean of each complementary pair of models."""
+    return values.double().unflatten(-1, (-1, 2)).mean(-1).flatten(1)
+
+
+def _check(error: Tensor, advantage: Tensor) -> None:
+    arguments.real("error", error)
+    arguments.real("advantage", advantage)
+    if error.shape != advantage.shape or not error.numel():
+        raise ValueError(
+            f"`error` and `advantage` must be of the same settings, got {tuple(error.shape)}, {tuple(advantage.shape)}."
+        )

@@ -1,0 +1,1 @@
+"""Experiments of *Reconstructing Training Data from Model Gradient, Provably*."""

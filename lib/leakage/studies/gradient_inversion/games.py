@@ -1,0 +1,169 @@
+r"""Rounds of the game between a client and a designing server, for measuring attacks.
+
+The server draws a network, the client computes one gradient of it on a private batch by automatic differentiation, and
+noise may be added on the way. The attack gets the `Observation`; what it finds is compared with the batch here, and
+nowhere else. The network and the batch have random streams of their own: with a common one the first weights would be
+the inputs themselves.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from leakage import arguments
+from leakage.attacks.gradient_inversion import design
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error
+from leakage.models.clients import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.trainers.federated import batch_gradient
+
+Attack = Callable[..., Reconstruction]
+CALIBRATIONS = ("entry", "norm")
+
+
+@dataclass(frozen=True)
+class Game:
+    r"""The rules of a round.
+
+    Attributes:
+        dimension: d.
+        width: m.
+        batch: B; labels are 1 and -1 in turn.
+        activation: σ.
+        bias: b, the output bias that the server fixes (Wang et al., Remark 1; 30 in their experiments).
+        inputs: a name in `INPUTS`.
+        overlap: cosine of the angle between neighbours, for inputs that have one.
+        weights: how the server draws its weights, a name in `design.KINDS`.
+        noise: z; each entry of the gradient gets $N(0, z^2 s^2)$ added.
+        calibration: s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole
+            gradient ("norm"), as after clipping to a fixed length.
+    """
+
+    dimension: int
+    width: int
+    batch: int = 2
+    activation: str = "polynomial"
+    bias: float = 30.0
+    inputs: str = "axes"
+    overlap: float = 0.0
+    weights: str = "iid"
+    noise: float = 0.0
+    calibration: str = "entry"
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round: what the server sees, and what the client keeps for itself."""
+
+    observation: Observation
+    inputs: Float[Tensor, "B d"]
+    labels: Float[Tensor, " B"]
+
+
+def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
+    """One round, determined by the rules, the seed and the index.
+
+    Raises:
+        ValueError: if a name is unknown, noise is negative, or sizes do not fit.
+    """
+    arguments.choice("inputs", game.inputs, INPUTS)
+    for name in ("batch", "dimension", "width"):
+        arguments.count(name, getattr(game, name), least=1)
+    secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}", device)
+    return exchange(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
+
+
+def exchange(
+    game: Game, inputs: Float[Tensor, "B d"], labels: Float[Tensor, " B"] | None = None, *, seed: int, index: int = 0
+) -> Round:
+    """One round with a batch of one's own, such as images; labels are 1 and -1 in turn unless given.
+
+    Raises:
+        ValueError: as `play`, or if inputs or labels do not fit the rules.
+    """
+    arguments.number("noise", game.noise, least=0)
+    arguments.real("inputs", inputs, "B d", d=game.dimension)
+    draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
+    weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
+    module = TwoLayer(weights, activation=game.activation, bias=game.bias)
+    if labels is None:
+        labels = torch.tensor([1.0, -1.0], dtype=DTYPE, device=inputs.device).repeat(len(inputs))[: len(inputs)]
+    gradient = batch_gradient(module, inputs, labels, loss="half_sum")
+    if game.noise:
+        gradient = _noisy(gradient, game, stream(seed, f"noise/{game.width}/{index}", inputs.device))
+    observation = Observation.from_module(
+        module, gradient, batch=len(inputs), loss="half_sum", activation=game.activation
+    )
+    return Round(observation, inputs, labels)
+
+
+def errors(
+    game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
+) -> Float[Tensor, " seeds"]:
+    """The root mean square error of an attack in each of `seeds` rounds (`evaluation.match_error`).
+
+    Args:
+        game: the rules.
+        attack: takes an observation, and `batch` and `generator` by name.
+        seeds: how many rounds.
+        seed: of them all.
+        signs: whether an input and its negative differ.
+        device: where to compute.
+
+    Raises:
+        ValueError: as `play`, or if there are no rounds.
+    """
+    arguments.count("seeds", seeds, least=1)
+    found = []
+    for index in range(seeds):
+        played = play(game, seed=seed, index=index, device=device)
+        draws = stream(seed, f"attack/{index}", device)
+        guess = attack(played.observation, batch=game.batch, generator=draws).inputs
+        found.append(match_error(guess, played.inputs, signs=signs))
+    return torch.tensor(found, dtype=DTYPE)
+
+
+def _axes(game: Game, generator: torch.Generator) -> Tensor:
+    if game.batch > game.dimension:
+        raise ValueError(f"`batch` must be at most d = {game.dimension} for axes, got {game.batch!r}.")
+    return torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device)
+
+
+def _sphere(game: Game, generator: torch.Generator) -> Tensor:
+    return sphere(game.batch, game.dimension, generator=generator)
+
+
+def _chain(game: Game, generator: torch.Generator) -> Tensor:
+    """Unit vectors, each with the given overlap with the one before."""
+    if not -1 < game.overlap < 1:
+        raise ValueError(f"`overlap` must be between -1 and 1, got {game.overlap!r}.")
+    rows = list(sphere(1, game.dimension, generator=generator))
+    for _ in range(game.batch - 1):
+        other = gaussian((game.dimension,), generator=generator)
+        other = normalize(other - (other @ rows[-1]) * rows[-1], dim=0)
+        rows.append(game.overlap * rows[-1] + math.sqrt(1 - game.overlap**2) * other)
+    return torch.stack(rows)
+
+
+INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {"axes": _axes, "sphere": _sphere, "chain": _chain}
+"""Laws of the batch: the first unit vectors, as in the paper's Figure 2; uniform on the sphere; neighbours that
+overlap."""
+
+
+def _noisy(gradient: Mapping[str, Tensor], game: Game, generator: torch.Generator) -> dict[str, Tensor]:
+    arguments.choice("calibration", game.calibration, CALIBRATIONS)
+    norm = torch.stack([value.norm() for value in gradient.values()]).norm()
+    return {
+        name: value
+        + game.noise
+        * (value.std() if game.calibration == "entry" else norm)
+        * gaussian(tuple(value.shape), generator=generator)
+        for name, value in gradient.items()
+    }

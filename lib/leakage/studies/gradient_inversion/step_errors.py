@@ -1,0 +1,144 @@
+r"""How far each step of the attack is from what it estimates: moments from powers of the inputs, terms from factors.
+
+For chapters and tests alone, like `evaluation`: whatever is called here has seen the secret, and no attack may. Every
+function plays rounds of its own, determined by the seed, and gives numbers that fall as the step gets better.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage import arguments
+from leakage.attacks.gradient_inversion import decompose, moments
+from leakage.attacks.gradient_inversion.moments import Moments
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.data.gaussians import gaussian
+from leakage.metrics.reconstruction import match_error
+from leakage.runtime import DTYPE, stream
+from leakage.studies.gradient_inversion.games import Game, Round, exchange, play
+from leakage.theory import hermite
+
+SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
+    "outputs": lambda seen: moments.of_outputs(seen, centre=False),
+    "hidden": lambda seen: moments.of_hidden(seen, centre=False),
+}
+"""The moments of either gradient as the paper has them, by the name of the gradient."""
+ORDERS = (2, 3)
+
+
+def moment_error(
+    played: Round, basis: Float[Tensor, "d b"], *, source: str = "outputs", order: int = 2
+) -> Float[Tensor, "b b *b"]:
+    r"""A moment in a basis V less what it estimates, $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
+
+    Source: Wang et al., Lemma 4.1.
+
+    Raises:
+        ValueError: if `source` is unknown, or `order` is neither 2 nor 3.
+    """
+    arguments.choice("source", source, SOURCES)
+    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
+    arguments.real("basis", basis, "d b", like=played.inputs, d=played.inputs.shape[1])
+    seen = played.observation
+    residuals = seen.predictions(played.inputs) - played.labels
+    weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
+    truth = decompose.assemble(played.inputs @ basis, weight * residuals, order=order)
+    estimate = SOURCES[source](seen)
+    return (basis.mT @ estimate.second(basis) if order == 2 else estimate.tensor(basis)) - truth
+
+
+def deviations(
+    game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> dict[tuple[str, int], float]:
+    """The largest mean error of an entry of a moment, in standard errors, for each gradient and order.
+
+    One batch, and `rounds` draws of the weights; around 3 to 4 if the moments have no bias.
+
+    Raises:
+        ValueError: if there are fewer than two rounds.
+    """
+    arguments.count("rounds", rounds, least=2)  # one draw has no standard error
+    basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
+    inputs = play(game, seed=seed, device=device).inputs
+    found = {(source, order): [] for source in SOURCES for order in ORDERS}
+    for index in range(rounds):
+        played = exchange(game, inputs, seed=seed + 1, index=index)  # the batch's own seed was played with already
+        for (source, order), errors in found.items():
+            errors.append(moment_error(played, basis, source=source, order=order))
+    spread = {which: torch.stack(errors) for which, errors in found.items()}
+    return {
+        which: float((errors.mean(0) / (errors.std(0) / math.sqrt(rounds))).abs().max())
+        for which, errors in spread.items()
+    }
+
+
+class Remainders(NamedTuple):
+    """Mean spectral norms of two moments of the output gradient less what they estimate."""
+
+    matrix: float
+    tensor: float
+
+
+def remainders(
+    game: Game, *, labels: Sequence[float], rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> Remainders:
+    r"""$\E \lVert P - \E P \rVert$ in all coordinates and $\E \lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
+
+    Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
+
+    Args:
+        game: the rules; inputs have to be of unit length.
+        labels: of the batch.
+        rounds: draws of the weights.
+        seed: of them all.
+        device: where to compute.
+
+    Raises:
+        ValueError: if `labels` do not fit the batch, or there are no rounds.
+    """
+    arguments.count("rounds", rounds, least=1)
+    if len(labels) != game.batch:
+        raise ValueError(f"`labels` must be {game.batch}, one for each input, got {len(labels)}.")
+    inputs = play(game, seed=seed, device=device).inputs
+    everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
+    bases = {2: everywhere, 3: torch.linalg.qr(inputs.mT).Q}
+    norms = []
+    for index in range(rounds):
+        played = exchange(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
+        errors = (moment_error(played, basis, order=order) for order, basis in bases.items())
+        norms.append(torch.stack([torch.linalg.matrix_norm(error.flatten(1), 2) for error in errors]))
+    return Remainders(*torch.stack(norms).mean(0).tolist())
+
+
+def factor_errors(
+    *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> dict[str, Float[Tensor, " rounds"]]:
+    r"""The error of every method of `decompose` on synthetic tensors of order 3, up to signs.
+
+    Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
+    size relative to the tensor's.
+
+    Raises:
+        ValueError: if a count is below 1, `overlap` is not in [0, 1), or `noise` is negative.
+    """
+    arguments.count("batch", batch, least=1)
+    arguments.count("rounds", rounds, least=1)
+    arguments.number("overlap", overlap, least=0, below=1)
+    arguments.number("noise", noise, least=0)
+    gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
+    weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
+    found = {method: [] for method in decompose.METHODS}
+    for index in range(rounds):
+        draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
+        factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
+        clean = decompose.assemble(factors, weights, order=3)
+        blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
+        blurred = clean + noise * blur * clean.norm() / blur.norm()
+        for method, errors in found.items():
+            terms = decompose.decompose(blurred, method=method, generator=draws)
+            errors.append(match_error(terms.factors, factors, signs=False))
+    return {method: torch.tensor(errors, dtype=DTYPE) for method, errors in found.items()}

@@ -1,0 +1,1 @@
+"""Experiments of *Provable Privacy Attacks on Trained Shallow Neural Networks*."""

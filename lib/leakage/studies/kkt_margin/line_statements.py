@@ -1,0 +1,194 @@
+r"""What the KKT conditions say about networks on the line, counted on a network whose training points are known.
+
+Marginal points are those with a positive multiplier. Each function counts how often the premise of one statement
+occurs, and how often its conclusion fails there. Unlike `attacks.line_reconstruction` this sees the training points.
+Source: Smorodinsky et al., Section 4 and Appendix F. Nothing here solves or trains.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from leakage import arguments
+from leakage.models.two_layer import TwoLayer
+from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network
+
+SIMPLIFICATION = 1e-5
+"""Share of the margin to which the function of an exact optimum is simplified (`piecewise_linear.simplify`) before its
+pieces are counted. Two neurons that share a kink have it only to the solver's accuracy; merging kinks by their distance
+instead would take those of close training points for one."""
+TOLERANCE = 1e-4
+"""Share of the margin, and distance on the line from a kink to a point."""
+_SAME_KINK = 1e-5  # on the line, between neurons of one sign of w
+_NO_MULTIPLIER = 1e-7  # share of the sum; interior points leave 1e-9 of a multiplier that is 0
+
+
+class Count(NamedTuple):
+    """How often a premise occurred and how often its conclusion was violated."""
+
+    occurrences: int
+    violations: int
+
+
+def marginal(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]) -> Float[Tensor, " c"]:
+    """The points with a positive multiplier, ascending.
+
+    Raises:
+        ValueError: if points and multipliers are no vectors of one length and dtype, or a multiplier is negative.
+    """
+    arguments.real("points", points, "n")
+    arguments.real("multipliers", multipliers, "n", n=len(points), least=0, like=points)
+    return points[multipliers > _NO_MULTIPLIER * multipliers.sum()].sort().values
+
+
+def off_flats(
+    function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
+) -> Float[Tensor, " r"]:
+    """The points that lie on no piece that is flat on the margin, where everything is a candidate."""
+    flat = Margins.of(function, margin, tolerance=tolerance).flat
+    beside = torch.stack([torch.searchsorted(function.nodes, points + shift) for shift in (-tolerance, tolerance)])
+    return points[~flat[beside].any(0)]
+
+
+def unit_lengths(
+    model: TwoLayer, points: Float[Tensor, " n"], labels: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]
+) -> Float[Tensor, " r"]:
+    r"""Lengths of $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
+
+    It is 1 at a KKT point; where a kink meets such a point, $s_{ij}$ is not known from the network.
+    """
+    lifted = torch.stack([points, torch.ones_like(points)], dim=-1)
+    reach = model.preactivations(points[:, None])
+    size = torch.cat([model.weights, model.biases[:, None]], dim=-1).norm(dim=-1) * lifted.norm(dim=-1)[:, None]
+    weighted = multipliers > _NO_MULTIPLIER * multipliers.sum()
+    clear = ((reach.abs() > TOLERANCE * size) | ~weighted[:, None]).all(0)
+    directions = ((reach > 0).to(lifted) * (multipliers * labels)[:, None]).mT @ lifted
+    return directions[clear].norm(dim=-1)
+
+
+def neighbouring_pieces(
+    function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
+) -> Count:
+    """Two bounded pieces in a row that are not constant on the margin hold a marginal point, and at most 4 crossings.
+
+    Source: Theorem 4.2. `points` are the marginal ones.
+    """
+    met = Margins.of(function, margin, tolerance=tolerance)
+    free = ~met.flat[1:-1]
+    pair = free[:-1] & free[1:]
+    held = _holds(function.nodes[: len(pair)], function.nodes[2:], points, tolerance)
+    return Count(int(pair.sum()), int((pair & ~held).sum()))
+
+
+def ramps(
+    function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
+) -> Count:
+    """A bounded piece off the margin between two flat ones on it has a marginal point at one of its ends.
+
+    Source: Theorem 4.3, for networks with a neuron that is active on all points. `points` are the marginal ones.
+    """
+    flat = Margins.of(function, margin, tolerance=tolerance).flat[1:-1]
+    ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
+    starts, ends = function.nodes[1 : 1 + len(ramp)], function.nodes[2 : 2 + len(ramp)]
+    held = _holds(starts, starts, points, tolerance) | _holds(ends, ends, points, tolerance)
+    return Count(int(ramp.sum()), int((ramp & ~held).sum()))
+
+
+def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Count:
+    """Between two marginal points next to each other is at most one kink of a neuron with w > 0, and one with w < 0.
+
+    Counts the gaps with a kink of either sign, by sign. Kinks within `tolerance` of a point are in no gap.
+
+    Source: Lemma F.1. `points` are the marginal ones.
+
+    Raises:
+        ValueError: if the points do not ascend.
+    """
+    inside = []
+    for sign in (1, -1):
+        side = sign * model.weights[:, 0] > 0
+        kinks = from_network(
+            TwoLayer(model.weights[side], model.biases[side], model.outputs[side]), tolerance=tolerance
+        )
+        inside.append(_per_gap(kinks.nodes[kinks.slopes.diff() != 0], points, tolerance))
+    counts = torch.cat(inside)
+    return Count(int((counts > 0).sum()), int((counts > 1).sum()))
+
+
+def kinks_between(function: PiecewiseLinear, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Tensor:
+    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`.
+
+    Raises:
+        ValueError: if the points do not ascend.
+    """
+    return _per_gap(function.nodes, points, tolerance)
+
+
+def crossings(function: PiecewiseLinear, margin: float, *, tolerance: float = TOLERANCE) -> int:
+    """How often the function is ±m on pieces that are not flat; a kink on the margin counts once.
+
+    Source: Lemma F.2 bounds it by 6n where no piece is constant. As n marginal points leave room for at most 2n - 1
+    kinks, and so for 2n pieces, 4n is a bound too.
+    """
+    met = Margins.of(function, margin, tolerance=tolerance)
+    found = met.points(~met.flat).sort().values
+    return len(found) - int((found.diff() <= tolerance).sum())
+
+
+def free_runs(
+    function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
+) -> list[tuple[int, int]]:
+    """Maximal runs of two or more bounded pieces off the margin: how many pieces, and how many marginal points in them.
+
+    With T of the latter there are at most 2T + 1 of the former, which is what guarantees a share of at least 1/6 of
+    training points among a run's crossings, and 1/4 if the pieces are even in number. `points` are the marginal ones.
+    """
+    free = (~Margins.of(function, margin, tolerance=tolerance).flat[1:-1]).tolist()
+    runs, start = [], 0
+    for piece, is_free in enumerate([*free, False]):
+        if is_free:
+            continue
+        if piece - start >= 2:
+            low, high = function.nodes[start] - tolerance, function.nodes[piece] + tolerance
+            runs.append((piece - start, int(((points >= low) & (points <= high)).sum())))
+        start = piece + 1
+    return runs
+
+
+def active_everywhere(model: TwoLayer, points: Float[Tensor, " n"]) -> bool:
+    """Whether some neuron is active on all points, as Theorems 4.3 and 4.4 assume."""
+    return bool((model.preactivations(points[:, None]) > 0).all(0).any())
+
+
+def kink_of_sum(
+    first: Float[Tensor, "*b 2"], second: Float[Tensor, "*b 2"]
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"], Float[Tensor, "*b"]]:
+    """The kinks -b/w of two neurons (w, b) and of their sum.
+
+    For unit vectors whose w have one sign the third lies strictly between the others. That is why a neuron which is
+    active on all points, and so is the sum of what is active on either side, rules out a ramp between two flat pieces
+    with both ends off the training points: its kink would be inside the ramp.
+    """
+    return _kink(first), _kink(second), _kink(first + second)
+
+
+def _kink(neuron: Tensor) -> Tensor:
+    return -neuron[..., 1] / neuron[..., 0]
+
+
+def _holds(low: Tensor, high: Tensor, points: Tensor, tolerance: float) -> Bool[Tensor, " intervals"]:
+    """Which of the closed intervals hold a point."""
+    return ((points >= low[:, None] - tolerance) & (points <= high[:, None] + tolerance)).any(-1)
+
+
+def _per_gap(kinks: Tensor, points: Tensor, tolerance: float) -> Tensor:
+    """(c - 1,): how many kinks lie strictly between each two neighbours."""
+    arguments.real("points", points, "c", like=kinks)
+    if not bool((points.diff() >= 0).all()):
+        raise ValueError("`points` must ascend, as `marginal` gives them; sort them.")
+    at_points = ((kinks[:, None] - points).abs() <= tolerance).any(-1)
+    gap = torch.searchsorted(points, kinks)
+    inner = ~at_points & (gap > 0) & (gap < len(points))
+    return torch.bincount(gap[inner] - 1, minlength=max(len(points) - 1, 0))

@@ -1,0 +1,226 @@
+r"""Random-feature regression on given inputs: how the training labels enter one prediction.
+
+The model fits $y \approx \phi_p(x)^\top \beta$ with features $\phi(x) = \max(Vx, 0)$, V a Gaussian matrix, by minimum
+norm. Its prediction is $w^\top y$; `label_weights` returns $w$ for many training sets and all widths at once, so that
+any law of the labels can be put in afterwards without sampling it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage import arguments
+from leakage.data.gaussians import gaussian
+from leakage.runtime import DTYPE, stream
+from leakage.theory import gaussian_mixture, scale_mixture
+from leakage.theory.gaussian_mixture import GaussianMixture
+from leakage.trainers.min_norm import check_widths, nested_weights
+
+_CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
+_CHUNK = 2**21  # features computed at once: what fits the cache is faster than what fits the memory
+
+
+@dataclass(frozen=True)
+class LabelWeights:
+    """Weights of the training labels in the prediction, and which inputs were trained on."""
+
+    weights: Float[Tensor, "designs widths n"]
+    rows: Int[Tensor, "designs n"]
+
+
+def label_weights(
+    inputs: Float[Tensor, "pool d"],
+    query: int,
+    *,
+    rows: int,
+    widths: Sequence[int],
+    designs: int,
+    member: bool,
+    generator: torch.Generator,
+) -> LabelWeights:
+    """Train `designs` models on `rows` inputs drawn without replacement, and predict at input number `query`.
+
+    The query is the first training row of a member's designs and in none of an outsider's. Features are drawn anew for
+    every design, and shared by its widths.
+
+    From p = n on a model whose features have rank n interpolates, and a member's weights are 1 for its own label and 0
+    for the others. Inputs in one orthant, in few dimensions or given twice may have a lower rank at any p: the weights
+    are then its row of the projector on the columns of the features.
+
+    Raises:
+        TypeError: if `inputs` is no tensor.
+        ValueError: if `inputs` is not a finite float64 matrix, the pool is too small for a training set that leaves the
+            query out, or has no such query, or the widths do not increase strictly from 1.
+    """
+    arguments.real("inputs", inputs, "pool d", like=torch.empty(0, dtype=DTYPE, device=inputs.device))
+    pool, widths = inputs.shape[0], check_widths(widths)
+    arguments.count("query", query, most=pool - 1)
+    arguments.count("rows", rows, least=1, most=pool - 1)
+    arguments.count("designs", designs, least=1)
+    keys = torch.rand(designs, pool, generator=generator, device=generator.device)
+    # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
+    keys[:, query] = -1.0 if member else 2.0
+    chosen = keys.argsort(dim=-1)[:, :rows]
+    # From p = n on a member's prediction is its own label, if the features have full rank, and nothing need be trained.
+    trained = [p for p in widths if p < rows] if member else widths
+    narrow = trained[-1] if trained else 0
+    replayed = generator.get_state()
+    weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype, device=inputs.device)
+    if len(trained) < len(widths):
+        weights[:, len(trained) :, 0] = 1.0
+    per_batch = max(1, _CHUNK // (rows * max(trained, default=rows)))
+    for start in range(0, designs if trained else 0, per_batch):
+        indices = chosen[start : start + per_batch]
+        asked = inputs[query].expand(len(indices), 1, -1)
+        features = _features(torch.cat([inputs[indices], asked], dim=-2), narrow, generator)
+        found = nested_weights(features[:, :-1], features[:, -1:], widths=trained)
+        weights[start : start + per_batch, : len(trained)] = found.squeeze(-2)
+    if len(trained) < len(widths):
+        for start in range(0, designs, per_batch):
+            points = inputs[chosen[start : start + per_batch]]
+            asked = inputs[query].expand(len(points), 1, -1)
+            # The narrower features once more, so that all widths of a design share them.
+            ahead = generator.get_state()
+            generator.set_state(replayed)
+            known = _features(torch.cat([points, asked], dim=-2), narrow, generator)[:, :-1]
+            replayed = generator.get_state()
+            generator.set_state(ahead)
+            part = weights[start : start + per_batch, len(trained) :]
+            _correct(part, points, known, widths[len(trained) :], generator)
+    return LabelWeights(weights, chosen)
+
+
+def _correct(
+    weights: Float[Tensor, "b w n"],
+    points: Float[Tensor, "b n d"],
+    features: Float[Tensor, "b n P"],
+    widths: Sequence[int],
+    generator: torch.Generator,
+) -> None:
+    """Where the first row is not interpolated, put its row of the projector on the features' columns, in place.
+
+    Once the rank is full it stays so, which n columns nearly always settle: only designs still short of it are widened.
+    """
+    short = torch.arange(len(points), device=points.device)
+    for p in sorted({points.shape[1], *widths}):
+        fresh = _features(points[short], p - features.shape[-1], generator)
+        features = torch.cat([features, fresh], dim=-1)
+        row, full = _first_row(features)
+        short, features, row = short[~full], features[~full], row[~full]
+        if not len(short):
+            return
+        if p in widths:
+            weights[short, widths.index(p)] = row
+
+
+def _first_row(features: Float[Tensor, "b n p"]) -> tuple[Float[Tensor, "b n"], Bool[Tensor, " b"]]:
+    """The first row of the projector on the columns, and whether their rank is n, where it is $(1, 0, …)$."""
+    factor, failed = torch.linalg.cholesky_ex(features @ features.mT)
+    smallest, largest = factor.diagonal(dim1=-2, dim2=-1).aminmax(dim=-1)
+    full = (failed == 0) & (smallest > _CLEAR * largest)
+    row = torch.zeros_like(features[:, :, 0])
+    row[:, 0] = 1.0
+    left, sizes, _ = torch.linalg.svd(features[~full], full_matrices=False)
+    kept = sizes > torch.finfo(sizes.dtype).eps * max(features.shape[-2:]) * sizes[:, :1]
+    row[~full] = ((left * kept.unsqueeze(-2)) @ left[:, :1].mT).squeeze(-1)
+    full[~full] = kept.sum(-1) == features.shape[-2]
+    return row, full
+
+
+def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Generator) -> Float[Tensor, "b m P"]:
+    r"""ReLU features of a few points under directions $N(0, I/d)$, new for each of the b batches.
+
+    m points see a d-dimensional direction only through its projection on their span: with $A^\top = QR$ the products
+    $Av$ and $R^\top z$ have the same law, and z has m coordinates. (The Gram matrix would do, at half the digits.)
+    """
+    dimension = points.shape[-1]
+    if dimension > points.shape[-2]:
+        points = torch.linalg.qr(points.mT, mode="r").R.mT
+    directions = gaussian((points.shape[0], points.shape[-1], width), generator=generator)
+    return (points @ directions).clamp_min(0) / dimension**0.5
+
+
+def teacher_variances(
+    trained: LabelWeights, inputs: Float[Tensor, "pool d"], *, sigma: float
+) -> Float[Tensor, "widths designs"]:
+    r"""Variance of the prediction given the design when $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$.
+
+    $$ V = \lVert X^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2 $$
+
+    Raises:
+        ValueError: if σ is negative, or `inputs` are not a matrix of the dtype of the weights.
+    """
+    arguments.number("sigma", sigma, least=0)
+    _check_pool(trained, arguments.real("inputs", inputs, "pool d", like=trained.weights), "inputs")
+    signal = (trained.weights @ inputs[trained.rows]).square().sum(-1) / inputs.shape[1]
+    return (signal + sigma**2 * trained.weights.square().sum(-1)).T
+
+
+def label_noise_law(
+    trained: LabelWeights, labels: Float[Tensor, " pool"], *, sigma: float
+) -> tuple[Float[Tensor, "widths designs"], Float[Tensor, "widths designs"]]:
+    r"""Mean $w^\top y$ and variance $\sigma^2 \lVert w \rVert^2$ of the prediction given the design, for real labels y
+    trained with Gaussian label noise of deviation σ.
+
+    Raises:
+        ValueError: if σ is negative, or there are fewer labels than inputs were drawn from.
+    """
+    arguments.number("sigma", sigma, least=0)
+    _check_pool(trained, arguments.real("labels", labels, "pool", like=trained.weights), "labels")
+    mean = (trained.weights * labels[trained.rows].unsqueeze(-2)).sum(-1)
+    return mean.T, (sigma**2 * trained.weights.square().sum(-1)).T
+
+
+def _check_pool(trained: LabelWeights, values: Tensor, name: str) -> None:
+    if len(values) <= int(trained.rows.max()):
+        raise ValueError(f"`{name}` must be those of the pool trained on, {int(trained.rows.max()) + 1} at least.")
+
+
+def random_feature_advantage(
+    query: int,
+    *,
+    inputs: Float[Tensor, "pool d"],
+    labels: Float[Tensor, " pool"],
+    rows: int,
+    widths: Sequence[int],
+    designs: int,
+    sigma: float,
+    seed: int,
+) -> dict[str, Float[Tensor, " widths"]]:
+    r"""Advantage of the best attack on random-feature regression at one of the given inputs, for every width.
+
+    `designs` models are trained with the input and as many without it ; the noise of the
+    labels is integrated out, so the only sampling is over designs.
+
+    Returns:
+        `teacher`: labels $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$, as in the linear theory. `labels`:
+        the labels given, with noise ε; both with $\varepsilon \sim N(0, \sigma^2)$.
+
+    Raises:
+        ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain), or
+            so few features are asked for that some design has none which responds to the input.
+    """
+    arguments.number("sigma", sigma, above=0)
+    trained = [
+        label_weights(
+            inputs,
+            query,
+            rows=rows,
+            widths=widths,
+            designs=designs,
+            member=member,
+            generator=stream(seed, f"random features/{query}/{member}", inputs.device),
+        )
+        for member in (False, True)
+    ]
+    if any(bool((models.weights == 0).all(-1).any()) for models in trained):
+        raise ValueError(f"`widths` starts too low: with {widths[0]} features some design is silent at the input.")
+    teacher = [teacher_variances(models, inputs, sigma=sigma) for models in trained]
+    noisy = [GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for models in trained]
+    return {
+        "teacher": scale_mixture.total_variation(*teacher),
+        "labels": gaussian_mixture.total_variation(*noisy),
+    }

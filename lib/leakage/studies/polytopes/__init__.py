@@ -1,0 +1,1 @@
+"""Experiments of *The Inside Story: Towards Understanding Privacy Leakage of Neural Networks*."""

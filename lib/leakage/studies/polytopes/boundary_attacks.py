@@ -1,0 +1,220 @@
+r"""Attacks by the distance to another label, side by side on one split: by gradients, by labels only, and baselines.
+
+One call is one point of a grid. Each score has the accuracy of its best threshold on the target, which is what the
+thesis reports, beside that of the threshold that is best on the shadow, which is what an attacker has. A boundary that
+was not reached is infinitely far: such points rank first, are never dropped, and `unreached` is their share.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from leakage.attacks.membership import boundary_walk as walks
+from leakage.attacks.membership import label_only, posterior
+from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
+from leakage.attacks.membership.boundary_walk import Steps
+from leakage.attacks.membership.label_only import Jumps
+from leakage.metrics import roc
+from leakage.runtime import stream
+from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
+
+Judged = dict[str, dict[str, float]]
+"""By score: `optimal` and `shadow` (accuracies at the two thresholds), `auc`, `unreached`."""
+
+
+def white_box_trial(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 300,
+    losses: Sequence[str] = tuple(walks.LOSSES),
+    width: float = 0.25,
+    iterations: int = 30,
+    device: torch.device | str = "cpu",
+) -> Judged:
+    """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
+
+    "… + label" puts the distance of misclassified points at 0, as label-only attacks do. The baselines are `loss` (the
+    true label's margin) and `gap` (whether the prediction is right).
+
+    Args:
+        split: names the split; with `seed` it fixes everything that is random.
+        task: the data and the networks.
+        seed: of the run.
+        points: members, and as many outsiders, of the target and of the shadow.
+        losses: names in `walk.LOSSES`.
+        width: of a step, in units of the input.
+        iterations: steps.
+        device: where to compute.
+
+    Raises:
+        DataAbsent: if the data are not here.
+        ValueError: as `shadow_pairs.train_pair`, `Side.some` and `Steps`.
+    """
+    pair = _pair(split, task=task, seed=seed, device=device)
+    found: Judged = {}
+    for loss in losses:
+        steps = Steps(loss=loss, width=width, iterations=iterations)
+        found |= _distance(
+            pair, points, loss, lambda side, steps=steps: walks.walk(side.network, side.points, steps)[0]
+        )
+    found |= _distance(pair, points, "DeepFool", lambda side: deepfool(side.network, side.points).distances)
+    return found | _baselines(pair, points)
+
+
+def label_only_trial(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 100,
+    jumps: Jumps | None = None,
+    noise: str = "flip",
+    amount: float = 0.05,
+    copies: int = 200,
+    device: torch.device | str = "cpu",
+) -> Judged:
+    """HopSkipJump (with the true label: misclassified points are at distance 0), robustness to noise, the baselines.
+
+    Arguments are those of `white_box_trial`, `label_only.hop_skip_jump` and `label_only.noise_robustness`. The pool
+    of first points is the other side's points: for the target, those of the shadow, which the attacker knows.
+    """
+    pair = _pair(split, task=task, seed=seed, device=device)
+    generator = stream(seed, f"label only/{split}", device)
+    found: list[tuple[Tensor, Tensor]] = []
+    for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
+        part = side.some(points)
+        arrived = label_only.hop_skip_jump(
+            part.network, part.points, other.points, jumps=jumps or Jumps(), generator=generator
+        )
+        right = posterior.correct(part.network(part.points), part.labels) > 0
+        robust = label_only.noise_robustness(
+            part.network, part.points, part.labels, amount=amount, copies=copies, noise=noise, generator=generator
+        )
+        found.append((torch.where(right, arrived.distances, 0.0), robust))
+    member = [side.some(points).member for side in pair]
+    distances, shares = zip(*found, strict=True)
+    return {
+        "HopSkipJump + label": judged(distances, member),
+        "noise": judged(shares, member),
+        **_baselines(pair, points),
+    }
+
+
+def printed_trial(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 300,
+    widths: Sequence[float] = (1.0, 0.25, 0.05),
+    iterations: int = 60,
+    device: torch.device | str = "cpu",
+) -> Judged:
+    """Algorithm 9 as printed, with the label fixed, and with exact crossings: what each makes of the same points.
+
+    Returns:
+        By "variant, step width": `accuracy` at the best threshold, `once` and `more` (shares of the points reached
+        whose label changed once, more often), `ratio` (median of the distance over DeepFool's), `distinct` (how many
+        distances differ by more than 1e-6), `unreached`.
+
+    Raises:
+        DataAbsent: if the data are not here.
+        ValueError: as `white_box_trial`.
+    """
+    side = _pair(split, task=task, seed=seed, device=device).target.some(points)
+    nearest = deepfool(side.network, side.points).distances
+    found: Judged = {}
+    for width in widths:
+        for variant in walks.VARIANTS:
+            steps = Steps(variant=variant, width=width, iterations=iterations)
+            there = walks.walk(side.network, side.points, steps)
+            met = there.reached
+            scores = capped(there.distances)[0]
+            ratio = (there.distances / nearest)[met & nearest.isfinite()]
+            found[f"{variant}, {width:g}"] = {
+                "accuracy": _best(scores, side.member),
+                "once": float((there.changes[met] == 1).double().mean()),
+                "more": float((there.changes[met] > 1).double().mean()),
+                "ratio": float(ratio.median()),
+                "distinct": len(torch.unique(there.distances.div(1e-6).round())),
+                "unreached": float((~met).double().mean()),
+            }
+    return found
+
+
+def bounds_trial(
+    split: int, *, task: Task, seed: int = 0, points: int = 300, device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
+    """Both bounds of each point's distance to another label: `certified` ≤ the distance ≤ `deepfool`.
+
+    Returns:
+        These two, `member`, and `stays`: whether the first projection ends on the polytope of the point. Where no other
+        polytope comes between, the bounds are one number and may cross by rounding, some 1e-15 of the distance.
+    """
+    side = _pair(split, task=task, seed=seed, device=device).target.some(points)
+    reach = deepfool(side.network, side.points)
+    return {
+        "certified": certified_radius(side.network, side.points),
+        "deepfool": reach.distances,
+        "member": side.member,
+        "stays": reach.first_stays,
+    }
+
+
+def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, " t"]]) -> dict[str, float]:
+    """Accuracy at the target's best threshold and at the shadow's, area under the curve, share not reached.
+
+    Args:
+        scores: of the target's points, and of the shadow's.
+        member: which of them are members, of the target and of the shadow.
+    """
+    target, shadow = capped(*scores)
+    members, outsiders = target[member[0]], target[~member[0]]
+    threshold = roc.calibrate_threshold(shadow[member[1]], shadow[~member[1]])
+    return {
+        "optimal": _best(target, member[0]),
+        "shadow": (1 + roc.membership_advantage(members, outsiders, threshold=threshold).estimate) / 2,
+        "auc": roc.auc(members, outsiders).estimate,
+        "unreached": float(scores[0].isinf().double().mean()),
+    }
+
+
+def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
+    """The same scores with one finite number, beyond all others, for the infinite ones: their ranks stay."""
+    most = max((float(part[part.isfinite()].max()) for part in scores if bool(part.isfinite().any())), default=0.0)
+    return [torch.where(part.isinf(), 2 * most + 1, part) for part in scores]
+
+
+def _pair(split: int, *, task: Task, seed: int, device: torch.device | str) -> Pair:
+    return shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+
+
+def _best(scores: Float[Tensor, " t"], member: Bool[Tensor, " t"]) -> float:
+    return (1 + roc.best_advantage(scores[member], scores[~member]).estimate) / 2
+
+
+def _distance(pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]) -> Judged:
+    """One distance on both sides, without and with the true label."""
+    sides = [side.some(points) for side in pair]
+    plain = [measure(side) for side in sides]
+    right = [posterior.correct(side.network(side.points), side.labels) > 0 for side in sides]
+    known = [torch.where(fits, distance, 0.0) for fits, distance in zip(right, plain, strict=True)]
+    member = [side.member for side in sides]
+    return {name: judged(plain, member), f"{name} + label": judged(known, member)}
+
+
+_BASELINES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"loss": posterior.margin, "gap": posterior.correct}
+
+
+def _baselines(pair: Pair, points: int) -> Judged:
+    sides = [side.some(points) for side in pair]
+    member = [side.member for side in sides]
+    return {
+        name: judged([score(side.network(side.points), side.labels) for side in sides], member)
+        for name, score in _BASELINES.items()
+    }

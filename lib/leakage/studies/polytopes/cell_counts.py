@@ -1,0 +1,63 @@
+r"""How many activation polytopes a random network has in the plane, against its number of neurons.
+
+N lines in general position make $1 + N + \binom N2$ cells, and the average over random networks of any depth is of the
+order $N^2/2$ (Hanin and Rolnick 2019), far from the bound $2^N$. Nothing here trains.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from leakage.data.gaussians import gaussian
+from leakage.geometry.windows import box
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from leakage.studies.polytopes.theorem_checks import cell_counts
+
+REACH = 100.0
+"""Half the side of the window, in units of the biases: beyond it one-layer networks have 1 to 5 % of their cells."""
+
+
+def he_networks(widths: Sequence[int], networks: int, *, generator: torch.Generator) -> Mlp:
+    r"""Networks with weights $N(0, 2/n_{l-1})$, which keep the heights' size from layer to layer, and biases $N(0, 1)$.
+
+    Multiplying all biases by a number stretches all cells by it, so the window is given in units of the biases.
+
+    Raises:
+        ValueError: if there are fewer than two widths, one is not positive, or there is no network.
+    """
+    if len(widths) < 2 or min(widths) < 1 or networks < 1:
+        raise ValueError(
+            f"`widths` must be at least two, `networks` and all widths positive; got {widths}, {networks}."
+        )
+    layers = list(itertools.pairwise(widths))
+    weights = [gaussian((networks, out, into), generator=generator) * (2 / into) ** 0.5 for into, out in layers]
+    biases = [gaussian((networks, out), generator=generator) for _, out in layers]
+    return Mlp(tuple(weights), tuple(biases))
+
+
+def trial(
+    hidden: Sequence[int],
+    *,
+    networks: int,
+    seed: int,
+    reach: float = REACH,
+    device: torch.device | str = "cpu",
+) -> dict[str, Tensor]:
+    r"""Count the cells of random networks with these hidden layers in the square $[-r, r]^2$.
+
+    Returns:
+        `counts` (networks,), and as single numbers `neurons` N and `ratio`, the mean count over $N^2/2$.
+
+    Raises:
+        ValueError: as `he_networks`, or if the reach is not positive.
+    """
+    if not reach > 0:
+        raise ValueError(f"`reach` must be positive, got {reach!r}.")
+    generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}", device)
+    models = he_networks((2, *hidden, 2), networks, generator=generator)
+    counts = cell_counts(models, box((-reach, -reach), (reach, reach), device=device))
+    neurons = torch.tensor(sum(hidden), device=counts.device)
+    return {"counts": counts, "neurons": neurons, "ratio": counts.double().mean() / (neurons**2 / 2)}

@@ -1,0 +1,159 @@
+r"""Planes through data of many dimensions: are there more seams around members than around outsiders?
+
+A plane goes through three records of three classes, either three members of the network's training set or three
+outsiders of the same classes. Which records of a class are members is chance, so without training both planes have one
+law; the same planes through a network that was trained on none of the six must show no difference. Distances are those
+of the input. Nothing here attacks.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage.geometry.subdivision import Plane, Subdivision, subdivide
+from leakage.geometry.windows import box
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.densities import in_discs, nearest
+from leakage.studies.polytopes.shadow_pairs import Side, Task
+
+RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
+"""Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
+
+
+class Through(NamedTuple):
+    """A plane through three points, with the points in its coordinates and a square window around them.
+
+    Attributes:
+        plane: its origin is the points' mean, its basis orthonormal.
+        points: the three in coordinates of the plane.
+        window: corners of the square; no point is closer to its sides than the margin.
+    """
+
+    plane: Plane
+    points: Float[Tensor, "3 2"]
+    window: Float[Tensor, "4 2"]
+
+
+def through(points: Float[Tensor, "3 d"], *, margin: float) -> Through:
+    """The plane through three points and a window that leaves `margin` around them.
+
+    Raises:
+        ValueError: if there are not three points, they are on one line, or the margin is negative.
+    """
+    if points.ndim != 2 or len(points) != 3 or points.shape[1] < 2:
+        raise ValueError(f"`points` must be three of two or more dimensions, got {tuple(points.shape)}.")
+    if not margin >= 0:
+        raise ValueError(f"`margin` must not be negative, got {margin!r}.")
+    origin = points.mean(0)
+    sides = points[:2] - points[2]
+    if float(torch.linalg.svdvals(sides)[1]) <= _FLAT * float(sides.norm()):
+        raise ValueError("`points` must span a plane, got three on one line.")
+    basis = torch.linalg.qr(sides.T).Q.T.contiguous()
+    flat = (points - origin) @ basis.T
+    half = float(flat.abs().max()) + margin
+    return Through(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
+
+
+_FLAT = 1e-9  # three points whose second singular value has a smaller share are on one line, to rounding
+
+
+class Rings(NamedTuple):
+    """Around the three points of a plane, within each ring: what is there per area.
+
+    Attributes:
+        lengths: length of hyperedges.
+        cells: cells whose middle is there.
+    """
+
+    lengths: Float[Tensor, " rings"]
+    cells: Float[Tensor, " rings"]
+
+
+def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
+    """Edges and cells per area, by distance to the nearest edge of a ring; rings of different points may overlap.
+
+    Raises:
+        ValueError: if the radii do not ascend from above 0.
+    """
+    ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
+    if not len(ends) or not float(ends[0]) > 0 or not bool((ends.diff() > 0).all()):
+        raise ValueError(f"`radii` must be positive and ascend, got {radii!r}.")
+    areas = torch.pi * ends.square()
+    inside = torch.stack([in_discs(fine, points, radius=radius).lengths.mean() for radius in radii]) * areas
+    away = torch.stack([nearest(fine.middles, point.unsqueeze(0)) for point in points])
+    counts = (away.unsqueeze(-1) < ends).to(points.dtype).sum(1).mean(0)
+    width = areas.diff(prepend=areas.new_zeros(1))
+    parts = (total.diff(prepend=total.new_zeros(1)) / width for total in (inside, counts))
+    return Rings(*parts)
+
+
+def trial(
+    split: int,
+    *,
+    task: Task,
+    planes: int,
+    seed: int,
+    radii: tuple[float, ...] = RADII,
+    device: torch.device | str = "cpu",
+) -> dict[str, Tensor]:
+    """Train target and shadow on one split and look at planes through members and through outsiders of the target.
+
+    Plane k of both kinds goes through the same three classes.
+
+    Args:
+        split: names the split.
+        task: the data and the networks; see `shadow_pairs.TASKS`.
+        planes: of each kind.
+        seed: with the split, fixes everything that is random.
+        radii: ends of the rings.
+        device: where to do it.
+
+    Returns:
+        `radii` (rings,); `member_lengths`, `outsider_lengths`, `member_cells`, `outsider_cells` (planes, rings) in the
+        target, and the same with `null_` before them in the shadow, which has seen none of these records.
+
+    Raises:
+        DataAbsent: if the data are not here.
+        ValueError: as `shadow_pairs.train_pair`, `triples` and `rings`.
+    """
+    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+    generator = stream(seed, f"planes/{split}", device)
+    found: dict[str, list[Tensor]] = {}
+    for rows in triples(pair.target, planes, generator=generator):
+        for kind, three in zip(("member", "outsider"), rows, strict=True):
+            view = through(pair.target.points[three], margin=radii[-1])
+            for prefix, network in (("", pair.target.network), ("null_", pair.shadow.network)):
+                for name, values in _seen(network, view, radii)._asdict().items():
+                    found.setdefault(f"{prefix}{kind}_{name}", []).append(values)
+    ends = torch.tensor(radii, dtype=torch.float64, device=device)
+    return {"radii": ends} | {name: torch.stack(values) for name, values in found.items()}
+
+
+def _seen(network: Mlp, view: Through, radii: tuple[float, ...]) -> Rings:
+    return rings(subdivide(network, view.window, plane=view.plane), view.points, radii=radii)
+
+
+def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
+    """Rows of three members and of three outsiders, of the same three classes in the same order; `count` times.
+
+    Raises:
+        ValueError: if fewer than three classes have both members and outsiders, or `count` is below 1.
+    """
+    classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
+    if len(classes) < 3 or count < 1:
+        raise ValueError(
+            f"`side` must have members and outsiders in three classes, and `count` be at least 1; got {len(classes)} "
+            f"such classes and {count!r}."
+        )
+    device = side.labels.device
+    order = torch.rand((count, len(classes)), generator=generator, device=device).argsort(-1)[:, :3]
+    # The largest of independent uniform numbers picks one row of each class and kind.
+    lot = torch.rand((count, len(side.labels)), generator=generator, device=device)
+    kinds = torch.stack(classes)[order]
+    fits = side.labels == kinds.unsqueeze(-1)
+    picked = [lot.unsqueeze(1).masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
+    return torch.stack(picked, 1)

@@ -1,0 +1,211 @@
+r"""The attack of ML-Leaks with and without the metrics of activation polytopes, on one split of a data set.
+
+One call is one point of a grid: it trains target and shadow, measures both, fits each attack model on the shadow's
+features and aims it at the target. The accuracy is that of the attack model's own decision; no threshold was chosen on
+the target. Posteriors go into the raw network as they are, as in ML-Leaks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from leakage.attacks.membership import attack_models, hyperedges, posterior
+from leakage.attacks.membership.attack_models import Settings
+from leakage.attacks.membership.boundary_distance import deepfool
+from leakage.metrics import roc
+from leakage.runtime import stream
+from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
+
+STANDALONE: dict[str, tuple[str, ...]] = {
+    "distance": ("distance",),
+    "norm": ("norm",),
+    "cosine": ("cosine",),
+    "distance, all rays": ("distance, all rays",),
+    "label distance": ("label distance",),
+    "cell": ("cell",),
+    "DeepFool": ("DeepFool",),
+}
+COMBINED: dict[str, tuple[str, ...]] = {
+    "top-3": ("top-3",),
+    "top-3 logits": ("top-3 logits",),
+    "top-3 + distance": ("top-3", "distance"),
+    "top-3 + norm": ("top-3", "norm"),
+    "top-3 + cosine": ("top-3", "cosine"),
+    "top-3 + all metrics": ("top-3", "distance", "norm", "cosine"),
+    "top-3 + distance + cell": ("top-3", "distance", "cell"),
+    "top-3 + correct": ("top-3", "correct"),
+    "top-3 + distance + cell + correct": ("top-3", "distance", "cell", "correct"),
+}
+"""Feature sets by the signals in them. The distance metrics are those of one ray unless all are named."""
+AS_THEY_ARE = ("top-3", "top-3 logits")
+"""What the network `NN` is given without standardising: the posteriors of ML-Leaks, and their logits."""
+
+
+@dataclass(frozen=True)
+class Shooting:
+    """How much is shot at each point.
+
+    Attributes:
+        rays: of the set `distance, all rays`; the other sets use the first of them.
+        boundaries: hyperedges met by each ray.
+        cells: nearest hyperedges of the set `cell`.
+        until: length up to which a ray looks for another label.
+    """
+
+    rays: int = 4
+    boundaries: int = 5
+    cells: int = 6
+    until: float = 50.0
+
+
+def trial(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    shooting: Shooting | None = None,
+    settings: Settings | None = None,
+    models: Sequence[str] = tuple(attack_models.MODELS),
+    device: torch.device | str = "cpu",
+) -> dict[str, dict[str, float]]:
+    """Train, measure and attack one split.
+
+    Args:
+        split: names the split; with `seed` it fixes everything that is random.
+        task: the data and the networks.
+        seed: of the run.
+        shooting: rays.
+        settings: of the attack models.
+        models: names in `attack_models.MODELS`.
+        device: where to compute.
+
+    Returns:
+        `fit` (the target's accuracy on members, `train`, and outsiders, `test`), and by "attack model: feature set"
+        `accuracy`, `auc`, `tpr@0.01`. "threshold: …" needs no shadow: `DeepFool` its distance, `correct` the gap
+        attack; their accuracies are those of the best threshold.
+
+    Raises:
+        DataAbsent: if the data are not here.
+        ValueError: if an attack model is unknown, or as `shadow_pairs` and `hyperedges`.
+    """
+    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models)
+
+
+def compare(
+    pair: Pair,
+    *,
+    split: int,
+    seed: int,
+    shooting: Shooting | None = None,
+    settings: Settings | None = None,
+    models: Sequence[str] = tuple(attack_models.MODELS),
+) -> dict[str, dict[str, float]]:
+    """As `trial`, on a pair in hand."""
+    unknown = [name for name in models if name not in attack_models.MODELS]
+    if unknown:
+        raise ValueError(f"`models` must be among {', '.join(attack_models.MODELS)}; got {unknown}.")
+    device = pair.target.points.device
+    signals = [
+        measure(side, shooting or Shooting(), generator=stream(seed, f"rays/{split}/{name}", device))
+        for name, side in (("shadow", pair.shadow), ("target", pair.target))
+    ]
+    found: dict[str, dict[str, float]] = {"fit": pair.target.fit, "accuracy": {}, "auc": {}, "tpr@0.01": {}}
+    for name in models:
+        sets = STANDALONE | COMBINED if name != "NN" else {key: COMBINED[key] for key in AS_THEY_ARE}
+        shadow, target = ({key: _joined(part, parts) for key, parts in sets.items()} for part in signals)
+        generator = stream(seed, f"{name}/{split}", device)
+        attack = attack_models.MODELS[name]
+        scores = attack(shadow, pair.shadow.member, target, settings=settings, generator=generator)
+        for key, score in scores.items():
+            judge(found, f"{name}: {key}", score, pair.target.member, threshold=0.0)
+    for key in ("DeepFool", "correct"):
+        judge(found, f"threshold: {key}", signals[1][key].squeeze(1), pair.target.member)
+    return found
+
+
+def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
+    """All signals of the points of one network, by name."""
+    network, points = side.network, side.points
+    logits = network(points)
+    first = hyperedges.directions(points, rays=shooting.rays, generator=generator)
+    shots = hyperedges.shoot(network, points, first, boundaries=shooting.boundaries)
+    one = hyperedges.Shots(*(part[:, :1] for part in shots))
+    reach = deepfool(network, points)
+    farthest = torch.where(reach.reached, reach.distances, 0.0).max()
+    return {
+        "top-3": posterior.top(logits),
+        "top-3 logits": posterior.top_logits(logits),
+        "correct": posterior.correct(logits, side.labels)[:, None],
+        "distance, all rays": hyperedges.features(shots, "distance"),
+        "label distance": hyperedges.label_distances(network, points, first[:, 0], until=shooting.until)[:, None],
+        "cell": hyperedges.cell_features(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))),
+        "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
+        **{signal: hyperedges.features(one, signal) for signal in hyperedges.SIGNALS},
+    }
+
+
+def judge(
+    found: dict[str, dict[str, float]],
+    name: str,
+    scores: Float[Tensor, " t"],
+    member: Bool[Tensor, " t"],
+    *,
+    threshold: float | None = None,
+) -> None:
+    """Write accuracy, area under the curve and true positive rate at 1 % into `found`.
+
+    Without a threshold the accuracy is that of the best one on these very scores.
+    """
+    pair = scores[member], scores[~member]
+    if threshold is None:
+        advantage = roc.best_advantage(*pair).estimate
+    else:
+        advantage = roc.membership_advantage(*pair, threshold=threshold).estimate
+    found["accuracy"][name] = (1 + advantage) / 2
+    found["auc"][name] = roc.auc(*pair).estimate
+    if len(pair[1]) >= 100:
+        found["tpr@0.01"][name] = roc.tpr_at_fpr(*pair, fpr=0.01).estimate
+
+
+def tree_sizes(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    leaves: Sequence[int] = (4, 8, 31),
+    trees: int = 1024,
+    device: torch.device | str = "cpu",
+) -> dict[str, Tensor]:
+    """ML-Leaks by boosted trees of different sizes on one split, chosen on the target or, as an attacker must, without.
+
+    Returns:
+        `leaves`; `accuracy` and `auc` on the target; `known`, the accuracy on the half of the shadow's points that a
+        model of the other half is asked about. The size with the largest `known` is the one an attacker would take.
+
+    Raises:
+        ValueError: as `trial`.
+    """
+    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+    shadow, target = ({"top-3": posterior.top(side.network(side.points))} for side in (pair.shadow, pair.target))
+    held = torch.arange(len(pair.shadow.member), device=pair.shadow.points.device) % 2 == 1
+    rows: list[tuple[float, float, float]] = []
+    for leaf in leaves:
+        settings = Settings(trees=trees, leaves=leaf)
+        found: dict[str, dict[str, float]] = {"accuracy": {}, "auc": {}, "tpr@0.01": {}}
+        scores = attack_models.boosted(shadow, pair.shadow.member, target, settings=settings)["top-3"]
+        judge(found, "target", scores, pair.target.member, threshold=0.0)
+        half = [{"top-3": shadow["top-3"][part]} for part in (~held, held)]
+        scores = attack_models.boosted(half[0], pair.shadow.member[~held], half[1], settings=settings)["top-3"]
+        judge(found, "known", scores, pair.shadow.member[held], threshold=0.0)
+        rows.append((found["accuracy"]["target"], found["auc"]["target"], found["accuracy"]["known"]))
+    table = torch.tensor(rows, dtype=torch.float64)
+    return {"leaves": torch.tensor(leaves), "accuracy": table[:, 0], "auc": table[:, 1], "known": table[:, 2]}
+
+
+def _joined(signals: Mapping[str, Tensor], parts: tuple[str, ...]) -> Float[Tensor, "t f"]:
+    return torch.cat([signals[part] for part in parts], dim=1)

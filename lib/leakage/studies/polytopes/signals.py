@@ -1,0 +1,160 @@
+r"""All signals on the same targets: many models of one data set, each attacked with the help of the others.
+
+Each model is trained on rows of its own and is the target once. Signals are margin, signed DeepFool distance, cell
+distance and $\lVert A_P \rVert_F$, raw and calibrated by the models that did not see the point; combiners are boosted
+trees fitted on one other model, from whose references the target is left out. All this needs true labels.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage.attacks.membership import attack_models, posterior
+from leakage.attacks.membership.boundary_distance import Projections, deepfool
+from leakage.attacks.membership.calibration import calibrated
+from leakage.geometry.distances import nearest
+from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.patterns import pattern
+from leakage.metrics import roc
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.shadow_pairs import Labelled, Task
+from leakage.trainers import ensembles
+
+_OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
+_DRAWS = 100
+NEAREST = 4  # hyperedges whose mean distance is the cell distance
+COMBINERS: Mapping[str, tuple[str, ...]] = {
+    "margin": ("margin",),
+    "margin and cell": ("margin", "cell distance"),
+}
+"""Which signals, each raw and calibrated, a combiner is given."""
+
+
+def trial(
+    pool: int,
+    *,
+    task: Task,
+    models: int = 16,
+    seed: int = 0,
+    rates: tuple[float, ...] = (0.01, 0.001),
+    device: torch.device | str = "cpu",
+) -> dict[str, dict[str, Tensor]]:
+    """Train `models` targets on random rows of the task's data and attack each with each signal.
+
+    Args:
+        pool: names one repetition; with `seed` it fixes everything that is random.
+        task: what is trained on what; `size` rows each.
+        models: targets, which are each other's references.
+        seed: of the run.
+        rates: false positive rates at which the true positive rate is given.
+        device: where to compute.
+
+    Returns:
+        By signal (`raw: …`, `calibrated: …`, `combined: …`): `auc`, `accuracy` (½ + half the best advantage) and
+        `tpr@…` of each target; under `DeepFool`, `reached`: the share of points at which it found another label.
+
+    Raises:
+        DataAbsent: if the data are not here.
+        ValueError: as `shadow_pairs`, or if so few models would leave a point without references.
+    """
+    return board(shadow_pairs.load(task, device=device), task, pool=pool, models=models, seed=seed, rates=rates)
+
+
+def board(
+    data: Labelled, task: Task, *, pool: int, models: int, seed: int, rates: tuple[float, ...] = (0.01, 0.001)
+) -> dict[str, dict[str, Tensor]]:
+    """As `trial`, on data in hand."""
+    device, name = data.features.device, f"scoreboard/{pool}"
+    rows = _rows(len(data.labels), models, task.size, generator=stream(seed, f"{name}/rows", device))
+    widths = (data.features.shape[1], *task.hidden, int(data.labels.max()) + 1)
+    start = mlp.initial((models,), widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
+    shuffles = stream(seed, f"{name}/shuffles", device)
+    networks = ensembles.train(start, *data, rows, task.recipe, generator=shuffles)
+    member = torch.zeros(models, len(data.labels), dtype=torch.bool, device=device).scatter_(1, rows, True)
+    raw, reached = signals(networks, data)
+    scores = {f"raw: {key}": value for key, value in raw.items()}
+    scores |= {f"calibrated: {key}": calibrated(value, member) for key, value in raw.items()}
+    for key, parts in COMBINERS.items():
+        chosen = {part: raw[part] for part in parts}
+        scores[f"combined: {key}"] = torch.stack([combined(chosen, member, target=i) for i in range(models)])
+    return {key: _judged(value, member, rates) for key, value in scores.items()} | {"DeepFool": {"reached": reached}}
+
+
+def signals(networks: Mlp, data: Labelled) -> tuple[dict[str, Float[Tensor, "models n"]], Float[Tensor, " models"]]:
+    r"""The four raw signals of every model at every point, and where DeepFool got to.
+
+    The DeepFool distance is negative where the prediction is wrong. Members lie closer to hyperedges, so the cell
+    distance has a minus sign. A distance that was not found is put at the largest that was.
+    """
+    found = [_signals(networks[i], data) for i in range(len(networks.weights[0]))]
+    names = ("margin", "DeepFool distance", "cell distance", "weight norm")
+    stacked = {name: torch.stack([one[place] for one in found]) for place, name in enumerate(names)}
+    return stacked, torch.stack([one[-1] for one in found])
+
+
+def _signals(network: Mlp, data: Labelled) -> tuple[Tensor, ...]:
+    network, points, labels = network.to(torch.float64), data.features.double(), data.labels
+    logits = network(points)
+    reach = deepfool(network, points, settings=Projections())
+    farthest = torch.where(reach.reached, reach.distances, 0.0).max()
+    distance = torch.where(reach.reached, reach.distances, farthest)
+    signed = torch.where(logits.argmax(-1) == labels, distance, -distance)
+    cell = -nearest(network, points, count=min(NEAREST, sum(network.widths[1:-1]))).distances.mean(-1)
+    norm = frobenius_norm(network, pattern(network, points))
+    margin = posterior.margin(logits, labels)
+    return margin, signed, cell, norm, reach.reached.double().mean()
+
+
+def combined(
+    raw: Mapping[str, Float[Tensor, "models n"]],
+    member: Bool[Tensor, "models n"],
+    *,
+    target: int,
+    settings: attack_models.Settings | None = None,
+) -> Float[Tensor, " n"]:
+    """Boosted trees on raw and calibrated signals, fitted on the model after the target, applied to the target.
+
+    The target is nobody's reference while they are fitted: see `calibrated`.
+
+    Raises:
+        ValueError: as `calibrated`.
+    """
+    shadow = (target + 1) % len(member)
+    known = [
+        torch.stack([score[shadow], calibrated(score, member, without=target)[shadow]], 1) for score in raw.values()
+    ]
+    asked = [torch.stack([score[target], calibrated(score, member)[target]], 1) for score in raw.values()]
+    names = {"signals": torch.cat(known, 1)}, {"signals": torch.cat(asked, 1)}
+    return attack_models.boosted(names[0], member[shadow], names[1], settings=settings)["signals"]
+
+
+def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
+    """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
+    if not 1 <= size < count:
+        raise ValueError(f"`size` must be from 1 to {count - 1} of the {count} points, got {size!r}.")
+    for _ in range(_DRAWS):
+        drawn = torch.rand((models, count), generator=generator, device=generator.device)
+        rows = drawn.argsort(-1)[:, :size]
+        if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
+            return rows
+    raise ValueError(
+        f"`models` = {models} leaves some of the {count} points without references if each is trained on {size}; "
+        "train more models, or each on fewer points."
+    )
+
+
+def _judged(
+    scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], rates: tuple[float, ...]
+) -> dict[str, Tensor]:
+    pairs = [(score[of], score[~of]) for score, of in zip(scores, member, strict=True)]
+    found = {
+        "auc": [roc.auc(*pair).estimate for pair in pairs],
+        "accuracy": [(1 + roc.best_advantage(*pair).estimate) / 2 for pair in pairs],
+    }
+    found |= {f"tpr@{rate:g}": [roc.tpr_at_fpr(*pair, fpr=rate).estimate for pair in pairs] for rate in rates}
+    return {key: torch.tensor(values, dtype=torch.float64) for key, values in found.items()}

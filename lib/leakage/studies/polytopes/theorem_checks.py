@@ -1,0 +1,195 @@
+r"""What theory and the thesis say of activation polytopes, measured: each function is one experiment.
+
+They take networks and points, and return named numbers or one number for each point. Nothing here draws, trains or
+judges. Comparisons with slower methods, which take time, are in `studies.polytopes.other_algorithms`.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage.geometry import rays
+from leakage.geometry.patterns import adapted, pattern, printed_biases, read_out
+from leakage.geometry.polygons import oriented
+from leakage.geometry.subdivision import Subdivision, subdivide
+from leakage.models.mlp import Mlp
+from leakage.studies.polytopes.printed_search import bisection
+
+_MISSED = 1e-9  # an affine form that is further off than this does not give the neuron's height: rounding is 1e-15
+_PARALLEL = 1e-12  # sine of the angle below which two lines do not cross
+_SAME = 1e-6  # lengths that differ by more are not those of one crossing: 60 halvings of a unit step leave 1e-18
+
+
+class Identities(NamedTuple):
+    r"""How exactly adapted parameters describe a network at points.
+
+    Attributes:
+        height_error: the largest $|A_l x + c_l - z^l(x)|$ of all layers.
+        jacobian_error: the largest difference between $A_P$ and the Jacobian by automatic differentiation.
+        printed_misses: for each hidden layer, the share of neurons and points where Algorithm 3 as printed is off.
+    """
+
+    height_error: Float[Tensor, ""]
+    jacobian_error: Float[Tensor, ""]
+    printed_misses: Float[Tensor, " layers"]
+
+
+def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
+    """Theorem 3.2, Lemma 3.4 and Algorithms 1 to 3 of Peinemann (2021) at points.
+
+    Raises:
+        ValueError: if the points do not fit the network.
+    """
+    gates, heights = pattern(network, points), network.preactivations(points)
+    weights, biases = adapted(network, gates)
+    linear = [(weight @ points.unsqueeze(-1)).squeeze(-1) for weight in weights]
+    errors = [(a + c - z).abs().max() for a, c, z in zip(linear, biases, heights, strict=True)]
+    printed = zip(linear[:-1], printed_biases(network, gates), heights[:-1], strict=True)
+    misses = [((a + c - z).abs() > _MISSED).to(points.dtype).mean() for a, c, z in printed]
+    gap = (read_out(network, gates)[0] - _jacobian(network, points)).abs().max()
+    return Identities(torch.stack(errors).max(), gap, torch.stack(misses))
+
+
+def _jacobian(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, "t classes d"]:
+    """By automatic differentiation, one output at a time: points do not see each other, so their sum will do."""
+    given = points.detach().requires_grad_()
+    totals = network(given).sum(0)
+    rows = [torch.autograd.grad(total, given, retain_graph=True)[0] for total in totals]
+    return torch.stack(rows, 1)
+
+
+def cell_counts(networks: Mlp, window: Float[Tensor, "w 2"]) -> Int[Tensor, " b"]:
+    """How many activation polytopes each of several networks, along one leading dimension, has in a window.
+
+    Raises:
+        ValueError: as in `subdivision.subdivide`.
+    """
+    number = len(networks.weights[0])
+    return torch.tensor([len(subdivide(networks[index], window)) for index in range(number)], device=window.device)
+
+
+class Refinement(NamedTuple):
+    """How the layers refine each other's cells.
+
+    Attributes:
+        counts: how many cells the first l layers make.
+        error: for each l, the largest difference in area between such a cell and the final cells that it is made of;
+            infinite if some cell is not made of final cells.
+    """
+
+    counts: Int[Tensor, " layers"]
+    error: Float[Tensor, " layers"]
+
+
+def refinement(network: Mlp, fine: Subdivision) -> Refinement:
+    """Whether every cell of the first l layers, subdivided alone, is a union of the final cells `fine`.
+
+    Then every boundary of an earlier layer is one of the final boundaries: later layers cut, and never merge.
+    """
+    widths, errors = network.widths[1:-1], []
+    for layer in range(1, len(widths) + 1):
+        coarse = subdivide(network, fine.window, plane=fine.plane, layers=layer)
+        prefixes, place = torch.unique(fine.pattern[:, : sum(widths[:layer])], dim=0, return_inverse=True)
+        own, order = torch.unique(coarse.pattern, dim=0, return_inverse=True)
+        if not torch.equal(prefixes, own):
+            errors.append(torch.full_like(fine.areas[0], torch.inf))
+            continue
+        summed = torch.zeros_like(coarse.areas).index_add(0, place, fine.areas)
+        errors.append((summed[order] - coarse.areas).abs().max())
+    return Refinement(torch.tensor(fine.layer_counts, device=fine.counts.device), torch.stack(errors))
+
+
+def depth_one_count(network: Mlp, window: Float[Tensor, "w 2"]) -> int:
+    r"""How many cells one hidden layer makes in a window by a closed form: 1 + lines + crossings inside the window.
+
+    Lines count if they meet the inside of the window; parallel ones do not cross, and a neuron without weights is no
+    line. It holds in general position: no three lines through one point, no two the same.
+
+    Raises:
+        ValueError: if the network has not two inputs and one hidden layer, or the window is no convex polygon.
+    """
+    window = oriented(window)
+    if network.widths[0] != 2 or len(network.widths) != 3:
+        raise ValueError(f"`network` must have two inputs and one hidden layer, got widths {network.widths}.")
+    normals, offsets = network.weights[0], network.biases[0]
+    heights = window @ normals.T + offsets
+    meets = (heights.amax(0) > 0) & (heights.amin(0) < 0)
+    first, second = torch.combinations(torch.arange(len(offsets), device=window.device)).unbind(-1)
+    system = torch.stack([normals[first], normals[second]], 1)
+    lengths = normals.norm(dim=-1)
+    crossed = torch.linalg.det(system).abs() > _PARALLEL * lengths[first] * lengths[second]
+    sides = -torch.stack([offsets[first], offsets[second]], 1)
+    crossings = torch.linalg.solve(system[crossed], sides[crossed])
+    edges = window.roll(-1, 0) - window
+    offset = crossings.unsqueeze(1) - window
+    turns = edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0]
+    inside = (turns > 0).all(1) | (turns < 0).all(1)
+    return 1 + int(meets.sum()) + int(inside.sum())
+
+
+class RayReadings(NamedTuple):
+    """One event on each ray by the exact methods and by the printed search; infinite where a method finds none.
+
+    Attributes:
+        walked: by following the ray from polytope to polytope.
+        cut: by cutting the ray layer by layer.
+        searched: by Algorithm 5 as printed.
+    """
+
+    walked: Float[Tensor, " t"]
+    cut: Float[Tensor, " t"]
+    searched: Float[Tensor, " t"]
+
+    @property
+    def disagreement(self) -> Float[Tensor, ""]:
+        """The largest difference between the exact methods; infinite if only one of them finds an event."""
+        both = self.walked.isfinite() & self.cut.isfinite()
+        one = self.walked.isfinite() != self.cut.isfinite()
+        gap = torch.where(both, (self.walked - self.cut).abs(), 0.0)
+        return torch.where(one, torch.inf, gap).max()
+
+    @property
+    def missed(self) -> Bool[Tensor, " t"]:
+        """Rays on which the search finds nothing, whether or not there is something."""
+        return self.searched.isinf()
+
+    @property
+    def overlooked(self) -> Bool[Tensor, " t"]:
+        """Rays on which the search finds nothing although there is something within its reach."""
+        return self.missed & self.walked.isfinite()
+
+    @property
+    def wrong(self) -> Bool[Tensor, " t"]:
+        """Rays on which the search finds something that is not the first event."""
+        return ~self.missed & ((self.searched - self.walked).abs() > _SAME)
+
+
+def first_label_changes(
+    network: Mlp, points: Float[Tensor, "t d"], directions: Float[Tensor, "t d"], *, steps: int
+) -> RayReadings:
+    """Where each ray first changes its label, up to `steps` units of length: as far as the search can see.
+
+    Raises:
+        ValueError: as in `rays.walk` and `ray_search.bisection`.
+    """
+    search = bisection(network, points, directions, steps=steps, event="label")
+    walked = rays.label_change(network, points, directions, until=float(steps))
+    cut = rays.label_change_by_breaks(network, points, directions, until=float(steps))
+    return RayReadings(walked, cut, search.lengths)
+
+
+def first_crossings(
+    network: Mlp, points: Float[Tensor, "t d"], directions: Float[Tensor, "t d"], *, steps: int
+) -> RayReadings:
+    """Where each ray first leaves its activation polytope, up to `steps` units of length.
+
+    Raises:
+        ValueError: as in `rays.walk` and `ray_search.bisection`.
+    """
+    search = bisection(network, points, directions, steps=steps, event="pattern")
+    walked = rays.walk(network, points, directions, crossings=1).lengths[..., 0]
+    breaks = rays.all_breaks(network, points, directions, until=float(steps)).lengths
+    cut = torch.nn.functional.pad(breaks, (0, 1), value=torch.inf)[..., 0]
+    return RayReadings(torch.where(walked <= steps, walked, torch.inf), cut, search.lengths)

@@ -1,0 +1,109 @@
+"""ReLU batches are read off their switches: exactly, with any weights that switch enough, and never by guessing."""
+
+import pytest
+import torch
+
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.relu_decoding import MOST_INPUTS, decode, switches
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error
+from leakage.models.clients import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.trainers.federated import batch_gradient
+
+EXACT = 1e-12  # rounding, times conditions of at most 1e3
+
+
+def problem(name="relu", *, batch=3, d=20, m=100, bias=0.0, seed=0, norm=1.0):
+    inputs = norm * sphere(batch, d, generator=stream(seed, "inputs"))
+    labels = torch.ones(batch, dtype=DTYPE)
+    labels[1::2] = -1
+    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    gradient = batch_gradient(module, inputs, labels, loss="half_sum")
+    return Observation.from_module(module, gradient, batch=batch, loss="half_sum", activation=name), inputs, labels
+
+
+def decoded(observation, batch, **options):
+    return decode(observation, batch=batch, generator=stream(0, "decode"), **{"norm": 1.0, **options})
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu"])
+@pytest.mark.parametrize(("batch", "m"), [(1, 4), (2, 20), (4, 60), (8, 200)])
+@pytest.mark.parametrize("bias", [0.0, 30.0])
+def test_a_batch_is_found_exactly(name, batch, m, bias):
+    observation, inputs, labels = problem(name, batch=batch, m=m, bias=bias)
+    found = decoded(observation, batch)
+    assert found.residual < EXACT
+    assert match_error(found.inputs, inputs) < EXACT
+    assert found.labels is not None
+    torch.testing.assert_close(found.labels.sort().values, labels.sort().values, rtol=0, atol=100 * EXACT)
+
+
+def test_lengths_are_what_the_caller_says():
+    observation, inputs, labels = problem(norm=2.5)
+    assert match_error(decoded(observation, 3, norm=2.5).inputs, inputs) < EXACT
+    halved = decoded(observation, 3, norm=1.25)  # consistent with the gradient all the same
+    assert halved.residual < EXACT
+    assert match_error(halved.inputs, inputs / 2) < EXACT
+    assert halved.labels is not None
+    assert float((halved.labels.sort().values - labels.sort().values).abs().max()) > 0.01
+
+
+def test_the_switches_are_the_inverse_of_the_edges():
+    edges = gaussian((4, 4), generator=stream(0, "edges"))
+    on = gaussian((80, 4), generator=stream(0, "on")) > 0
+    for slope in (0.0, 0.01):
+        rows = (slope + (1 - slope) * on.to(DTYPE)) @ edges
+        found = switches(rows, slope=slope, generator=stream(0, "draws"))
+        permutation = (edges @ found).round()
+        assert torch.equal(permutation.sum(0), torch.ones(4, dtype=DTYPE))
+        torch.testing.assert_close(edges @ found, permutation, rtol=0, atol=1e-10)  # rounding, times a condition
+
+
+def test_weights_of_another_law_will_do():
+    weights = torch.rand((100, 20), generator=stream(0, "uniform"), dtype=DTYPE) - 0.5
+    inputs, labels = sphere(3, 20, generator=stream(0, "inputs")), torch.ones(3, dtype=DTYPE)
+    module = TwoLayer(weights, activation="relu")
+    gradient = batch_gradient(module, inputs, labels, loss="mean")
+    observation = Observation.from_module(module, gradient, batch=3, loss="mean", activation="relu")
+    assert match_error(decoded(observation, 3).inputs, inputs) < EXACT
+
+
+def test_neither_noise_nor_chance_is_decoded():
+    observation, *_ = problem()
+    assert observation.hidden is not None
+    noise = gaussian(observation.weights.shape, generator=stream(0, "noise")) * observation.hidden.std()
+    for hidden in (noise, observation.hidden + 1e-4 * noise):
+        seen = Observation(observation.weights, observation.activation, hidden=hidden)
+        with pytest.raises(ValueError, match="0 of 3 switches found"):
+            decoded(seen, 3)
+
+
+def test_too_few_neurons_are_noticed():
+    observation, *_ = problem(batch=8, m=20)
+    with pytest.raises(ValueError, match="of 8 switches found"):
+        decoded(observation, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"batch": 0}, "`batch` must be between 1 and"),
+        ({"batch": MOST_INPUTS + 1}, "`batch` must be between 1 and"),
+        ({"batch": 4, "norm": 1.0}, "rank 3, too low for `batch` = 4"),
+        ({"batch": 3, "norm": None}, "`norm` must be the length of the inputs for relu"),
+        ({"batch": 3, "norm": -1.0}, "`norm` must be a number finite and above 0, got -1.0"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        decode(problem()[0], generator=stream(0, "decode"), **change)
+
+
+def test_only_piecewise_linear_networks_have_switches():
+    with pytest.raises(ValueError, match="got tanh, hidden: True"):
+        decoded(problem("tanh")[0], 3)
+    observation = problem()[0]
+    top = Observation(observation.weights, observation.activation, outputs=observation.outputs)
+    with pytest.raises(ValueError, match="got relu, hidden: False"):
+        decoded(top, 3)

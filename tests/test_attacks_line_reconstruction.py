@@ -1,0 +1,213 @@
+"""The candidates of a network on the line hold its training points, and nothing but the weights goes in."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.line_reconstruction import (
+    ALGORITHMS,
+    algorithm_1,
+    algorithm_2,
+    candidates_from_weights,
+    complete,
+    from_crossing,
+    from_ratio,
+    recovery,
+)
+from leakage.data.gaussians import gaussian
+from leakage.models.two_layer import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.theory.kkt.optimum import LABEL_LAWS, draw_problem, single, univariate
+from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
+
+KINKS = 1e-5  # of the margin: more than what the solver leaves of a kink that two neurons share
+
+
+def function(nodes, values, left=0.0, right=0.0):
+    return PiecewiseLinear(*(torch.tensor(part, dtype=DTYPE) for part in (nodes, values, left, right)))
+
+
+def attacked(law, *, count, seed=0):
+    points, labels = draw_problem(law, count=count, generator=stream(seed, f"{law}/{count}"))
+    return sharp(univariate(points, labels).model), points
+
+
+def sharp(model):
+    return simplify(from_network(model), low=-20, high=20, tolerance=KINKS)
+
+
+def test_neighbouring_pieces_give_their_crossings():
+    zigzag = function([0, 2, 4, 5], [0, 2, -2, 0])
+    # 0 → 2 → -2 → 0 crosses ±1 four times on its first two pieces and once on the last.
+    for algorithm in (algorithm_1, algorithm_2, complete):
+        assert algorithm(zigzag, 1.0).tolist() == [1, 2.5, 3.5, 4.5]
+
+
+def test_only_the_complete_set_has_the_outermost_pieces():
+    bent = function([0, 1], [3, -3], left=1, right=1)
+    assert algorithm_1(bent, 1.0).tolist() == algorithm_2(bent, 1.0).tolist() == []
+    assert complete(bent, 1.0).tolist() == pytest.approx([-4, -2, 1 / 3, 2 / 3, 3, 5])
+
+
+def test_only_algorithm_1_takes_the_ends_of_a_ramp():
+    ramp = function([0, 1, 2, 3], [1, 1, -1, -1], left=1, right=-1)
+    assert algorithm_1(ramp, 1.0).tolist() == [1, 2]
+    assert algorithm_2(ramp, 1.0).tolist() == []
+    step = function([0, 1, 2, 3], [1, 1, -1, 0])  # not flat on the right: two free neighbours
+    assert algorithm_1(step, 1.0).tolist() == algorithm_2(step, 1.0).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("kinks", [1, 2])
+def test_with_fewer_than_three_kinks_nothing_is_found(kinks):
+    few = function(list(range(kinks)), [2.0] * kinks, left=1, right=-1)
+    assert algorithm_1(few, 1.0).tolist() == algorithm_2(few, 1.0).tolist() == []
+
+
+@pytest.mark.parametrize("law", LABEL_LAWS)
+@pytest.mark.parametrize("seed", range(3))
+def test_at_least_a_quarter_of_the_candidates_are_training_points(law, seed):
+    attack, points = attacked(law, count=12, seed=seed)
+    for algorithm in ALGORITHMS.values():
+        found = recovery(algorithm(attack, 1.0), points, tolerance=1e-3)
+        assert not found.candidates or found.precision >= 0.25
+
+
+def test_alternating_labels_give_away_every_point():
+    attack, points = attacked("alternating", count=10)
+    found = recovery(complete(attack, 1.0), points, tolerance=1e-6)
+    assert (found.precision, found.recall) == (1, 1)
+    assert recovery(algorithm_1(attack, 1.0), points, tolerance=1e-6).recall == pytest.approx(0.8)  # all but the ends
+
+
+def test_an_optimum_may_cross_its_margin_where_there_is_no_point():
+    points, labels = torch.tensor([[-3.0, 1, 2, 7], [-1, 1, -1, 1]], dtype=DTYPE)
+    attack = sharp(univariate(points, labels).model)
+    assert attack.nodes.tolist() == pytest.approx([1 / 3, 2], abs=1e-5)
+    found = complete(attack, 1.0)
+    assert found.tolist() == pytest.approx([-3, -1, 1, 2, 7], abs=1e-5)
+    assert recovery(found, points, tolerance=1e-3).precision == pytest.approx(0.8)
+
+
+def test_the_scale_of_the_network_does_not_matter():
+    attack, _ = attacked("pairs", count=12)
+    scaled = PiecewiseLinear(attack.nodes, 7 * attack.values, 7 * attack.left_slope, 7 * attack.right_slope)
+    torch.testing.assert_close(algorithm_1(scaled, 7.0), algorithm_1(attack, 1.0), rtol=0, atol=1e-9)
+
+
+def test_random_weights_give_nothing_away():
+    # Blind control: the candidates of a network that never saw the points match them as often as chance does.
+    generator, finds, expected = stream(0, "blind"), 0.0, 0.0
+    for _ in range(200):
+        weights, biases, outputs = gaussian((3, 20), generator=generator)
+        points = torch.rand(10, generator=generator, dtype=DTYPE) * 4 - 2
+        guesses = complete(from_network(TwoLayer(weights[:, None], biases, outputs)), 1.0)
+        guesses = guesses[guesses.abs() < 1.9]
+        finds += float(((guesses[:, None] - points).abs() <= 0.05).sum())
+        expected += len(guesses) * 10 * 0.1 / 4
+    assert abs(finds - expected) < 5 * math.sqrt(expected)  # five standard errors of a Poisson count
+
+
+@pytest.mark.parametrize("law", ["random", "alternating"])
+def test_smeared_weights_give_away_what_the_exact_ones_do(law):
+    points, labels = draw_problem(law, count=8, generator=stream(4, law))
+    exact, copies = univariate(points, labels).model, 40
+    # Every neuron in 40 parts with slightly different kinks, and 100 neurons that do next to nothing.
+    parts = [
+        part.repeat_interleave(copies, 0) / math.sqrt(copies) for part in (exact.weights, exact.biases, exact.outputs)
+    ]
+    generator = stream(5, law)
+    noise = 1e-4 * gaussian((parts[1].shape[0],), generator=generator)
+    dust = 1e-4 * gaussian((3, 100), generator=generator)
+    smeared = TwoLayer(
+        torch.cat([parts[0], dust[0, :, None]]),
+        torch.cat([parts[1] * (1 + noise), dust[1]]),
+        torch.cat([parts[2], dust[2]]),
+    )
+    margin = float((labels * smeared(points[:, None])).min())
+    blurred = candidates_from_weights(smeared, margin, low=-20, high=20)
+    found = recovery(blurred, points, tolerance=0.05)
+    assert found.precision >= 0.8
+    assert (
+        found.recall >= recovery(complete(sharp(exact), 1.0), points, tolerance=1e-3).recall - 0.15
+    )  # one point of eight
+
+
+@pytest.mark.parametrize("x", [0.7, -3.0, 12.0])
+@pytest.mark.parametrize("label", [-1, 1])
+def test_one_neuron_gives_its_point_away_twice(x, label):
+    point = torch.tensor([x], dtype=DTYPE)
+    model, _ = single(point, label=label, margin=2.5)
+    torch.testing.assert_close(from_ratio(model), point, rtol=1e-14, atol=0)
+    torch.testing.assert_close(from_crossing(model, 2.5), point, rtol=1e-12, atol=1e-12)
+
+
+def test_a_point_at_zero_has_no_slope_but_a_ratio():
+    model, _ = single(torch.zeros(1, dtype=DTYPE), label=1)
+    assert from_ratio(model).tolist() == [0]
+    with pytest.raises(ValueError, match="must not be constant"):
+        from_crossing(model, 1.0)
+
+
+def test_one_neuron_gives_its_point_away_in_any_dimension():
+    point = gaussian((7,), generator=stream(0, "seven"))
+    model, _ = single(point, label=-1, margin=2.0)
+    torch.testing.assert_close(from_ratio(model), point)
+    torch.testing.assert_close(from_crossing(model, 2.0), point)
+
+
+def test_recovery_counts_candidates_and_points():
+    found = recovery(torch.tensor([0.0, 1, 5]), torch.tensor([0.01, 5.01, 5.02, 9]), tolerance=0.05)
+    assert (found.candidates, found.precision, found.recall) == (3, pytest.approx(2 / 3), 0.75)
+    nothing = recovery(torch.tensor([]), torch.tensor([1.0]), tolerance=0.05)
+    assert (nothing.candidates, nothing.recall) == (0, 0)
+    assert math.isnan(nothing.precision)
+
+
+def test_candidates_close_together_are_one():
+    near = function([0, 1, 2, 3], [0, 1 + 1e-6, 0, 2])
+    assert algorithm_2(near, 1.0).tolist() == pytest.approx([1, 2.5], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(margin=0.0), "`margin` must be positive"),
+        (dict(margin=-1.0), "`margin` must be positive"),
+        (dict(margin=1.0, algorithm="Algorithm 3"), "`algorithm` must be one of Algorithm 1"),
+        (dict(margin=1.0, simplification=0.0), "`simplification` must be a number finite and above 0"),
+        (dict(margin=1.0, apart=0.0), "`apart` must be a number finite and above 0"),
+        (dict(margin=1.0, high=-3.0), "`low` must be less"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    model, _ = single(torch.ones(1, dtype=DTYPE), label=1)
+    with pytest.raises(ValueError, match=message):
+        candidates_from_weights(model, **(dict(low=-2.0, high=2.0) | options))
+
+
+def test_the_truth_must_be_given_to_judge():
+    with pytest.raises(ValueError, match="`points`"):
+        recovery(torch.ones(1), torch.ones(0), tolerance=0.1)
+    with pytest.raises(ValueError, match="`tolerance`"):
+        recovery(torch.ones(1), torch.ones(1), tolerance=0)
+    two = TwoLayer(torch.ones(2, 1), torch.ones(2), torch.ones(2))
+    with pytest.raises(ValueError, match="one neuron"):
+        from_ratio(two)
+    with pytest.raises(ValueError, match="b ≠ 0"):
+        from_ratio(TwoLayer(torch.ones(1, 1), torch.zeros(1), torch.ones(1)))
+
+
+def test_points_as_a_network_takes_them_are_no_pairs():
+    candidates = torch.tensor([0.0, 1.0, 2.0], dtype=DTYPE)
+    with pytest.raises(ValueError, match=r"`points` must have shape \(n\), got \(3, 1\)"):
+        recovery(candidates, candidates[:, None], tolerance=0.1)
+    assert recovery(candidates, candidates, tolerance=0.1).precision == 1
+
+
+@pytest.mark.parametrize("change", [{"outputs": 0.0}, {"weights": math.nan}, {"biases": math.inf}])
+def test_a_neuron_that_says_nothing_gives_no_point(change):
+    model, _ = single(torch.ones(1, dtype=DTYPE), label=1)
+    parts = {name: change.get(name, 1.0) * getattr(model, name) for name in ("weights", "biases", "outputs")}
+    with pytest.raises(ValueError, match="`model` must"):
+        from_crossing(TwoLayer(**parts), 1.0)

@@ -1,0 +1,111 @@
+"""DeepFool from above, the certified radius from below, and the truth between them."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from leakage.attacks.membership.boundary_distance import Projections, certified_radius, deepfool, in_cell_distance
+from leakage.data.gaussians import gaussian, sphere
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+
+
+def halfspaces(dimension: int) -> Mlp:
+    """An affine classifier of four classes as a ReLU network whose neurons are active wherever we look."""
+    rows = gaussian((4, dimension), generator=stream(0, "rows"))
+    return Mlp(
+        (rows, torch.eye(4, dtype=torch.float64)),
+        (torch.full((4,), 1e3, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)),
+    )
+
+
+@pytest.mark.parametrize("dimension", [3, 30])
+def test_on_one_polytope_the_distance_is_that_to_the_nearest_hyperplane(dimension):
+    network = halfspaces(dimension)
+    points = gaussian((50, dimension), generator=stream(0, "points"))
+    outputs, rows = network(points), network.weights[0]
+    own = outputs.argmax(-1)
+    gaps = outputs.gather(1, own[:, None]) - outputs
+    exact = (gaps / (rows[own][:, None] - rows).norm(dim=-1)).nan_to_num(nan=math.inf).amin(1)
+    reach = deepfool(network, points)
+    assert torch.allclose(reach.distances, exact, rtol=1e-10)
+    assert bool(reach.reached.all())
+    assert bool(reach.first_stays.all())
+    assert torch.allclose(certified_radius(network, points), exact, rtol=1e-10)
+    assert torch.allclose(in_cell_distance(network, points), exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize("widths", [(40, 8, 3), (40, 8, 8, 3)])
+def test_the_row_space_gives_what_the_input_space_gives(widths):
+    network = mlp.initial((), widths, generator=stream(0, "network"))
+    points = 3 * gaussian((60, 40), generator=stream(0, "points"))
+    inside, outside = (deepfool(network, points, settings=Projections(space=space)) for space in ("row", "input"))
+    # Some paths circle between two polytopes, until rounding has grown enough to lead them out, or for good.
+    direct = (inside.projections <= 10) & (outside.projections <= 10)
+    assert float(direct.double().mean()) >= 0.9
+    assert bool((inside.reached & outside.reached)[direct].all())
+    # Rounding, which a path of several projections may enlarge.
+    assert torch.allclose(inside.distances[direct], outside.distances[direct], rtol=1e-8)
+
+
+def test_the_true_distance_lies_between_both_bounds():
+    network = mlp.initial((), (2, 12, 12, 3), generator=stream(3, "network"))
+    points = 2 * gaussian((15, 2), generator=stream(3, "points"))
+    reach, radius = deepfool(network, points), certified_radius(network, points)
+    # The ring just within the certified radius has one label only; a disk of the upper bound has another one.
+    around = sphere(2000, 2, generator=stream(3, "directions"))
+    own = network(points).argmax(-1)
+    ring = points[:, None] + 0.999 * radius[:, None, None] * around
+    assert bool((network(ring.flatten(0, 1)).argmax(-1).view(15, -1) == own[:, None]).all())
+    assert bool((radius <= reach.distances * (1 + 1e-9)).all())
+    assert bool(reach.reached.any())
+
+
+def test_what_is_not_reached_is_infinite_and_says_so():
+    weight = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    constant = Mlp((weight, torch.zeros(2, 1).double()), (torch.zeros(1).double(), torch.tensor([1.0, 0.0]).double()))
+    reach = deepfool(constant, torch.ones(3, 2, dtype=torch.float64), settings=Projections(most=5))
+    assert reach.distances.isinf().all()
+    assert not bool(reach.reached.any())
+    assert reach.projections.tolist() == [5, 5, 5]
+
+
+def test_order_and_number_of_points_do_not_matter():
+    network = mlp.initial((), (20, 8, 3), generator=stream(0, "network"))
+    points = gaussian((40, 20), generator=stream(0, "points"))
+    order = torch.randperm(40, generator=stream(0, "order"))
+    whole = deepfool(network, points).distances
+    assert torch.allclose(deepfool(network, points[order]).distances, whole[order], rtol=1e-10)
+    assert torch.allclose(deepfool(network, points[:1]).distances, whole[:1], rtol=1e-10)
+
+
+def test_bad_input_is_refused():
+    network = mlp.initial((), (5, 4, 1), generator=stream(0, "network"))
+    with pytest.raises(ValueError, match="two classes"):
+        deepfool(network, torch.zeros(2, 5, dtype=torch.float64))
+    with pytest.raises(ValueError, match="points"):
+        deepfool(halfspaces(3), torch.zeros(2, 5, dtype=torch.float64))
+    bad: list[dict[str, Any]] = [{"most": 0}, {"overshoot": 0.0}, {"space": "hidden"}]
+    for settings in bad:
+        with pytest.raises(ValueError, match="most"):
+            Projections(**settings)
+
+
+@pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
+@pytest.mark.parametrize("x", [1.0, 1.0 + 2**-52, 1.0 - 2**-53])
+def test_a_point_on_the_boundary_is_no_distance_from_it(x):
+    one = torch.ones(1, dtype=torch.float64)
+    network = Mlp((one[:, None], torch.tensor([[1.0], [0.0]]).double()), (0 * one, torch.tensor([0.0, 1.0]).double()))
+    found = deepfool(network, torch.tensor([[x]], dtype=torch.float64))
+    assert bool(found.reached.all())
+    assert float(found.distances) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("widths", [(3, 2), (3, 4, 1)])
+def test_a_network_that_has_no_polytopes_or_no_other_label_is_refused(widths):
+    network = mlp.initial((), widths, generator=stream(0, "refused"))
+    with pytest.raises(ValueError, match="`network` must be a single one with a hidden layer and two classes"):
+        deepfool(network, torch.zeros((2, 3), dtype=torch.float64))

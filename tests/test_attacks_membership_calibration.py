@@ -1,0 +1,78 @@
+"""Calibration takes off what other models say of the point, and uses nobody's secret for it."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.membership.calibration import calibrated
+from leakage.data.gaussians import gaussian
+from leakage.metrics import roc
+from leakage.runtime import stream
+
+
+def some(models: int = 8, points: int = 500) -> tuple[torch.Tensor, torch.Tensor]:
+    member = torch.rand(models, points, generator=stream(0, "member")) < 0.1
+    return gaussian((models, points), generator=stream(0, "scores")), member
+
+
+def test_it_is_the_difference_to_the_mean_of_the_others_outside():
+    scores, member = some()
+    for without in (None, 3):
+        found = calibrated(scores, member, without=without)
+        for i, x in ((0, 0), (3, 7), (5, 11)):
+            others = [j for j in range(8) if j != i and not member[j, x] and (j != without or i == without)]
+            assert float(found[i, x]) == pytest.approx(float(scores[i, x] - scores[others, x].mean()), abs=1e-12)
+
+
+def test_a_models_own_membership_does_not_enter_its_scores():
+    scores, member = some()
+    other = member.clone()
+    other[3] = ~member[3]
+    assert torch.allclose(calibrated(scores, member)[3], calibrated(scores, other)[3], atol=1e-12)
+
+
+def test_without_the_target_its_membership_enters_no_score():
+    scores, member = some()
+    other = member.clone()
+    other[3] = ~member[3]
+    assert torch.allclose(calibrated(scores, member, without=3), calibrated(scores, other, without=3), atol=1e-12)
+    # The leak: as a reference it does.
+    assert not torch.allclose(calibrated(scores, member)[2], calibrated(scores, other)[2], atol=1e-3)
+
+
+def test_the_ease_of_a_point_is_taken_off():
+    scores, member = some()
+    ease = 10 * gaussian((1, 500), generator=stream(0, "ease"))
+    assert torch.allclose(calibrated(scores + ease, member), calibrated(scores, member), atol=1e-12)
+
+
+def test_a_planted_leak_is_found_better_and_noise_is_not():
+    scores, member = some(12, 4000)
+    ease = 3 * gaussian((1, 4000), generator=stream(0, "ease"))
+    leaking = scores + ease + 2 * member
+    for values, leak in ((leaking, True), (scores + ease, False)):
+        raw, better = (
+            roc.auc(part[0][member[0]], part[0][~member[0]]).estimate for part in (values, calibrated(values, member))
+        )
+        error = math.sqrt(4001 / (12 * 400 * 3600))  # Mann-Whitney, no ties
+        assert better > raw + 0.1 if leak else abs(better - 0.5) < 4 * error
+
+
+def test_bad_input_is_refused():
+    scores, member = some()
+    with pytest.raises(ValueError, match="`scores` must have shape"):
+        calibrated(scores, member[:, :5])
+    with pytest.raises(ValueError, match="finite"):
+        calibrated(scores / 0, member)
+    with pytest.raises(ValueError, match="without"):
+        calibrated(scores, member, without=8)
+    with pytest.raises(ValueError, match="no"):
+        calibrated(scores, torch.ones_like(member))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64])
+def test_a_mask_of_numbers_is_refused_rather_than_turned_over_bit_by_bit(dtype):
+    scores, member = some()
+    with pytest.raises(ValueError, match="`member` must hold truth values"):
+        calibrated(scores, member.to(dtype))

@@ -1,0 +1,138 @@
+"""Rays through polytopes meet what they must meet."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.membership import hyperedges
+from leakage.data.gaussians import gaussian
+from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.patterns import pattern
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+
+
+def strips() -> Mlp:
+    """Hyperedges at 1, 3 and 6 on the first axis of five."""
+    weight = torch.zeros(3, 5, dtype=torch.float64)
+    weight[:, 0] = torch.tensor([1.0, -2.0, 0.5])
+    first = torch.tensor([-1.0, 6.0, -3.0], dtype=torch.float64)
+    return Mlp((weight, torch.ones(2, 3).double()), (first, torch.zeros(2).double()))
+
+
+def test_the_crossings_of_parallel_hyperedges_are_known():
+    points = torch.zeros(1, 5, dtype=torch.float64)
+    slanted = torch.tensor([[[0.6, 0.8, 0.0, 0.0, 0.0]]], dtype=torch.float64)
+    shots = hyperedges.shoot(strips(), points, slanted, boundaries=4)
+    # At x1 = 1 the ray is at (1, 4/3); from there on it goes along the first axis only.
+    expected = [math.hypot(x, 4 / 3) for x in (1, 3, 6)]
+    assert shots.distance[0, 0, :3].tolist() == pytest.approx(expected, abs=1e-12)
+    assert math.isinf(float(shots.distance[0, 0, 3]))
+    assert int(shots.found) == 3
+    assert shots.cosine[0, 0].tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-12)
+
+
+@pytest.mark.parametrize("widths", [(30, 8, 3), (5, 9, 3), (5, 9, 7, 3)])
+def test_a_crossing_lies_between_two_polytopes(widths):
+    network = mlp.initial((), widths, generator=stream(0, "network"))
+    points = gaussian((20, widths[0]), generator=stream(0, "points"))
+    first = hyperedges.directions(points, rays=2, generator=stream(0, "rays"))
+    shots = hyperedges.shoot(network, points, first, boundaries=1)
+    met = shots.found[:, 0] > 0
+    assert bool(met.any())
+    # With one boundary the ray is straight: just before it the pattern is the point's, just behind it is another.
+    for factor, same in ((1 - 1e-6, True), (1 + 1e-6, False)):
+        place = points + factor * shots.distance[:, 0] * first[:, 0]
+        rows = torch.cat([(a == b) for a, b in zip(pattern(network, place), pattern(network, points), strict=True)], -1)
+        assert bool((rows.all(-1) == same)[met].all())
+        if not same:
+            assert bool(((~rows).sum(-1) == 1)[met].all())
+            norms = frobenius_norm(network, pattern(network, place))
+            assert torch.allclose(norms[met], shots.norm[met, 0, 0], rtol=1e-10)
+
+
+def test_rays_lead_away_from_the_point():
+    network = mlp.initial((), (30, 20, 3), generator=stream(0, "network"))
+    points = gaussian((20, 30), generator=stream(0, "points"))
+    first = hyperedges.directions(points, rays=3, generator=stream(0, "rays"))
+    shots = hyperedges.shoot(network, points, first, boundaries=4)
+    assert bool((shots.distance.diff(dim=-1) >= 0).all())
+    assert bool((shots.cosine.abs() <= 1 + 1e-12).all())
+
+
+def test_first_directions_are_unit_vectors_of_a_cube():
+    points = torch.zeros(4000, 2, dtype=torch.float64)
+    drawn = hyperedges.directions(points, rays=1, generator=stream(0, "rays"))[:, 0]
+    assert torch.allclose(drawn.norm(dim=-1), torch.ones(4000, dtype=torch.float64))
+    # More of the square lies towards its corners: its angle has E cos(4 angle) = 3 - pi, where a circle's has 0.
+    angle = torch.atan2(drawn[:, 1], drawn[:, 0])
+    # Four standard errors of a mean of cosines, whose variance is at most 1/2 there.
+    assert abs(float((4 * angle).cos().mean()) - (3 - math.pi)) < 4 * math.sqrt(0.5 / 4000)
+
+
+def test_features_do_not_depend_on_the_order_of_rays():
+    network = mlp.initial((), (30, 20, 3), generator=stream(0, "network"))
+    points = gaussian((6, 30), generator=stream(0, "points"))
+    first = hyperedges.directions(points, rays=3, generator=stream(0, "rays"))
+    for signal in hyperedges.SIGNALS:
+        one, other = (
+            hyperedges.features(hyperedges.shoot(network, points, rays), signal) for rays in (first, first.flip(1))
+        )
+        assert torch.allclose(one, other, atol=1e-12)
+
+
+def test_the_label_distance_is_where_the_label_changes():
+    weight = torch.zeros(2, 5, dtype=torch.float64)
+    weight[0, 0], weight[1, 0] = 1.0, -1.0
+    network = Mlp((weight, torch.eye(2).double()), (torch.tensor([0.0, 4.0]).double(), torch.zeros(2).double()))
+    first = torch.tensor([[0.6, 0.8, 0.0, 0.0, 0.0], [-0.6, 0.8, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    found = hyperedges.label_distances(network, torch.full((2, 5), 0.5).double(), first, until=50.0)
+    # The outputs max(x1, 0) and max(4 - x1, 0) meet at x1 = 2, which is 1.5 / 0.6 along the first ray.
+    assert float(found[0]) == pytest.approx(2.5, abs=1e-12)
+    assert math.isinf(float(found[1]))
+
+
+def test_bad_input_is_refused():
+    points = torch.zeros(2, 5, dtype=torch.float64)
+    first = hyperedges.directions(points, rays=1, generator=stream(0, "rays"))
+    with pytest.raises(ValueError, match="boundaries"):
+        hyperedges.shoot(strips(), points, first, boundaries=0)
+    with pytest.raises(ValueError, match="first"):
+        hyperedges.shoot(strips(), points, first[:, 0])
+    with pytest.raises(ValueError, match="rays"):
+        hyperedges.directions(points, rays=0, generator=stream(0, "rays"))
+    with pytest.raises(ValueError, match="signal"):
+        hyperedges.features(hyperedges.shoot(strips(), points, first), "volume")
+
+
+def a_slope():
+    """o = (relu(x₁), 1) of two inputs and one neuron: rays see x₁ only."""
+    one = torch.ones(1, dtype=torch.float64)
+    first, second = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[1.0], [0.0]]).double()
+    return Mlp((first, second), (0 * one, torch.tensor([0.0, 1.0]).double()))
+
+
+def test_a_label_further_than_asked_for_is_infinitely_far_in_the_input_too():
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.1, 0.99**0.5]]).double()
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=25.0)) == pytest.approx(20)
+
+
+def test_a_ray_along_all_hyperedges_meets_none():
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
+    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
+    shots = hyperedges.shoot(a_slope(), point, way[:, None], boundaries=2)
+    assert shots.distance.tolist() == [[[math.inf, math.inf]]]
+    assert shots.found.tolist() == [[0]]
+    assert bool(shots.norm.isfinite().all())
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_directions_are_unit_vectors(factor):
+    point, way = torch.tensor([[-1.0, 0.0]]).double(), factor * torch.tensor([[0.1, 0.99**0.5]]).double()
+    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+        hyperedges.label_distances(a_slope(), point, way, until=5.0)
+    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+        hyperedges.shoot(a_slope(), point, way[:, None])

@@ -1,0 +1,97 @@
+"""Attacks that see labels only."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from leakage.attacks.membership.boundary_distance import deepfool
+from leakage.attacks.membership.label_only import Jumps, hop_skip_jump, noise_robustness
+from leakage.data.gaussians import gaussian
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+
+
+def first_coordinate(dimension: int, *, at: float = 0.0) -> Mlp:
+    """Label 1 where the first coordinate is above `at`, affine wherever we look."""
+    weight = torch.zeros(1, dimension, dtype=torch.float64)
+    weight[0, 0] = 1.0
+    read = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    return Mlp((weight, read), (torch.full((1,), 1e3).double(), torch.tensor([0.0, -1e3 - at]).double()))
+
+
+def test_hop_skip_jump_finds_the_distance_to_a_plane():
+    points = gaussian((10, 12), generator=stream(0, "points"))
+    pool = gaussian((50, 12), generator=stream(0, "pool"))
+    found = hop_skip_jump(
+        first_coordinate(12), points, pool, jumps=Jumps(iterations=8, directions=200), generator=stream(0, "jumps")
+    )
+    exact = points[:, 0].abs()
+    assert bool((found.distances >= exact * (1 - 1e-9)).all())
+    # Directions by the hundreds leave an angle of some 0.1 between the estimated normal and the true one.
+    assert bool((found.distances <= 1.1 * exact + 1e-3).all())
+
+
+def test_it_is_an_upper_bound_that_falls_with_more_queries():
+    network = mlp.initial((), (20, 16, 4), generator=stream(1, "network"))
+    points, pool = (2 * gaussian((n, 20), generator=stream(1, name)) for n, name in ((30, "points"), (60, "pool")))
+    few, many = (
+        hop_skip_jump(network, points, pool, jumps=Jumps(iterations=i, directions=100), generator=stream(1, "jumps"))
+        for i in (0, 6)
+    )
+    assert float(many.distances.mean()) < 0.8 * float(few.distances.mean())
+    # DeepFool is no lower bound; but with labels alone nothing comes far below it.
+    assert bool((many.distances >= 0.8 * deepfool(network, points).distances).all())
+
+
+def test_without_another_label_in_the_pool_nothing_is_reached():
+    points = torch.ones(3, 4, dtype=torch.float64)
+    found = hop_skip_jump(first_coordinate(4), points, points, jumps=Jumps(), generator=stream(0, "jumps"))
+    assert found.distances.isinf().all()
+    assert not bool(found.reached.any())
+
+
+def test_the_queries_are_counted():
+    assert Jumps(iterations=0, bisections=9).queries == 9
+    assert Jumps(iterations=2, directions=100, bisections=10, halvings=5).queries == 10 + (100 + 15) + (141 + 15)
+
+
+def test_the_share_that_survives_flips_is_binomial():
+    points = torch.zeros(400, 3, dtype=torch.float64)
+    labels = torch.zeros(400, dtype=torch.int64)
+    network = first_coordinate(3, at=0.5)
+    found = noise_robustness(network, points, labels, amount=0.2, copies=50, generator=stream(0, "flips"))
+    # The label survives unless the first bit flips: 0.8, with 20,000 draws.
+    assert abs(float(found.mean()) - 0.8) < 4 * math.sqrt(0.16 / 20_000)
+    gaussian_noise = noise_robustness(
+        network, points, labels, amount=0.5, copies=50, noise="gaussian", generator=stream(0, "normal")
+    )
+    level = 0.5 * (1 + math.erf(1 / math.sqrt(2)))
+    assert abs(float(gaussian_noise.mean()) - level) < 4 * math.sqrt(level * (1 - level) / 20_000)
+
+
+def test_the_wrong_label_does_not_survive():
+    points, labels = torch.zeros(5, 3, dtype=torch.float64), torch.ones(5, dtype=torch.int64)
+    network = first_coordinate(3, at=0.5)
+    found = noise_robustness(network, points, labels, amount=1e-9, copies=3, generator=stream(0, "flips"))
+    assert found.tolist() == [0.0] * 5
+
+
+def test_bad_input_is_refused():
+    network, points, labels = first_coordinate(3), torch.full((2, 3), 0.5).double(), torch.zeros(2, dtype=torch.int64)
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"amount": 0.1, "copies": 2, "noise": "salt"}, "noise"),
+        ({"amount": 0.1, "copies": 2}, "bits"),
+        ({"amount": 0.1, "copies": 0, "noise": "gaussian"}, "copies"),
+        ({"amount": 0.0, "copies": 2, "noise": "gaussian"}, "amount"),
+    ]
+    for settings, word in bad:
+        with pytest.raises(ValueError, match=word):
+            noise_robustness(network, points, labels, generator=stream(0, "noise"), **settings)
+    one = mlp.initial((), (3, 2, 1), generator=stream(0, "network"))
+    with pytest.raises(ValueError, match="two classes"):
+        hop_skip_jump(one, points, points, jumps=Jumps(), generator=stream(0, "jumps"))
+    with pytest.raises(ValueError, match="iterations"):
+        Jumps(directions=0)

@@ -1,0 +1,249 @@
+"""The size of an answer finds planted members, sees nothing where nothing is, and never uses a margin that is none."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.membership import margin
+from leakage.attacks.membership.margin import (
+    Margin,
+    distance_score,
+    leaked_point,
+    line_ups,
+    loss_score,
+    margin_of,
+    size_score,
+)
+from leakage.data.gaussians import gaussian
+from leakage.metrics import roc
+from leakage.runtime import DTYPE, stream
+
+NETS, MEMBERS, FRESH = 6, 20, 900
+
+
+def tensor(*values):
+    return torch.tensor(values, dtype=DTYPE)
+
+
+def world(*, spread=0.1, seed=0):
+    """Networks with margin 4: members answer ±4 up to rounding, fresh points N(0, (4·spread)²)."""
+    generator = stream(seed, "answers")
+    signs = 2.0 * torch.randint(2, (NETS, MEMBERS), generator=generator).double() - 1
+    return 4 * signs, 4 * spread * gaussian((NETS, FRESH), generator=generator), torch.full((NETS,), 4.0, dtype=DTYPE)
+
+
+def test_both_readings_of_the_margin_agree_exactly_where_all_labels_are_fitted():
+    found = margin_of(tensor([3.0, 2.0, 5.0], [3.0, -2.0, 5.0], [3.0, 0.0, 5.0]))
+    assert found.absolute.tolist() == [2.0, 2.0, 0.0]
+    assert found.signed.tolist() == [2.0, -2.0, 0.0]
+    assert found.exists.tolist() == [True, False, False]
+
+
+def test_the_shares_of_the_figures_by_hand():
+    outputs = tensor([-1.0, 1.1, 1.11, -0.99, 0.0], [2.0, -2.3, 2.1, 1.9, 0.0])
+    level = tensor(1.0, 2.0)
+    assert margin.share_on(outputs, level).tolist() == [0.8, 0.8]
+    assert margin.share_above(outputs, level).tolist() == [0.6, 0.6]
+    assert margin.share_on(outputs, level, slack=0.0).tolist() == [0.6, 0.6]
+    assert margin.share_above(outputs, level, slack=0.1).tolist() == [0.8, 0.8]
+
+
+def test_one_training_point_is_always_on_the_margin():
+    targets = gaussian((50, 7), generator=stream(0, "floor")) + 5
+    assert bool((margin.share_on(targets, margin_of(targets).absolute, slack=0.0) == 1 / 7).all())
+
+
+def test_one_margin_serves_many_networks_and_one_network_many_margins():
+    outputs = gaussian((3, 4, 8), generator=stream(0, "broadcast"))
+    together = margin.share_above(outputs, tensor(0.5, 1.0, 1.5, 2.0))
+    assert together.shape == (3, 4)
+    torch.testing.assert_close(together[1, 2], margin.share_above(outputs[1, 2], tensor(1.5)[0]))
+    assert margin.share_above(outputs[0, 0], tensor(0.5, 1.0, 1.5)).shape == (3,)
+
+
+def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margin():
+    members, fresh, level = world(spread=0.5)
+    for judge in (margin.known_margin, margin.near_margin, margin.share_on, margin.share_above):
+        for outputs in (members, fresh):
+            assert torch.equal(judge(outputs, level), judge(1024 * outputs, 1024 * level))
+
+
+def test_planted_members_are_found_by_every_attacker():
+    members, fresh, level = world()
+    line_up = line_ups(members, fresh)
+    leak = leaked_point(line_up)
+    assert bool((leak.named == 9).all())
+    assert bool((leak.margin == 4).all())
+    for verdict in (
+        lambda x: margin.known_margin(x, level),
+        lambda x: margin.near_margin(x, level),
+        lambda x: margin.bounded_margin(x, least=2.0),
+        lambda x: margin.known_margin(x, margin.shadow_margin(level)),
+    ):
+        assert bool(verdict(members).all())
+        assert not verdict(fresh).any()  # 2 is 5 standard deviations: 5400 draws pass it with probability 0.003
+
+
+def test_members_that_answer_like_fresh_points_are_not_found():
+    generator = stream(0, "blind")
+    outputs, labels = gaussian((2, 4000), generator=generator), torch.ones((2, 4000), dtype=DTYPE)
+    error = math.sqrt((2 * 4000 + 1) / (12 * 4000**2))  # Mann–Whitney, no ties
+    for scores in (
+        size_score(outputs),
+        distance_score(outputs, tensor(1.0)),
+        distance_score(outputs, tensor(1.0), labels=labels),
+        loss_score(outputs, labels=labels),
+    ):
+        assert abs(roc.auc(*scores).estimate - 0.5) < 4 * error
+
+
+def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
+    generator = stream(1, "blind")
+    members, fresh = gaussian((1, 20), generator=generator), gaussian((1, 18_000), generator=generator)
+    groups = line_ups(members, fresh, size=4)
+    # Members take turns and so are no independent draws: shuffle who sits in the last place.
+    order = torch.rand(groups.shape, generator=generator).argsort(-1)
+    hits = (leaked_point(groups.gather(-1, order)).named == 3).double()
+    assert abs(float(hits.mean()) - 0.25) < 4 * math.sqrt(0.25 * 0.75 / hits.numel())
+
+
+def test_only_the_distance_to_the_margin_tells_a_member_from_a_louder_fresh_point():
+    members, fresh, level = world(spread=10.0)
+    loud = fresh[fresh.abs() > 4.1]
+    assert roc.auc(size_score(members).flatten(), size_score(loud)).estimate == 0.0
+    assert roc.auc(distance_score(members, level).flatten(), distance_score(loud, level[0])).estimate == 1.0
+
+
+def test_the_distance_with_a_label_tells_the_two_sides_of_the_margin_apart():
+    outputs, labels = tensor([3.0, -3.0, 2.0]), tensor([1.0, 1.0, -1.0])
+    assert distance_score(outputs, tensor(3.0)).tolist() == [[0.0, 0.0, -1.0]]
+    assert distance_score(outputs, tensor(3.0), labels=labels).tolist() == [[0.0, -6.0, -5.0]]
+
+
+def test_the_loss_score_orders_answers_that_the_loss_itself_cannot():
+    outputs = tensor(-1e3, 0.0, 40.0, 800.0, 1e4)  # in float64 the loss of the last two is 0
+    scores = loss_score(outputs, labels=torch.ones(5, dtype=DTYPE))
+    assert bool(torch.isfinite(scores).all())
+    assert bool((scores.diff() > 0).all())
+    torch.testing.assert_close(scores[1], -tensor(math.log(2)).log()[0])
+
+
+def test_the_leaked_point_by_hand():
+    leak = leaked_point(tensor([0.9, -2.0, 0.99], [0.9, -2.0, 1.0], [-2.0, 0.1, 2.0]))
+    assert leak.named.tolist() == [1, 1, 0]
+    assert leak.margin.tolist() == [2.0, 2.0, 2.0]
+    assert leak.alone.tolist() == [True, False, False]
+
+
+def test_a_line_up_uses_no_fresh_point_twice_and_all_members_in_turn():
+    members, fresh = tensor([-1.0, -2.0]), torch.arange(11, dtype=DTYPE).unsqueeze(0)
+    groups = line_ups(members, fresh, size=3)
+    assert groups.tolist() == [[[2.0 * g, 2.0 * g + 1, -1.0 - g % 2] for g in range(5)]]
+
+
+def test_equal_answers_are_decided_against_the_attacker():
+    groups = line_ups(tensor([1.0]), tensor([1.0, 1.0, 1.0]), size=4)
+    assert leaked_point(groups).named.tolist() == [[0]]
+
+
+def test_a_shadow_margin_is_the_mean_of_all_other_networks():
+    assert margin.shadow_margin(tensor([1.0, 2.0, 6.0], [3.0, 3.0, 3.0])).tolist() == [[4.0, 3.5, 1.5], [3.0, 3.0, 3.0]]
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m: margin.known_margin(tensor([1.0], [1.0]), m),
+        lambda m: margin.near_margin(tensor([1.0], [1.0]), m),
+        lambda m: distance_score(tensor([1.0], [1.0]), m),
+        lambda m: margin.shadow_margin(m),
+    ],
+)
+def test_a_margin_that_is_none_is_refused(use, bad):
+    with pytest.raises(ValueError, match=f"`margins?` must be positive and finite, got {bad} as one of 2"):
+        use(tensor(1.0, bad))
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+@pytest.mark.parametrize("share", [margin.share_on, margin.share_above])
+def test_shares_refuse_a_margin_that_is_no_size(share, bad):
+    with pytest.raises(ValueError, match=f"`margin` must be finite and at least 0, got {bad}"):
+        share(tensor([1.0], [1.0]), tensor(1.0, bad))
+
+
+def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_training_point():
+    targets = tensor(0.0, -2.0, 3.0)
+    zero = margin_of(targets).absolute
+    assert float(margin.share_above(targets, zero)) == 1
+    assert float(margin.share_on(targets, zero)) == pytest.approx(1 / 3)
+
+
+def test_a_network_that_answers_nothing_names_nobody():
+    with pytest.raises(ValueError, match=r"the largest .* must be positive"):
+        leaked_point(tensor([1.0, 2.0], [0.0, 0.0]))
+
+
+def test_who_does_not_fit_all_labels_is_left_out_by_name():
+    found = Margin(tensor(1.0, 2.0), tensor(1.0, -2.0))
+    outputs = tensor([1.0, 3.0], [1.0, 3.0])
+    with pytest.raises(ValueError, match=r"Margin\.exists"):
+        margin.known_margin(outputs, found.signed)
+    assert margin.known_margin(outputs[found.exists], found.signed[found.exists]).tolist() == [[True, True]]
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (
+            lambda: margin.share_on(tensor(1.0), tensor(1.0), slack=-0.1),
+            "`slack` must be a number finite and at least 0 and below 1",
+        ),
+        (
+            lambda: margin.share_above(tensor(1.0), tensor(1.0), slack=1.0),
+            "`slack` must be a number finite and at least 0 and below 1",
+        ),
+        (
+            lambda: margin.known_margin(tensor(1.0), tensor(1.0), cut=1.0),
+            "`cut` must be a number finite and above 0 and below 1",
+        ),
+        (lambda: margin.bounded_margin(tensor(1.0), least=0.0), "`least` must be a number finite and above 0"),
+        (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
+        (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
+        (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=4), "3 fresh points"),
+        (lambda: line_ups(tensor(), tensor(1.0, 2.0), size=2), "with a member"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda outputs: margin.share_on(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.share_above(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.known_margin(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.near_margin(outputs, tensor(1.0)[0]),
+        lambda outputs: margin.bounded_margin(outputs, least=1.0),
+        lambda outputs: margin.distance_score(outputs, tensor(1.0)[0]),
+        margin.size_score,
+        margin.leaked_point,
+    ],
+)
+def test_an_answer_that_is_no_number_counts_as_nothing(use, bad):
+    with pytest.raises(ValueError, match="`outputs` must be finite"):
+        use(tensor(1.0, bad, 0.3))
+
+
+@pytest.mark.parametrize("labels", [(0.0, 1.0, 1.0), (math.nan, 1.0, 1.0)])
+def test_labels_other_than_signs_are_refused(labels):
+    for score in (
+        lambda y: margin.distance_score(tensor(1.0, 2.0, 3.0), tensor(1.0)[0], labels=y),
+        lambda y: margin.loss_score(tensor(1.0, 2.0, 3.0), labels=y),
+    ):
+        with pytest.raises(ValueError, match="`labels` must be -1 or 1"):
+            score(tensor(*labels))

@@ -1,0 +1,59 @@
+"""Features and scores from posteriors."""
+
+import pytest
+import torch
+
+from leakage.attacks.membership import posterior
+from leakage.data.gaussians import gaussian
+from leakage.runtime import stream
+
+
+def test_the_largest_posteriors_come_in_order():
+    logits = torch.log(torch.tensor([[0.1, 0.6, 0.05, 0.25]], dtype=torch.float64))
+    expected = torch.tensor([[0.6, 0.25, 0.1]], dtype=torch.float64)
+    assert torch.allclose(posterior.top(logits), expected, atol=1e-15)
+    assert torch.allclose(posterior.top_logits(logits), torch.logit(expected), atol=1e-14)
+
+
+def test_two_classes_have_two_posteriors():
+    assert posterior.top(torch.zeros(4, 2)).shape == (4, 2)
+    assert posterior.top_logits(torch.zeros(4, 2)).shape == (4, 2)
+
+
+def test_a_posterior_that_rounds_to_one_keeps_its_logit():
+    logits = torch.tensor([[200.0, 0.0, -50.0]], dtype=torch.float64)
+    assert float(posterior.top(logits)[0, 0]) == 1.0
+    assert float(posterior.top_logits(logits)[0, 0]) == pytest.approx(200.0, abs=1e-12)
+    assert float(posterior.margin(logits, torch.tensor([0]))[0]) == pytest.approx(200.0, abs=1e-12)
+
+
+def test_the_margin_is_a_falling_function_of_the_loss():
+    logits = 3 * gaussian((200, 5), generator=stream(0, "logits"))
+    labels = torch.randint(5, (200,), generator=stream(0, "labels"))
+    loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    expected = -torch.log(torch.expm1(loss))  # p / (1 - p) with p = exp(-loss)
+    assert torch.allclose(posterior.margin(logits, labels), expected, atol=1e-10)
+
+
+def test_the_gap_attack_calls_a_member_what_is_predicted_rightly():
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert posterior.correct(logits, torch.tensor([0, 0])).tolist() == [1.0, 0.0]
+
+
+def test_a_shift_of_all_logits_changes_nothing():
+    logits = gaussian((30, 4), generator=stream(0, "logits"))
+    for feature in (posterior.top, posterior.top_logits):
+        assert torch.allclose(feature(logits), feature(logits + 7), atol=1e-13)
+
+
+def test_bad_input_is_refused():
+    good = torch.zeros(3, 4)
+    with pytest.raises(ValueError, match="two classes"):
+        posterior.top(torch.zeros(3, 1))
+    with pytest.raises(ValueError, match="finite"):
+        posterior.top_logits(good * torch.nan)
+    for feature in (posterior.top, posterior.top_logits):
+        with pytest.raises(ValueError, match="count"):
+            feature(good, count=0)
+    with pytest.raises(ValueError, match="at most 3"):
+        posterior.margin(good, torch.tensor([0, 1, 4]))

@@ -1,0 +1,174 @@
+"""Likelihood-ratio attacks agree with the plain formulas, find what is planted and nothing else."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+from leakage.attacks.membership import shadow_models
+from leakage.attacks.membership.rates import rates
+from leakage.data.membership_splits import complementary_pairs
+from leakage.runtime import stream
+
+MODELS, POINTS = 8, 50
+ATTACKS = {
+    "lira": shadow_models.lira,
+    "lira-own": lambda *given: shadow_models.lira(*given, variance="own"),
+    "rmia": shadow_models.rmia,
+}
+each_attack = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+
+
+def a_design(models=MODELS, points=POINTS):
+    drawn = complementary_pairs(points, models, generator=stream(0, "pairs"))
+    return drawn.member, drawn.partner
+
+
+def some_losses(member, shift, epochs=()):
+    """Losses whose logits are Gaussian about a mean of each point, with members higher by `shift`."""
+    draws = stream(0, "losses")
+    noise = torch.randn(*epochs, *member.shape, generator=draws, dtype=torch.float64)
+    level = 2 * torch.randn(member.shape[-1], generator=draws, dtype=torch.float64)
+    return torch.nn.functional.softplus(-(level + noise + shift * member))
+
+
+def split_references(values, member, partner, target, point):
+    kept = torch.ones(len(partner), dtype=torch.bool)
+    kept[[target, int(partner[target])]] = False
+    seen, inside = values[kept, point], member[kept, point]
+    return seen[inside], seen[~inside]
+
+
+def test_the_logit_of_a_loss():
+    chance = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+    assert torch.allclose(shadow_models.logit(-chance.log()), chance.logit(), atol=1e-14)
+    small = shadow_models.logit(torch.tensor([0.0, 1e-13, 1e-12, 1e-10], dtype=torch.float64))
+    assert float(small[0]) == float(small[1]) == float(small[2]) == pytest.approx(12 * math.log(10), rel=1e-9)
+    assert float(small[3]) == pytest.approx(10 * math.log(10), rel=1e-9)
+    assert float(shadow_models.logit(torch.tensor(800.0))) == -800.0, "a chance that rounds to 0 has a logit"
+    assert shadow_models.logit(torch.zeros(1)).dtype == torch.float64, "float32 would saturate"
+
+
+def test_own_variances_are_those_of_the_references():
+    member, partner = a_design()
+    losses = some_losses(member, 2.0)
+    found = shadow_models.lira(losses, member, partner, variance="own")
+    phi = shadow_models.logit(losses)
+    for target in range(MODELS):
+        for point in range(POINTS):
+            inside, outside = split_references(phi, member, partner, target, point)
+            laws = [Normal(seen.mean(), seen.std()) for seen in (inside, outside)]
+            expected = laws[0].log_prob(phi[target, point]) - laws[1].log_prob(phi[target, point])
+            # Variances of three numbers from sums of squares: a few digits are lost.
+            assert float(found[target, point]) == pytest.approx(float(expected), rel=1e-7, abs=1e-8)
+
+
+def test_fixed_variances_are_means_of_the_points_own():
+    member, partner = a_design()
+    losses = some_losses(member, 2.0)
+    found = shadow_models.lira(losses, member, partner)
+    phi = shadow_models.logit(losses)
+    for target in range(MODELS):
+        sides = [split_references(phi, member, partner, target, point) for point in range(POINTS)]
+        means, variances = ([[call(side) for side in pair] for pair in sides] for call in (torch.mean, torch.var))
+        means, deviation = torch.tensor(means), torch.tensor(variances).mean(0).sqrt()
+        ratio = [Normal(means[:, side], deviation[side]).log_prob(phi[target]) for side in (0, 1)]
+        assert torch.allclose(found[target], ratio[0] - ratio[1], rtol=1e-7, atol=1e-8)
+
+
+def test_the_share_dominated_is_counted():
+    member, partner = a_design()
+    losses = some_losses(member, 2.0)
+    for gamma in (1.0, 2.0):
+        found = shadow_models.rmia(losses, member, partner, gamma=gamma)
+        for target in (0, 5):
+            ratio = []
+            for point in range(POINTS):
+                inside, outside = split_references((-losses).exp(), member, partner, target, point)
+                ratio.append(float((-losses[target, point]).exp() / (inside.mean() / 2 + outside.mean() / 2)))
+            ratio = torch.tensor(ratio, dtype=torch.float64)
+            share = (ratio[:, None] / ratio >= gamma).double().mean(-1)
+            assert torch.allclose(found[target], share - 0.5, atol=1e-12)
+
+
+def test_the_better_half_is_accused():
+    member, partner = a_design()
+    scores = shadow_models.rmia(some_losses(member, 2.0), member, partner)
+    assert (scores > 0).sum(-1).tolist() == [POINTS // 2] * MODELS
+
+
+@each_attack
+def test_where_nothing_leaks_the_advantage_is_zero(attack):
+    member, partner = a_design(models=16, points=2000)
+    found = rates(attack(some_losses(member, 0.0), member, partner), member)
+    # As for the loss thresholds: deviations of 0.0056 and 0.0032 at most.
+    assert abs(float(found["advantage"].mean())) < 4 * 0.0056
+    assert abs(float(found["auc"].mean()) - 0.5) < 4 * 0.0032
+
+
+@each_attack
+def test_a_planted_leak_is_found(attack):
+    member, partner = a_design(models=16, points=400)
+    assert float(rates(attack(some_losses(member, 8.0), member, partner), member, fprs=())["auc"].min()) > 0.97
+
+
+def test_many_references_reach_the_closed_form():
+    member, partner = a_design(models=100, points=1000)
+    scores = shadow_models.lira(some_losses(member, 2.0), member, partner)
+    found = rates(scores, member, fprs=())
+    # Two Gaussians at distance 2: Adv = 2 Φ(1) - 1 = 0.683. References are a sample of 49 a side, which costs
+    # about a hundredth; the mean of 100 models of 500 + 500 has a deviation of 0.003.
+    assert 0.66 < float(found["advantage"].mean()) < 0.69
+    assert float(found["auc"].mean()) == pytest.approx(float(Normal(0.0, 1.0).cdf(torch.tensor(2**0.5))), abs=0.012)
+
+
+@each_attack
+def test_the_target_and_its_partner_do_not_teach(attack):
+    member, partner = a_design()
+    losses = some_losses(member, 1.0)
+    changed = losses.clone()
+    changed[1] = 7.0
+    before, after = attack(losses, member, partner), attack(changed, member, partner)
+    # Sums that contain the partner and lose it again: rounding of logits that were centred with it.
+    assert torch.allclose(before[0], after[0], rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(before[2], after[2], rtol=1e-3, atol=1e-3)
+
+
+@each_attack
+def test_order_of_points_and_epochs_does_not_matter(attack):
+    member, partner = a_design()
+    losses = some_losses(member, 1.0, epochs=(2, 3))
+    scores = attack(losses, member, partner)
+    # A variance is a difference of squares here, and three references may be 1e4 times as close as they are far away.
+    assert torch.allclose(scores[1, 2], attack(losses[1, 2], member, partner), rtol=1e-10, atol=1e-10)
+    points = torch.randperm(POINTS, generator=stream(0, "order"))
+    moved = attack(losses[..., points], member[:, points], partner)
+    assert torch.allclose(moved, scores[..., points], rtol=1e-10, atol=1e-10)
+
+
+@each_attack
+def test_losses_of_zero_and_of_hundreds_have_finite_scores(attack):
+    member, partner = a_design()
+    losses = torch.where(member, 0.0, 900.0).double()
+    scores = attack(losses, member, partner)
+    assert bool(scores.isfinite().all())
+    assert float(rates(scores, member, fprs=())["auc"].min()) == 1.0
+
+
+@each_attack
+def test_losses_and_designs_are_checked(attack):
+    member, partner = a_design()
+    with pytest.raises(ValueError, match="finite"):
+        attack(some_losses(member, 1.0) * math.nan, member, partner)
+    with pytest.raises(ValueError, match="at least 6 models"):
+        attack(some_losses(member, 1.0)[:4], member[:4], partner[:4])
+
+
+def test_bad_settings_are_refused():
+    member, partner = a_design()
+    losses = some_losses(member, 1.0)
+    with pytest.raises(ValueError, match="fixed, own"):
+        shadow_models.lira(losses, member, partner, variance="global")
+    with pytest.raises(ValueError, match="gamma"):
+        shadow_models.rmia(losses, member, partner, gamma=0.0)

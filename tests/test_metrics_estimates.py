@@ -1,0 +1,259 @@
+"""Intervals cover as often as they say, and an estimate refuses what is not a measurement."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from leakage.metrics.estimates import (
+    Estimate,
+    as_sample,
+    bootstrap,
+    check_level,
+    clopper_pearson,
+    mean_interval,
+    newcombe,
+)
+from leakage.runtime import stream
+
+repeatable = settings(max_examples=60)
+
+
+def test_an_estimate_prints_its_interval():
+    measured = Estimate(0.1234, 0.1, 0.14, n=50)
+    assert f"{measured}" == str(measured) == "0.123 [0.100, 0.140]"
+    assert f"{measured:+.1%}" == "+12.3% [+10.0%, +14.0%]"
+    assert float(measured) == 0.1234
+
+
+def test_an_estimate_agrees_with_its_closed_interval():
+    measured = Estimate(0.5, 0.25, 0.75, n=4)
+    assert all(measured.agrees_with(value) for value in (0.25, 0.5, 0.75))
+    assert not any(measured.agrees_with(value) for value in (0.2499, 0.7501, math.inf))
+    assert measured.agrees_with(np.float64(0.5)) is True
+    with pytest.raises(ValueError, match="value"):
+        measured.agrees_with(math.nan)
+
+
+def test_an_estimate_holds_plain_numbers_and_cannot_change():
+    measured = Estimate(torch.tensor(0.5), np.float64(0.25), 1, n=np.int64(4))  # pyright: ignore[reportArgumentType]
+    assert [type(value) for value in dataclasses.astuple(measured)] == [float, float, float, int, float]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        measured.low = 0.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "n", "level", "named"),
+    [
+        ((math.nan, 0, 1), 5, 0.95, "low <= high"),
+        ((0.5, math.nan, 1), 5, 0.95, "low <= high"),
+        ((0.5, 0.6, 0.4), 5, 0.95, "low <= high"),
+        ((0.5, 0.4, 0.6), 0, 0.95, "`n`"),
+        ((0.5, 0.4, 0.6), 5, 95, "`level`"),
+    ],
+)
+def test_an_estimate_refuses_what_is_no_measurement(numbers, n, level, named):
+    with pytest.raises(ValueError, match=named):
+        Estimate(*numbers, n=n, level=level)
+
+
+def test_no_success_at_all_has_a_known_exact_bound():
+    never = clopper_pearson(0, 30)
+    assert never.low == 0
+    assert never.high == pytest.approx(1 - 0.025 ** (1 / 30), abs=1e-12)
+    assert clopper_pearson(30, 30).low == pytest.approx(1 - never.high, abs=1e-12)
+
+
+@repeatable
+@given(trials=st.integers(1, 25), chance=st.floats(0.001, 0.999), level=st.sampled_from([0.8, 0.95, 0.99]))
+def test_exact_intervals_cover_at_least_as_often_as_they_say(trials, chance, level):
+    covered = [clopper_pearson(k, trials, level=level).agrees_with(chance) for k in range(trials + 1)]
+    # 1e-9: rounding where the chance sits on the end of an interval.
+    assert stats.binom.pmf(np.arange(trials + 1), trials, chance) @ covered >= level - 1e-9
+
+
+def test_newcombe_gives_the_published_examples():
+    # R. G. Newcombe (1998), table II, method 10, printed to four decimals.
+    measured = newcombe((56, 70), (48, 80))
+    assert (measured.estimate, measured.low, measured.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+    separated = newcombe((10, 10), (0, 10))
+    assert (separated.low, separated.high) == pytest.approx((0.6075, 1.0), abs=5e-5)
+
+
+@repeatable
+@given(st.data())
+def test_the_difference_of_proportions_turns_its_sign_with_its_arguments(data):
+    first, second = ((data.draw(st.integers(0, n)), n) for n in data.draw(st.tuples(*[st.integers(1, 200)] * 2)))
+    there, back = newcombe(first, second), newcombe(second, first)
+    assert (there.low, there.estimate, there.high) == pytest.approx((-back.high, -back.estimate, -back.low), abs=1e-12)
+    assert -1 <= there.low <= there.estimate <= there.high <= 1
+
+
+@pytest.mark.parametrize("chances", [(0.5, 0.5), (0.9, 0.1), (0.05, 0.02), (1.0, 0.6)])
+def test_the_difference_of_proportions_covers(chances):
+    sizes = (40, 30)
+    weights = [stats.binom.pmf(np.arange(n + 1), n, p) for n, p in zip(sizes, chances, strict=True)]
+    difference = chances[0] - chances[1]
+    covered = sum(
+        weights[0][i] * weights[1][j]
+        for i in range(sizes[0] + 1)
+        for j in range(sizes[1] + 1)
+        if weights[0][i] * weights[1][j] > 1e-7 and newcombe((i, sizes[0]), (j, sizes[1])).agrees_with(difference)
+    )
+    assert covered > 0.945  # exact sums: .946 to .995 here, where the textbook interval has .906 to .942
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(5, 4), (-1, 4), (0, 0)])
+def test_impossible_counts_are_refused(successes, trials):
+    with pytest.raises(ValueError, match="successes"):
+        clopper_pearson(successes, trials)
+
+
+def test_the_mean_has_students_interval():
+    values = torch.tensor([1, 2, 4, 7])
+    measured = mean_interval(values, level=0.9)
+    expected = stats.t.interval(0.9, 3, loc=3.5, scale=stats.sem([1.0, 2.0, 4.0, 7.0]))
+    assert (measured.low, measured.high) == pytest.approx(expected, abs=1e-12)
+    assert (measured.estimate, measured.n, measured.level) == (3.5, 4, 0.9)
+
+
+def test_the_mean_of_one_value_has_no_interval():
+    with pytest.raises(ValueError, match="at least 2"):
+        mean_interval(torch.tensor([1.0]))
+    with pytest.raises(ValueError, match="one axis"):
+        mean_interval(torch.ones(2, 2))
+
+
+def test_the_bootstrap_agrees_with_scipy():
+    a, b = torch.randn(60, generator=stream(0, "a")), torch.randn(45, generator=stream(0, "b")).exp()
+    ours = bootstrap(lambda x, y: x.mean(1) - y.mean(1), a, b, generator=stream(0, "boot"), draws=20000)
+    theirs = stats.bootstrap(
+        (a.double().numpy(), b.double().numpy()),
+        lambda x, y, axis: x.mean(axis) - y.mean(axis),
+        n_resamples=20000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    # An end is a 2.5 % quantile of 20,000 draws: its standard error is near 0.02 of the statistic's spread (0.3).
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.04)
+    assert ours.estimate == pytest.approx(float(a.double().mean() - b.double().mean()), abs=1e-12)
+    assert ours.n == 105
+
+
+def test_the_bootstrap_repeats_itself_from_the_same_stream():
+    values = torch.randn(30, generator=stream(0, "values"))
+    first, again = (bootstrap(lambda x: x.std(1), values, generator=stream(1, "boot"), draws=200) for _ in range(2))
+    assert first == again
+
+
+def test_the_bootstrap_works_through_samples_larger_than_a_batch(monkeypatch):
+    monkeypatch.setattr("leakage.metrics.estimates._LARGEST_RESAMPLE", 1000)
+    seen = []
+
+    def mean(values):
+        seen.append(len(values))
+        return values.mean(1)
+
+    measured = bootstrap(mean, torch.arange(300.0), generator=stream(0, "boot"), draws=100)
+    assert sum(seen[:-1]) == 100
+    assert max(seen) == 3
+    assert measured.low < 149.5 < measured.high
+
+
+def test_the_bootstrap_keeps_the_rows_of_a_sample_together():
+    models = torch.arange(20.0)[:, None].expand(20, 5)
+    measured = bootstrap(
+        lambda rows: (rows - rows[..., :1]).abs().amax((1, 2)), models, generator=stream(0, "boot"), draws=50
+    )
+    assert (measured.low, measured.high, measured.n) == (0, 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "draws", "named"),
+    [
+        (lambda x: x.mean(), 200, "statistic"),
+        (lambda x: x.mean(1) * math.nan, 200, "statistic"),
+        (lambda x: x.mean(1), 39, "draws"),
+    ],
+)
+def test_the_bootstrap_refuses_what_it_cannot_use(statistic, draws, named):
+    with pytest.raises(ValueError, match=named):
+        bootstrap(statistic, torch.arange(5.0), generator=stream(0, "boot"), draws=draws)
+
+
+def test_the_bootstrap_needs_a_sample_with_two_observations():
+    for samples in ([], [torch.ones(1)]):
+        with pytest.raises(ValueError, match="samples"):
+            bootstrap(lambda x: x.mean(1), *samples, generator=stream(0, "boot"))
+
+
+@pytest.mark.parametrize("level", [0, 1, 95, -0.1, math.nan])
+def test_a_coverage_lies_between_zero_and_one(level):
+    with pytest.raises(ValueError, match="level"):
+        check_level(level)
+
+
+def test_a_sample_becomes_float64_and_forgets_its_gradient():
+    sample = as_sample(torch.ones(3, dtype=torch.float32, requires_grad=True), "x")
+    assert sample.dtype is torch.float64
+    assert not sample.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "said"),
+    [
+        (torch.tensor([]), ValueError, "at least 1"),
+        (torch.tensor(1.0), ValueError, "at least 1"),
+        (torch.ones(3, 0), ValueError, "at least 1"),
+        (torch.tensor([1.0, math.nan]), ValueError, "1 NaN or infinite of 2"),
+        (torch.tensor([1.0, -math.inf]), ValueError, "nan_to_num"),
+        (torch.ones(2, dtype=torch.complex64), TypeError, "real"),
+        ([1.0, 2.0], TypeError, "as_tensor"),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_refused_by_name(values, error, said):
+    with pytest.raises(error, match=said) as caught:
+        as_sample(values, "losses")
+    assert "`losses`" in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660])
+def test_an_interval_of_a_mean_follows_its_unit_where_squares_do_not(unit):
+    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    plain, scaled = mean_interval(values), mean_interval(values * unit)
+    assert (scaled.estimate, scaled.low, scaled.high) == tuple(
+        number * unit for number in (plain.estimate, plain.low, plain.high)
+    )
+
+
+@pytest.mark.parametrize("share", [2, 1000])
+def test_the_interval_of_a_proportion_is_right_up_to_the_most_trials_it_takes(share):
+    trials = 2**53
+    found = clopper_pearson(trials // share, trials)
+    normal = 2 * stats.norm.ppf(0.975) * math.sqrt((1 - 1 / share) / share / trials)  # exact at this size to 1e-7
+    assert found.high - found.low == pytest.approx(normal, rel=1e-3)  # a spacing of doubles is 2e-4 of the width
+
+
+def test_more_trials_than_float64_counts_are_refused():
+    with pytest.raises(ValueError, match=r"`trials` in 1 … 2\*\*53"):
+        clopper_pearson(10**18, 10**19)
+
+
+def test_whole_numbers_that_float64_would_merge_are_refused():
+    exact = torch.tensor([2**53, -(2**53)])
+    assert as_sample(exact, "x").tolist() == [2.0**53, -(2.0**53)]
+    with pytest.raises(ValueError, match=r"`x` must hold whole numbers within"):
+        as_sample(torch.tensor([2**53 + 1]), "x")
+
+
+def test_a_statistic_may_count():
+    counts = bootstrap(
+        lambda x: (x > 0).sum(-1), torch.tensor([-1.0, 1.0, 2.0, 3.0]), generator=stream(0, "b"), draws=200
+    )
+    assert counts.estimate == 3
+    assert 0 <= counts.low <= counts.high <= 4

@@ -1,0 +1,77 @@
+"""The error of a reconstruction does not see the order of its rows, and sees everything else."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics.reconstruction import match_error, matched
+from leakage.runtime import DTYPE, stream
+
+TRUTH = sphere(6, 9, generator=stream(0, "truth"))
+ORDER = torch.tensor([3, 5, 0, 1, 4, 2])
+
+
+def test_the_order_of_the_rows_does_not_count():
+    assert match_error(TRUTH[ORDER], TRUTH) == 0.0
+    assert torch.equal(matched(TRUTH[ORDER], TRUTH), TRUTH)
+
+
+def test_signs_count_unless_they_are_waived():
+    signs = torch.tensor([1, -1, 1, -1, -1, 1], dtype=DTYPE).unsqueeze(1)
+    found = (signs * TRUTH)[ORDER]
+    assert match_error(found, TRUTH, signs=False) == 0.0
+    assert torch.equal(matched(found, TRUTH, signs=False), TRUTH)
+    assert match_error(found, TRUTH) > 0.5
+
+
+def test_one_mirrored_input_of_norm_1_costs_twice_its_norm():
+    found = TRUTH[:1].neg()
+    assert match_error(found, TRUTH[:1]) == pytest.approx(2.0, rel=1e-15)
+    assert match_error(found, TRUTH[:1], signs=False) == 0.0
+
+
+def test_two_inputs_by_hand():
+    truth = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=DTYPE)
+    found = torch.tensor([[1.0, 1.0], [0.0, 2.0]], dtype=DTYPE)
+    # Straight: (1 + 1) + (1 + 4); crossed: 4 + 1.
+    assert match_error(found, truth) == pytest.approx(math.sqrt(5 / 2), rel=1e-15)
+
+
+@pytest.mark.parametrize("signs", [True, False])
+def test_no_permutation_does_better(signs):
+    found = TRUTH[:4] + gaussian((4, 9), generator=stream(0, "noise"))
+    costs = []
+    for order in torch.cartesian_prod(*[torch.arange(4)] * 4):
+        if len(set(order.tolist())) == 4:
+            rows = found[order]
+            far = [(sign * rows - TRUTH[:4]).square().sum(1) for sign in ((1, -1) if not signs else (1,))]
+            costs.append(float(torch.stack(far).amin(0).mean().sqrt()))
+    assert match_error(found, TRUTH[:4], signs=signs) == pytest.approx(min(costs), rel=1e-14)
+
+
+def test_a_failed_input_is_a_failed_reconstruction():
+    found = TRUTH[ORDER].clone()
+    found[2] = math.nan
+    assert math.isnan(match_error(found, TRUTH))
+    rest = matched(found, TRUTH)
+    assert torch.equal(rest[1:], TRUTH[1:])  # row 2 stood for input 0, and the others are still in their places
+
+
+@pytest.mark.parametrize(("found", "truth"), [(TRUTH[:3], TRUTH), (TRUTH[0], TRUTH[0]), (TRUTH[:0], TRUTH[:0])])
+def test_batches_that_do_not_fit_are_refused(found, truth):
+    with pytest.raises(ValueError, match=r"`(found|truth)` must"):
+        match_error(found, truth)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 100.0), (torch.float64, 1e8)])
+def test_inputs_that_are_long_and_alike_are_told_apart(dtype, size):
+    inputs = torch.full((4, 5), size, dtype=dtype)
+    inputs[:, 0] += torch.arange(4) * 0.01
+    assert match_error(inputs.flip(0), inputs) == 0
+
+
+def test_precisions_that_differ_are_refused():
+    with pytest.raises(ValueError, match=r"`found` must be torch\.float64"):
+        match_error(TRUTH.float(), TRUTH)

@@ -1,0 +1,91 @@
+"""Small Transformers learn real captions by heart, and what they show is recorded."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from leakage.data.multi30k import SentencePairs
+from leakage.data.tokens import PADDING
+from leakage.runtime import stream
+from leakage.studies.blessing import translation
+from leakage.trainers.ensembles import Recipe
+
+NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
+VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))
+
+
+def sentences(adverbs):
+    """Every noun with every verb and one of the adverbs, in turn."""
+    pairs = [(noun, verb) for noun in NOUNS for verb in VERBS]
+    english = tuple(f"A {n[0]} {v[0]} {adverbs[i % len(adverbs)]}." for i, (n, v) in enumerate(pairs))
+    german = tuple(f"Ein {n[1]} {v[1]} {adverbs[i % len(adverbs)]}." for i, (n, v) in enumerate(pairs))
+    return SentencePairs(english, german)
+
+
+TRAINING = sentences(("here", "there", "now"))
+LONG = SentencePairs(("A dog runs and runs and runs.",), ("Ein Hund läuft und läuft.",))
+SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "heads": 2, "models": 4, "seed": 0}
+
+
+def record(point=(8, 0), **changes):
+    settings = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
+    settings |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
+    return translation.trajectories(point, **(settings | changes))
+
+
+def test_the_record_has_the_form_of_early_stopping():
+    found = record()
+    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    assert shapes["losses"] == (2, 4, 12)
+    assert shapes["error"] == shapes["validation_loss"] == (2, 4)
+    assert found["losses"].dtype == torch.float64
+    assert bool(((found["error"] >= 0) & (found["error"] <= 1)).all())
+
+
+def test_members_are_learnt_by_heart():
+    found = record((16, 0), recipe=Recipe(25, 3, 0.02), epochs=(25,))
+    losses, member = found["losses"][0], found["member"]
+    # Four seeds gave members 0.03 to 0.07 and outsiders 2.3 to 2.5.
+    assert float(losses[member].mean()) < 0.25 < float(losses[~member].mean()) / 4
+
+
+def test_widths_share_their_pool_and_pairs_and_splits_do_not():
+    narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
+    assert torch.equal(narrow["member"], wide["member"])
+    assert not torch.equal(narrow["member"], other["member"])
+    assert not torch.equal(narrow["losses"], wide["losses"])
+
+
+def test_a_pool_is_drawn_from_the_short_pairs_and_numbered_by_its_words():
+    both = SentencePairs(TRAINING.en + LONG.en, TRAINING.de + LONG.de)
+    settings: dict[str, Any] = {"pool": 16, "longest": 5, "least": 1}
+    members, others = translation.prepared(both, LONG_AND_SHORT, generator=stream(0, "pool"), **settings)
+    assert len(members) == 16
+    assert len(others) == 1
+    english = {members.source_vocabulary.text(row) for row in members.source.tolist()}
+    assert english == {sentence.lower().replace(".", " .") for sentence in TRAINING.en}
+    # The validation pair has a word that the pool does not have.
+    assert others.source_vocabulary.text(others.source[0].tolist()) == "a dog <unknown> here ."
+
+
+LONG_AND_SHORT = SentencePairs(("A dog flies here.", *LONG.en), ("Ein Hund fliegt here.", *LONG.de))
+
+
+def test_the_answer_at_every_place_is_the_next_word():
+    members, _ = translation.prepared(TRAINING, TRAINING, pool=3, longest=7, least=1, generator=stream(0, "pool"))
+    asked = translation.examples(members)
+    source, target = asked.inputs
+    assert torch.equal(source, members.source)
+    assert torch.equal(target[:, 1:], asked.targets[:, :-1])
+    answers = (asked.targets != PADDING).sum(-1)
+    assert answers.tolist() == [6, 6, 6]  # five words and the end
+
+
+def test_impossible_pools_are_refused():
+    with pytest.raises(ValueError, match=r"with at most 5 words, .* got 18 of 16, and 16"):
+        record(pool=18)
+    with pytest.raises(ValueError, match="got 12 of 16, and 0"):
+        record(validation=LONG)
+    with pytest.raises(ValueError, match="`points` must be even"):
+        record(pool=11)

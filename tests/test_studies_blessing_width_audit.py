@@ -1,0 +1,73 @@
+"""The audit of a training run holds every attack's rates, epoch by epoch."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from leakage.attacks.membership import loss_threshold
+from leakage.attacks.membership.rates import rates
+from leakage.data import purchase_like
+from leakage.runtime import stream
+from leakage.studies.blessing import width_audit
+from leakage.trainers.ensembles import Recipe
+
+POOL = 400
+SETTINGS: dict[str, Any] = dict(
+    pool=POOL,
+    models=8,
+    recipe=Recipe(epochs=12, batch=50, learning_rate=0.01),
+    epochs=(0, 4, 12),
+    seed=0,
+    fprs=(0.05,),
+)
+
+
+def run(width=32, **changes):
+    drawn = purchase_like.draw(500, generator=stream(0, "shoppers"), features=60, classes=20, styles=3, flip=0.2)
+    data: dict[str, Any] = dict(features=drawn.features.float(), labels=drawn.labels)
+    return width_audit.width_audit((width, 0), **(data | SETTINGS | changes))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run(kept=(0, 12))
+
+
+def test_all_rates_of_all_attacks_are_there(found):
+    curves = {f"{name}/{rate}" for name in width_audit.ATTACKS for rate in ("advantage", "auc", "tpr_at_0.05")}
+    curves |= {"error", "validation_loss", "train_loss"}
+    assert set(found) == curves | {"epochs", "losses", "thresholds", "member"}
+    assert {tuple(found[name].shape) for name in curves} == {(3, 8)}
+    assert found["losses"].shape == (2, 8, POOL)
+
+
+def test_what_leaks_before_training_is_nothing_and_after_it_much(found):
+    for name in width_audit.ATTACKS:
+        area = found[f"{name}/auc"].mean(-1)
+        # 8 models of 200 + 200: an area has a deviation of 0.029, the mean of eight 0.0102.
+        assert abs(float(area[0]) - 0.5) < 4 * 0.0102, name
+        assert float(area[-1]) > 0.7, name
+    assert bool((found["train_loss"].diff(dim=0) < 0).all())
+
+
+def test_kept_losses_give_the_same_rates(found):
+    scores = found["thresholds"].clamp_min(0).unsqueeze(-1) - found["losses"]
+    again = rates(scores, found["member"], fprs=())["advantage"]
+    assert torch.equal(again, found["global/advantage"][[0, 2]])
+
+
+def test_some_attacks_alone_are_the_same(found):
+    partner = torch.arange(8).unflatten(0, (4, 2)).flip(-1).flatten()
+    some = width_audit.audit(found["losses"], found["member"], partner, attacks=("sample",), fprs=())
+    assert set(some) == {"sample/advantage", "sample/auc"}
+    assert torch.equal(some["sample/advantage"], found["sample/advantage"][[0, 2]])
+    thresholds = loss_threshold.global_thresholds(found["losses"], found["member"], partner)
+    assert torch.equal(thresholds, found["thresholds"])
+
+
+def test_settings_that_do_not_fit_are_refused(found):
+    with pytest.raises(ValueError, match="global, sample, lira"):
+        run(attacks=("oracle",))
+    with pytest.raises(ValueError, match="`kept` must be among"):
+        run(kept=(5,))

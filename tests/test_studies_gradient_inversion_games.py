@@ -1,0 +1,112 @@
+"""Rounds are fair: the attack sees no example, and the batch is drawn apart from the weights."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.data.gaussians import sphere
+from leakage.studies.gradient_inversion import games
+from leakage.studies.gradient_inversion.games import Game, errors, exchange, play
+
+GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
+
+
+def test_a_round_is_determined_by_its_rules_seed_and_index():
+    one, same = play(GAME, seed=1), play(GAME, seed=1)
+    assert torch.equal(one.inputs, same.inputs)
+    assert torch.equal(one.observation.weights, same.observation.weights)
+    for other in (play(GAME, seed=2), play(GAME, seed=1, index=1)):
+        assert not torch.equal(one.inputs, other.inputs)
+        assert not torch.equal(one.observation.weights, other.observation.weights)
+
+
+@pytest.mark.parametrize("inputs", ["sphere", "chain"])
+def test_no_weight_is_parallel_to_an_input(inputs):
+    played = play(dataclasses.replace(GAME, inputs=inputs), seed=3)
+    cosines = torch.nn.functional.normalize(played.observation.weights, dim=-1) @ played.inputs.mT
+    # 900 cosines of independent directions have standard deviation 60^-1/2; with a common stream one would be 1
+    assert float(cosines.abs().max()) < 5 / math.sqrt(60)
+
+
+def test_the_gradient_is_that_of_the_formula():
+    played = play(GAME, seed=4)
+    seen = played.observation
+    residuals = seen.predictions(played.inputs) - played.labels
+    assert seen.outputs is not None
+    torch.testing.assert_close(seen.outputs, seen.activation(seen.weights @ played.inputs.mT) @ residuals)
+
+
+def test_an_observation_holds_no_example():
+    secret = play(GAME, seed=5)
+    for field in dataclasses.fields(Observation):
+        value = getattr(secret.observation, field.name)
+        if isinstance(value, torch.Tensor):
+            assert not any(bool((value == row).all(-1).any()) for row in secret.inputs if value.shape[-1:] == row.shape)
+
+
+def test_neighbours_in_a_chain_overlap_as_told_and_labels_take_turns():
+    played = play(dataclasses.replace(GAME, inputs="chain", overlap=0.7), seed=6)
+    gram = played.inputs @ played.inputs.mT
+    torch.testing.assert_close(gram.diagonal(), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(gram.diagonal(1), torch.full((2,), 0.7, dtype=torch.float64))
+    assert played.labels.tolist() == [1, -1, 1]
+
+
+@pytest.mark.parametrize("calibration", games.CALIBRATIONS)
+def test_noise_has_the_size_that_its_calibration_says(calibration):
+    game = Game(40, 2000, noise=0.5, calibration=calibration)
+    clean, noisy = (play(dataclasses.replace(game, noise=z), seed=7).observation for z in (0.0, 0.5))
+    outputs, shaken, hidden = clean.outputs, noisy.outputs, clean.hidden
+    assert outputs is not None
+    assert shaken is not None
+    assert hidden is not None
+    scale = outputs.std() if calibration == "entry" else torch.stack([outputs.norm(), hidden.norm()]).norm()
+    # 2,000 entries: their standard deviation is known to 1.6 %
+    assert float((shaken - outputs).std() / (0.5 * scale)) == pytest.approx(1, abs=0.08)
+
+
+def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_of_strangers():
+    def told(observation, *, batch, generator):
+        index = told.calls
+        told.calls += 1
+        return Reconstruction(play(GAME, seed=8, index=index).inputs, torch.zeros(batch, dtype=torch.float64))
+
+    def blind(observation, *, batch, generator):
+        return Reconstruction(sphere(batch, 60, generator=generator), torch.zeros(batch, dtype=torch.float64))
+
+    told.calls = 0
+    assert errors(GAME, told, seeds=3, seed=8).tolist() == [0, 0, 0]
+    # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
+    assert bool((errors(GAME, blind, seeds=3, seed=8) > 1).all())
+
+
+def test_a_batch_of_ones_own_can_be_played():
+    own = torch.eye(2, 60, dtype=torch.float64)
+    labels = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    played = exchange(GAME, own, labels, seed=9)
+    assert torch.equal(played.inputs, own)
+    torch.testing.assert_close(
+        played.observation.labels(own, played.observation.predictions(own) - labels), labels, atol=1e-12, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": "moon"}, "`inputs` must be one of"),
+        ({"noise": -1.0}, "`noise` must be a number finite and at least 0"),
+        ({"noise": 1.0, "calibration": "loud"}, "`calibration`"),
+        ({"inputs": "chain", "overlap": 1.0}, "`overlap`"),
+    ],
+)
+def test_rules_that_mean_nothing_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        play(dataclasses.replace(GAME, **change), seed=0)
+
+
+def test_there_are_no_more_axes_than_dimensions():
+    with pytest.raises(ValueError, match="`batch` must be at most d = 2 for axes, got 3"):
+        play(Game(2, 10, batch=3), seed=0)

@@ -1,0 +1,93 @@
+"""Steps of the attack err as the theory says: without bias, by the widths, and not at all where they are exact."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from leakage.runtime import DTYPE
+from leakage.studies.gradient_inversion.games import Game, play
+from leakage.studies.gradient_inversion.step_errors import (
+    ORDERS,
+    SOURCES,
+    deviations,
+    factor_errors,
+    moment_error,
+    remainders,
+)
+from leakage.theory import hermite
+
+CHAIN = Game(3, 2000, activation="tanh", inputs="chain", overlap=0.4, bias=1.0)
+
+
+@pytest.mark.parametrize("name", ["polynomial", "tanh"])
+def test_no_entry_of_a_moment_is_biased(name):
+    found = deviations(dataclasses.replace(CHAIN, activation=name), rounds=30, seed=0)
+    assert set(found) == {(source, order) for source in SOURCES for order in ORDERS}
+    assert max(found.values()) < 5  # of some 70 entries, with 29 degrees of freedom: a t of 5 is 1 in 1000 for them all
+
+
+def test_a_wrong_coefficient_is_noticed(monkeypatch):
+    right = hermite.moment
+    monkeypatch.setattr(hermite, "moment", lambda *a, **k: 1.2 * right(*a, **k))
+    found = deviations(dataclasses.replace(CHAIN, width=20_000), rounds=10, seed=0)
+    assert found["hidden", 3] > 8
+
+
+def test_the_error_of_a_moment_is_what_it_misses_of_the_truth():
+    played = play(Game(3, 100_000, inputs="sphere"), seed=0)
+    basis = torch.eye(3, dtype=DTYPE)
+    for source in SOURCES:
+        right = moment_error(played, basis, source=source)
+        residuals = played.observation.predictions(played.inputs) - played.labels
+        truth = 2 * (played.inputs.mT * residuals) @ played.inputs  # the polynomial has s2 = 2
+        assert right.norm() < 0.2 * truth.norm()
+        # Seen through one coordinate, the error is the entry of that coordinate.
+        torch.testing.assert_close(moment_error(played, basis[:, :1], source=source), right[:1, :1])
+        assert moment_error(played, basis, source=source, order=3).shape == (3, 3, 3)
+
+
+def test_what_remains_falls_as_the_root_of_the_width():
+    narrow, wide = (remainders(Game(8, m, bias=0.0), labels=(-1, -1), rounds=12, seed=0) for m in (1000, 16_000))
+    for one, other in zip(narrow, wide, strict=True):
+        assert one / other == pytest.approx(4, rel=0.4)  # 12 norms on either side, each of them 20 to 30 % off
+
+
+def test_the_remainder_is_the_mean_of_the_errors_themselves():
+    game = Game(5, 400, bias=0.0)
+    found = remainders(game, labels=(1, -1), rounds=1, seed=3)
+    played, basis = play(game, seed=3), torch.eye(5, dtype=DTYPE)
+    assert found.matrix == pytest.approx(float(torch.linalg.matrix_norm(moment_error(played, basis), 2)), rel=1e-12)
+    cube = moment_error(played, basis[:, :2], order=3).flatten(1)  # the inputs are the first two axes
+    assert found.tensor == pytest.approx(float(torch.linalg.matrix_norm(cube, 2)), rel=1e-12)
+
+
+def test_tensors_without_noise_are_taken_apart_exactly():
+    found = factor_errors(batch=3, overlap=0.5, noise=0.0, rounds=2, seed=0)
+    assert all(errors.shape == (2,) for errors in found.values())
+    assert found["joint"].max() < 1e-10
+    noisy = factor_errors(batch=3, overlap=0.5, noise=0.05, rounds=2, seed=0)
+    assert 1e-3 < noisy["joint"].min() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("work", "complaint"),
+    [
+        (lambda: moment_error(play(CHAIN, seed=0), torch.eye(3), source="top"), "`source` must be one of outputs"),
+        (lambda: moment_error(play(CHAIN, seed=0), torch.eye(3), order=4), "`order` must be a whole number"),
+        (lambda: deviations(CHAIN, rounds=1, seed=0), "`rounds` must be a whole number at least 2"),
+        (lambda: remainders(CHAIN, labels=(1.0,), rounds=1, seed=0), "`labels` must be 2"),
+        (
+            lambda: factor_errors(batch=2, overlap=1.0, noise=0.0, rounds=1, seed=0),
+            "`overlap` must be a number .* below 1",
+        ),
+        (
+            lambda: factor_errors(batch=2, overlap=0.0, noise=math.nan, rounds=1, seed=0),
+            "`noise` must be a number finite and at least 0",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(work, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        work()

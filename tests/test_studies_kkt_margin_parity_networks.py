@@ -1,0 +1,156 @@
+"""The experiment on digits gives what an attacker sees: margins of the trained images, outputs on others."""
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from leakage.data.images import load
+from leakage.models.convolutional import Convolutional
+from leakage.studies.kkt_margin import parity_networks
+from leakage.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
+from leakage.trainers import margin_flow, module_flow
+from leakage.trainers.margin_flow import Recipe
+
+DIGITS = load("digits")
+
+
+def targets(side=8, *, network="two-layer", **changes):
+    options = dict(
+        images=DIGITS.pixels,
+        digits=DIGITS.digits,
+        network=network,
+        width=30 if network == "two-layer" else 4,
+        rows_per_class=4,
+        fresh=25,
+        runs=2,
+        recipe=Recipe(steps=150, stability=0.3, growth=0.02),
+        centred=False,
+        seed=0,
+    )
+    return parity_targets(side, **(options | changes))
+
+
+def never_trained(monkeypatch):
+    """Record what the trainers are given, and let them take no step."""
+    seen = []
+    for trainer in (margin_flow, module_flow):
+
+        def record(network, *rest, trainer=trainer, train=trainer.train):
+            *parameters, points, labels, _ = rest
+            seen.append((network, points, labels))
+            return train(network, *parameters, points, labels, Recipe(steps=0))
+
+        monkeypatch.setattr(trainer, "train", record)
+    return seen
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_results_have_the_shapes_and_the_dtype_asked_for(network):
+    found = targets(network=network)
+    assert {name: tuple(tensor.shape) for name, tensor in found.items()} == {
+        "margins": (2, 8),
+        "fresh": (2, 25),
+        "fresh_labels": (2, 25),
+        "steps": (2,),
+    }
+    assert found["margins"].dtype == found["fresh"].dtype == torch.float32
+    assert bool((found["fresh_labels"].abs() == 1).all())
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_seed_repeats_the_experiment(network):
+    first, again, other = targets(network=network), targets(network=network), targets(network=network, seed=1)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["margins"], other["margins"])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_trained_networks_fit_their_images_and_know_parity_better_than_a_coin(network):
+    recipe = Recipe(steps=1500, margin=2.0, stability=0.3, growth=0.02)
+    found = targets(network=network, rows_per_class=10, fresh=400, recipe=recipe)
+    assert float(found["margins"].min()) >= 2
+    accuracy = float((found["fresh"] * found["fresh_labels"] > 0).double().mean())
+    assert accuracy > 0.6  # five standard errors above a coin on 800 images; about 0.8 is usual
+
+
+def recorded(monkeypatch, module, name):
+    """What a function of a module gives, in the order of its calls."""
+    results, function = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *a, **k: results.append(function(*a, **k)) or results[-1])
+    return results
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_fresh_outputs_are_those_of_the_trained_network_at_the_fresh_images(monkeypatch, network):
+    splits = recorded(monkeypatch, parity_networks, "balanced_split")
+    dense, convolutional = (recorded(monkeypatch, trainer, "train") for trainer in (margin_flow, module_flow))
+    found = targets(network=network, centred=True)
+    points = DIGITS.pixels.flatten(1)
+    for run, (rows, others) in enumerate(zip(splits[0].train, splits[0].fresh, strict=True)):
+        asked = points[others] - points[rows].mean(0)
+        if dense:
+            expected = dense[0].model[run](asked)
+        else:
+            own = {name: tensor[run] for name, tensor in convolutional[0].parameters.items()}
+            expected = functional_call(Convolutional(8, width=4), own, (asked,))
+        torch.testing.assert_close(found["fresh"][run], expected, rtol=1e-5, atol=1e-5)  # float32
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_centring_removes_the_mean_of_the_training_images(monkeypatch, network, centred):
+    seen = never_trained(monkeypatch)
+    targets(network=network, centred=centred)
+    mean = seen[0][1].mean(-2)
+    assert (float(mean.abs().max()) < 1e-6) is centred
+
+
+def test_all_sides_and_networks_are_compared_on_the_same_splits(monkeypatch):
+    seen = never_trained(monkeypatch)
+    for network, side in (("two-layer", 8), ("two-layer", 4), ("convolutional", 8)):
+        targets(side, network=network)
+    (_, points, labels), (_, _, small_labels), (_, same, same_labels) = seen
+    assert torch.equal(points, same)
+    assert torch.equal(labels, small_labels)
+    assert torch.equal(labels, same_labels)
+    assert labels.sum(-1).tolist() == [0.0, 0.0]
+
+
+def test_a_smaller_side_gives_smaller_inputs(monkeypatch):
+    seen = never_trained(monkeypatch)
+    targets(3)
+    assert seen[0][1].shape == (2, 8, 9)
+
+
+def test_double_precision_agrees_with_single():
+    single, double = targets(), targets(images=DIGITS.pixels.double())
+    assert double["fresh"].dtype == torch.float64
+    # Rounding of 1e-7 that 150 steps amplify: each may move a kink across a point.
+    torch.testing.assert_close(single["margins"].double(), double["margins"], rtol=1e-3, atol=1e-3)
+
+
+def test_an_unknown_network_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="`network` must be one of two-layer, convolutional; got 'deep'"):
+        targets(network="deep")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"fresh": 2000}, "`fresh` 0 to"), ({"runs": 0}, "`runs` must be a whole number at least 1")],
+)
+def test_sizes_out_of_range_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        targets(**changes)
+
+
+def test_fresh_points_may_be_none():
+    assert targets(fresh=0)["fresh"].shape == (2, 0)
+
+
+def test_the_two_layer_network_starts_from_small_hidden_weights(monkeypatch):
+    seen = never_trained(monkeypatch)
+    targets()
+    start = seen[0][0]
+    assert start.weights.dtype == torch.float32
+    assert float(start.weights.std()) == pytest.approx(1e-4, rel=0.05)  # 3,840 draws: five standard errors
+    assert float(start.outputs.abs().max()) == pytest.approx(30**-0.5, rel=0.1)

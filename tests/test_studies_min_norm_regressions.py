@@ -1,0 +1,138 @@
+"""Batches of trained regressions are the textbook fits, and their predictions have the laws of the theory."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from leakage.data.gaussians import gaussian
+from leakage.runtime import DTYPE, stream
+from leakage.studies.min_norm import regressions
+from leakage.studies.min_norm.regressions import ridge_predictions, trained_predictions
+from leakage.theory import least_squares_law, ridge
+from leakage.theory.least_squares import Design, Query
+
+P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
+PENALTIES = [1e-6, 0.1, 3.0, 1e6]
+
+
+def dense(features, labels, query, penalty):
+    """The definition, with a p × p matrix."""
+    moments = features.mT @ features + features.shape[-2] * penalty * torch.eye(features.shape[-1], dtype=DTYPE)
+    coefficients = torch.linalg.solve(moments, features.mT @ labels.unsqueeze(-1)).squeeze(-1)
+    return (query * coefficients).sum(-1)
+
+
+@pytest.mark.parametrize(("n", "p"), [(8, 3), (8, 8), (8, 30), (1, 4)])
+@pytest.mark.parametrize("batch", [(), (5,)])
+def test_ridge_predictions_are_those_of_the_dense_solution(n, p, batch):
+    generator = stream(0, f"dense {n} {p}")
+    features, labels, query = (gaussian((*batch, *size), generator=generator) for size in ((n, p), (n,), (p,)))
+    ours = ridge_predictions(features, labels, query, penalties=PENALTIES)
+    assert ours.shape == (*batch, 4)
+    for column, penalty in enumerate(PENALTIES):
+        # At the smallest penalty the p × p matrix has a condition number of 1e7 or more.
+        reference = dense(features, labels, query, penalty)
+        torch.testing.assert_close(ours[..., column], reference, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("penalties", [[], [0.0], [1.0, -1.0], [1.0, math.nan], [math.inf]])
+def test_penalties_that_are_not_positive_are_refused(penalties):
+    with pytest.raises(ValueError, match="`penalties` must hold positive numbers"):
+        ridge_predictions(torch.ones(2, 3), torch.ones(2), torch.ones(3), penalties=penalties)
+
+
+@pytest.mark.parametrize("member", [False, True])
+@pytest.mark.parametrize("p", [5, 8, 20, 24])
+def test_trained_least_squares_has_the_exact_law(p, member):
+    design, generator = Design(8, 24, 0.6), stream(0, f"trained {p}")
+    point = 1.4 * gaussian((24,), generator=generator)
+    trained = trained_predictions(design, point, widths=[p], trials=4000, member=member, generator=generator)
+    sample = least_squares_law.sample_member if member else least_squares_law.sample_outsider
+    exact = sample(design, p, Query.of(point, design, p), trials=40_000, generator=generator)
+    assert trained.shape == (4000, 1)
+    assert stats.ks_2samp(trained[:, 0], exact).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("member", [False, True])
+def test_trained_ridge_has_the_exact_law(member):
+    design, generator = Design(8, 24, 0.6), stream(0, "trained ridge")
+    point = 1.4 * gaussian((24,), generator=generator)
+    trained = trained_predictions(
+        design, point, widths=[13], trials=4000, member=member, generator=generator, penalties=[0.1, 2.0]
+    )
+    sample = ridge.sample_member if member else ridge.sample_outsider
+    for column, penalty in enumerate((0.1, 2.0)):
+        exact = sample(design, 13, penalty, Query.of(point, design, 13), trials=20_000, generator=generator)
+        assert stats.ks_2samp(trained[:, column], exact).pvalue > P_VALUE
+
+
+def predictions(*, seed=0, **changes):
+    """Predictions at one point from data sets that depend on the seed alone."""
+    options = dict(widths=[3, 20], trials=50, member=True) | changes
+    point = gaussian((30,), generator=stream(0, "point"))
+    return trained_predictions(Design(6, 30, 0.5), point, generator=stream(seed, "data sets"), **options)
+
+
+def test_all_models_of_a_trial_share_its_data():
+    both = predictions()
+    torch.testing.assert_close(both[:, :1], predictions(widths=[3]))
+    torch.testing.assert_close(both[:, 1:], predictions(widths=[20]))
+    # Without a penalty to speak of the ridge fit is the minimum-norm fit.
+    torch.testing.assert_close(both[:, 1:], predictions(widths=[20], penalties=[1e-10]), rtol=1e-6, atol=1e-6)
+    assert not torch.equal(both, predictions(seed=1))
+
+
+def test_a_member_gets_its_label_back_at_every_interpolating_width():
+    answers = predictions(widths=[6, 7, 20, 30])
+    torch.testing.assert_close(answers, answers[:, -1:].expand(50, 4), rtol=1e-6, atol=1e-6)
+    outsiders = predictions(widths=[6, 7, 20, 30], member=False)
+    assert float((outsiders - outsiders[:, -1:])[:, :-1].abs().min()) > 1e-6
+
+
+def test_trials_trained_in_small_batches_are_as_many_and_as_independent(monkeypatch):
+    monkeypatch.setattr(regressions, "_CHUNK", 7 * 6 * 30)
+    answers = predictions(trials=1000)[:, 1]
+    assert len(answers.unique()) == 1000
+    monkeypatch.undo()
+    assert stats.ks_2samp(answers, predictions(trials=1000, seed=1)[:, 1]).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    (dict(widths=[]), "`widths` must be strictly increasing"),
+    (dict(widths=[20, 3]), "`widths` must be strictly increasing"),
+    (dict(widths=[0]), "`widths` must be strictly increasing"),
+    (dict(widths=[31]), "`p` must be a whole number at least 1 and at most 30"),
+    (dict(widths=[31], penalties=[1.0]), "`p` must be a whole number at least 1 and at most 30"),
+    (dict(widths=[3, 20], penalties=[1.0]), "`widths` must be a single width where `penalties` are given"),
+    (dict(widths=[3], penalties=[-1.0]), "`penalties` must hold positive numbers"),
+])  # fmt: skip
+def test_impossible_models_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        predictions(**changes)
+
+
+@pytest.mark.parametrize("shape", [(29,), (31,), (1, 30)])
+def test_a_point_of_the_wrong_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="`point` must have D = 30 coordinates"):
+        trained_predictions(
+            Design(6, 30), torch.ones(shape), widths=[3], trials=2, member=True, generator=stream(0, "shape")
+        )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_gpu_trains_the_same_models():
+    generator = stream(0, "gpu")
+    features, labels, query = (gaussian(size, generator=generator) for size in ((5, 8, 30), (5, 8), (5, 30)))
+    there = ridge_predictions(features.cuda(), labels.cuda(), query.cuda(), penalties=PENALTIES[1:])
+    torch.testing.assert_close(there.cpu(), ridge_predictions(features, labels, query, penalties=PENALTIES[1:]))
+    drawn = trained_predictions(
+        Design(6, 30), query[0].cuda(), widths=[3, 20], trials=2000, member=False, generator=stream(0, "gpu", "cuda")
+    )
+    near = trained_predictions(
+        Design(6, 30), query[0], widths=[3, 20], trials=2000, member=False, generator=stream(0, "gpu")
+    )
+    for column in range(2):
+        assert stats.ks_2samp(drawn[:, column].cpu(), near[:, column]).pvalue > P_VALUE

@@ -1,0 +1,38 @@
+"""Random networks have about half as many cells as the square of their neurons, however deep."""
+
+import pytest
+
+from leakage.runtime import stream
+from leakage.studies.polytopes import cell_counts
+
+
+def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
+    found = cell_counts.trial((10,), networks=3, seed=0, reach=1e6)
+    assert found["counts"].tolist() == [1 + 10 + 45] * 3
+    assert int(found["neurons"]) == 10
+    assert float(found["ratio"]) == pytest.approx(56 / 50)
+
+
+def test_depth_does_not_raise_the_average():
+    found = cell_counts.trial((15, 15), networks=3, seed=0)
+    assert 0.5 < float(found["ratio"]) < 1.5  # 1.04 over 5 networks, with a spread of 0.1 from one to the next
+
+
+def test_a_small_window_holds_fewer_cells():
+    small, large = (cell_counts.trial((20,), networks=2, seed=0, reach=reach)["counts"] for reach in (0.1, 10.0))
+    assert bool((small < large).all())
+
+
+def test_weights_keep_their_size():
+    model = cell_counts.he_networks((2, 200, 200, 2), 1, generator=stream(0, "n"))
+    assert float(model.weights[1].square().mean()) == pytest.approx(2 / 200, rel=0.03)  # 40 000 squares: 0.7 %
+    assert float(model.biases[1].square().mean()) == pytest.approx(1, rel=0.4)  # 200 squares: 10 %
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="reach"):
+        cell_counts.trial((5,), networks=1, seed=0, reach=0.0)
+    with pytest.raises(ValueError, match="networks"):
+        cell_counts.trial((5,), networks=0, seed=0)
+    with pytest.raises(ValueError, match="widths"):
+        cell_counts.trial((0,), networks=1, seed=0)

@@ -1,0 +1,88 @@
+"""Planes go through their points, and training shows on them only where it took place."""
+
+import math
+
+import pytest
+import torch
+
+import noise_labels
+from geometry_networks import one_layer, points
+from leakage.geometry.subdivision import subdivide
+from leakage.geometry.windows import corners
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from leakage.studies.polytopes import data_planes
+from leakage.studies.polytopes.shadow_pairs import Side
+
+
+def test_a_plane_goes_through_its_points():
+    three = points(3, 7)
+    found = data_planes.through(three, margin=0.5)
+    back = found.plane.origin + found.points @ found.plane.basis
+    assert torch.allclose(back, three)
+    assert torch.allclose(torch.pdist(found.points), torch.pdist(three))
+    assert torch.allclose(found.plane.basis @ found.plane.basis.T, torch.eye(2).double())
+    assert float(found.window.max() - found.points.abs().max()) == pytest.approx(0.5)
+
+
+def test_rings_count_what_is_in_them():
+    # One line at the distance 0.05 from the first point, and far from the two others.
+    fine = subdivide(one_layer([[1.0, 0.0]], [-0.45]), corners())
+    spots = torch.tensor([[0.5, 0.5], [0.9, 0.2], [0.9, 0.8]]).double()
+    found = data_planes.rings(fine, spots, radii=(0.04, 0.1))
+    chord = 2 * math.sqrt(0.1**2 - 0.05**2) / 3
+    assert found.lengths.tolist() == pytest.approx([0, chord / (math.pi * (0.1**2 - 0.04**2))])
+    # The middles of the two cells are at x = 0.225 and 0.725.
+    assert found.cells.tolist() == [0, 0]
+    wide = data_planes.rings(fine, spots[:1].expand(3, 2), radii=(0.3,))
+    assert float(wide.cells[0]) == pytest.approx(2 / (math.pi * 0.09))
+
+
+def side(labels: list[int], member: list[bool]) -> Side:
+    model = Mlp((torch.eye(2).double(),), (torch.zeros(2).double(),))
+    return Side(model, points(len(labels), 2), torch.tensor(labels), torch.tensor(member))
+
+
+def test_triples_share_their_classes_and_differ_in_membership():
+    given = side(
+        [0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4], [True, False, False, True, False, True, True, False, True, True, False]
+    )
+    found = data_planes.triples(given, 200, generator=stream(0, "planes"))
+    members, outsiders = found.unbind(1)
+    assert torch.equal(given.labels[members], given.labels[outsiders])
+    assert given.member[members].all()
+    assert not given.member[outsiders].any()
+    # Class 3 has no outsider; the other four are each in three of four triples.
+    kinds = given.labels[members]
+    assert all(len(set(row)) == 3 for row in kinds.tolist())
+    shares = torch.bincount(kinds.flatten(), minlength=5) / 200
+    assert float(shares[3]) == 0
+    assert float((shares[[0, 1, 2, 4]] - 0.75).abs().max()) < 4 * (0.75 * 0.25 / 200) ** 0.5
+    # Each of a class is equally likely.
+    assert abs(float((outsiders == 1).sum() / ((outsiders == 1) | (outsiders == 2)).sum()) - 0.5) < 0.2
+
+
+def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothing(monkeypatch):
+    task = noise_labels.task(monkeypatch)
+    found = data_planes.trial(0, task=task, planes=25, seed=0, radii=(0.5, 1.0))
+    assert found["member_lengths"].shape == (25, 2)
+    gain = found["member_lengths"] - found["outsider_lengths"]
+    chance = found["null_member_lengths"] - found["null_outsider_lengths"]
+    error = (gain.std(0) / 5)[0], (chance.std(0) / 5)[0]
+    assert float(gain.mean(0)[0] / error[0]) > 2
+    assert abs(float(chance.mean(0)[0] / error[1])) < 4
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="three on one line"):
+        data_planes.through(torch.arange(6).view(3, 2).double(), margin=1.0)
+    with pytest.raises(ValueError, match="points"):
+        data_planes.through(points(4, 3), margin=1.0)
+    with pytest.raises(ValueError, match="margin"):
+        data_planes.through(points(3, 3), margin=-1.0)
+    fine = subdivide(one_layer([[1.0, 0.0]], [-0.45]), corners())
+    for radii in ((), (0.0, 1.0), (1.0, 0.5)):
+        with pytest.raises(ValueError, match="radii"):
+            data_planes.rings(fine, corners()[:3], radii=radii)
+    with pytest.raises(ValueError, match="three classes"):
+        data_planes.triples(side([0, 0, 1, 1], [True, False] * 2), 3, generator=stream(0, "planes"))

@@ -1,0 +1,49 @@
+"""ML-Leaks with and without polytopes on networks that memorise, and on networks that have learned nothing."""
+
+import math
+
+import pytest
+import torch
+
+import noise_labels
+from leakage.attacks.membership import attack_models
+from leakage.attacks.membership.attack_models import Settings
+from leakage.studies.polytopes import shadow_attacks
+from leakage.studies.polytopes.shadow_attacks import Shooting
+from leakage.trainers.ensembles import Recipe
+
+QUICK = Settings(hidden=16, recipe=Recipe(epochs=20, batch=40, learning_rate=1e-2), trees=30)
+SHOTS = Shooting(rays=2, boundaries=3, cells=4, until=20.0)
+
+
+def test_what_memorises_is_found_out_by_posteriors(monkeypatch):
+    found = shadow_attacks.trial(0, task=noise_labels.task(monkeypatch), shooting=SHOTS, settings=QUICK)
+    assert found["fit"]["train"] > 0.99
+    gap = (found["fit"]["train"] - found["fit"]["test"]) / 2
+    assert found["accuracy"]["threshold: correct"] == pytest.approx(0.5 + gap, abs=1e-12)
+    for name in attack_models.MODELS:
+        assert found["auc"][f"{name}: top-3"] > 0.75
+    assert set(found["auc"]) == set(found["accuracy"]) == set(found["tpr@0.01"])
+    assert "NN: distance" not in found["auc"]
+    assert set(shadow_attacks.STANDALONE) <= {name.removeprefix("GBDT: ") for name in found["auc"]}
+
+
+def test_what_has_learned_nothing_is_not(monkeypatch):
+    task = noise_labels.task(monkeypatch, epochs=0)
+    found = shadow_attacks.trial(0, task=task, shooting=SHOTS, settings=QUICK, models=("GBDT",))
+    error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
+    for name, area in found["auc"].items():
+        # Seventeen areas: one in a hundred sets of them passes four standard errors.
+        assert abs(area - 0.5) < 4 * error, name
+
+
+def test_tree_sizes_are_compared_on_target_and_shadow(monkeypatch):
+    found = shadow_attacks.tree_sizes(0, task=noise_labels.task(monkeypatch), leaves=(3, 8), trees=20)
+    assert found["leaves"].tolist() == [3, 8]
+    assert all(bool((found[key] > 0.6).all()) for key in ("accuracy", "auc", "known"))
+    assert found["accuracy"].dtype == torch.float64
+
+
+def test_an_unknown_attack_model_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="models"):
+        shadow_attacks.trial(0, task=noise_labels.task(monkeypatch, epochs=1), models=("forest",))

@@ -1,0 +1,114 @@
+"""The system is solved everywhere, to the digits of reference values, and says so where it is not."""
+
+import pytest
+import torch
+
+from leakage.runtime import DTYPE
+from leakage.theory.logistic.fixed_point import TOLERANCE, solve
+from leakage.theory.logistic.output_law import OutputLaw
+from leakage.theory.logistic.problem import Setting
+from logistic_points import of, random_settings
+
+# λ, δ, φ, η, κ; α, σ, γ to ten decimals or so, from an independent solver with 800 nodes.
+REFERENCE = torch.tensor(
+    [
+        [0.1, 1 / 6, 3, 1, 50, 0.0130464944, 1.3744459539, 103.85306018],
+        [0.1, 5 / 3, 3, 1, 10, 0.1980210561, 1.1504564582, 5.1979240218],
+        [0.001, 5 / 3, 3, 1, 10, 0.7026942985, 4.4651753848, 331.85524425],
+        [10, 5 / 3, 3, 1, 10, 0.0106788787, 0.0723203238, 0.1138502602],
+        [1e-6, 1 / 6, 30, 1, 10, 1.1461153628, 5.1164702568, 6992526.1636],
+    ],
+    dtype=DTYPE,
+)
+
+
+def reference():
+    penalty, delta, phi, eta, kappa = REFERENCE[:, :5].T
+    return Setting.bilevel(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
+
+
+def test_the_reference_values_are_met():
+    found = solve(reference())
+    for ours, theirs in zip(found[:3], REFERENCE[:, 5:].T, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=5e-9, atol=0)  # the printed digits
+
+
+def test_random_settings_over_many_decades_all_converge():
+    found = solve(random_settings(200))
+    assert bool(found.converged.all())
+    assert float(found.residual.max()) < TOLERANCE
+    assert int(found.iterations.max()) < 40
+
+
+def test_more_nodes_change_nothing():
+    setting = random_settings(40)
+    for few, many in zip(solve(setting)[:3], solve(setting, nodes=400)[:3], strict=True):
+        torch.testing.assert_close(few, many, rtol=1e-10, atol=0)
+
+
+def test_points_do_not_depend_on_their_neighbours():
+    setting = random_settings(6)
+    alone = solve(setting.take(torch.tensor([4])))
+    torch.testing.assert_close(solve(setting).gamma[4:5], alone.gamma, rtol=1e-9, atol=0)
+
+
+def test_the_plain_iteration_agrees_where_it_converges():
+    setting = reference().take(torch.tensor([0, 1, 3]))
+    plain, newton = solve(setting, method="fixed point", iterations=400), solve(setting)
+    torch.testing.assert_close(plain.alpha, newton.alpha, rtol=1e-8, atol=0)
+    assert int(plain.iterations.max()) > int(newton.iterations.max())
+
+
+def test_a_general_spectrum_with_the_same_two_levels_gives_the_same():
+    ours = solve(Setting.bilevel(penalty=0.1, delta=1.0, phi=4.0, eta=2.0, kappa=5.0))
+    split = Setting.general(
+        penalty=0.1,
+        delta=1.0,
+        kappa=5.0,
+        eigenvalues=of(4.0, 8 / 3, 4.0),
+        features=of(0.125, 0.75, 0.125),
+        signal=of(0.3, 0.0, 0.7),
+    )
+    torch.testing.assert_close(solve(split).sigma, ours.sigma, rtol=1e-10, atol=0)
+
+
+def test_signal_spread_over_unequal_eigenvalues_adds_to_the_noise():
+    spectrum = dict(eigenvalues=of(3.0, 0.5), features=of(0.5, 0.5))
+    common = dict(penalty=5.0, delta=1e4, kappa=2.0)
+    mixed = solve(Setting.general(**common, **spectrum, signal=of(0.5, 0.5)))
+    pure = solve(Setting.general(**common, **spectrum, signal=of(1.0, 0.0)))
+    # With so much data nothing else makes noise: what is left is the unequal shrinkage.
+    assert float(mixed.sigma) > 10 * float(pure.sigma)
+
+
+def test_without_a_signal_the_labels_are_coins_and_the_limit_is_smooth():
+    common = dict(penalty=0.1, delta=1.0, phi=3.0)
+    none, little = (solve(Setting.bilevel(**common, kappa=kappa)) for kappa in (0.0, 1e-4))
+    torch.testing.assert_close(none.theta, little.theta, rtol=1e-6, atol=0)
+    torch.testing.assert_close(none.gamma, little.gamma, rtol=1e-6, atol=0)
+
+
+def test_the_output_of_much_data_and_little_ridge_is_the_teachers():
+    found = solve(Setting.bilevel(penalty=1e-8, delta=3000.0, phi=2.0, kappa=2.0))
+    assert float(found.alpha) == pytest.approx(1, abs=3e-3)  # bias of order p/n
+    assert float(found.sigma) < 0.1
+
+
+def test_an_unconverged_point_raises_or_is_marked():
+    with pytest.raises(ArithmeticError, match=r"did not converge at \d of 5 points.*`iterations`"):
+        solve(reference(), iterations=1)
+    marked = solve(reference(), iterations=1, strict=False)
+    assert not bool(marked.converged[-1])
+    assert torch.equal(torch.isnan(torch.stack(marked[:6])), ~marked.converged.expand(6, -1))
+    with pytest.raises(ValueError, match="`alpha` must be finite"):
+        OutputLaw(marked.alpha, marked.sigma, marked.gamma, marked.kappa)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="`method` must be one of newton, fixed point; got 'bfgs'"):
+        solve(reference(), method="bfgs")
+
+
+def test_a_batch_keeps_its_shape():
+    found = solve(Setting.panel(lambda_delta=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
+    assert {part.shape for part in found} == {torch.Size([3, 2])}

@@ -1,0 +1,68 @@
+"""Settings broadcast, and what has no solution is refused by name."""
+
+import pytest
+import torch
+
+from leakage.theory.logistic.problem import Setting
+from logistic_points import of
+
+GOOD = dict(penalty=0.1, delta=0.5, phi=3.0, eta=2.0, kappa=10.0)
+
+
+def test_the_two_levels_have_the_variances_one_and_eta():
+    values, features, signal = Setting.bilevel(**GOOD).spectrum
+    torch.testing.assert_close(features.sum(), torch.ones_like(features.sum()))
+    # Variance of a level: its eigenvalue times its share of the features.
+    torch.testing.assert_close(values * features, of(1.0, 2.0))
+    assert signal.tolist() == [1.0, 0.0]
+
+
+def test_fields_broadcast():
+    setting = Setting.bilevel(**GOOD | dict(penalty=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
+    assert setting.shape == (3, 2)
+    assert setting.spectrum.values.shape == (3, 2, 2)
+
+
+def test_the_panel_fixes_rows_per_signal_feature():
+    setting = Setting.panel(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
+    torch.testing.assert_close(setting.delta * of(2.0, 10.0), of(5.0, 5.0))
+    torch.testing.assert_close(setting.delta * setting.penalty, of(0.3, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (dict(phi=1.0), "`phi` must be finite and above 1.* got 1.0"),
+        (dict(delta=0.0), "`delta` must be finite and positive"),
+        (dict(penalty=0.0), "`penalty` must be finite and positive.* separable"),
+        (dict(eta=-1.0), "`eta` must be finite and positive"),
+        (dict(kappa=-0.1), "`kappa` must be finite and at least 0"),
+        (dict(kappa=float("nan")), "`kappa` must be finite"),
+        (dict(phi=of(2.0, float("inf"))), "`phi` must be finite"),
+    ],
+)
+def test_a_setting_without_a_solution_is_refused(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Setting.bilevel(**GOOD | change)
+
+
+def test_the_panel_names_its_own_arguments():
+    with pytest.raises(ValueError, match="`samples` must be finite and positive"):
+        Setting.panel(lambda_delta=0.1, phi=2.0, samples=0.0)
+    with pytest.raises(ValueError, match="`lambda_delta` must be finite and positive"):
+        Setting.panel(lambda_delta=0.0, phi=2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (dict(eigenvalues=of(1.0, 0.0)), "`eigenvalues` must be finite and positive"),
+        (dict(features=of(0.7, 0.7)), "`features` must hold one share for each eigenvalue, with sum 1"),
+        (dict(signal=of(1.0)), "`signal` must hold one share"),
+        (dict(signal=of(1.5, -0.5)), "`signal` must be finite and at least 0"),
+    ],
+)
+def test_a_spectrum_that_is_none_is_refused(change, complaint):
+    spectrum = dict(eigenvalues=of(1.0, 2.0), features=of(0.5, 0.5), signal=of(1.0, 0.0))
+    with pytest.raises(ValueError, match=complaint):
+        Setting.general(penalty=0.1, delta=1.0, kappa=1.0, **spectrum | change)
