@@ -56,6 +56,10 @@ class Axe(Tool):
     def swing(self) -> None:
         """Once, with `cut`."""
 
+    @property
+    def weight(self) -> float:
+        """In kilograms."""
+
     def _miss(self) -> None:
         """Not shown."""
 
@@ -109,6 +113,7 @@ def test_a_class_shows_its_fields_and_public_methods(toy):
     page = toy.pages()["toy"]
     assert "@final\nclass Axe(Tool):\n    handle: str\n    blade: tuple[\n        int, ...\n    ] = ()\n```" in page
     assert ":::{py:method} Axe.swing\n" in page
+    assert ":::{py:property} Axe.weight\n" in page
     assert "_miss" not in page
     assert "_hidden" not in page
 

@@ -90,8 +90,11 @@ class Library:
 
     def of_chapter(self, chapter: str) -> str:
         """What a chapter imports itself, with links, page by page."""
-        own = self._by_page(sorted(self.chapters[chapter] & self.modules.keys()))
-        lines = [f"- {_page_link(page)}: {', '.join(map(self._link, modules))}" for page, modules in own.items()]
+        lines = [
+            f"- {_page_link(page)}: {', '.join(map(self._link, own))}"
+            for page, modules in self._by_page(self.modules).items()
+            if (own := [module for module in modules if module in self.chapters[chapter]])
+        ]
         head = f"What this chapter imports of the [library](/{PAGE}.md); the pages lead back.\n"
         return "\n".join(["```{seealso}", head, *lines, "```"])
 
@@ -132,10 +135,12 @@ class Library:
         if isinstance(node, ast.ClassDef):
             fields = [line for line in node.body if isinstance(line, ast.AnnAssign)]
             head += [line for field in fields for line in lines[field.lineno - 1 : field.end_lineno]]
+        is_property = any(ast.unparse(decorator).endswith("property") for decorator in node.decorator_list)
         kind = "class" if isinstance(node, ast.ClassDef) else "method" if "." in name else "function"
+        kind = "property" if is_property else kind
         code = textwrap.dedent("\n".join(head))
         parts = [
-            f"{fence}{{py:{kind}}} {name}" + "\n:no-contents-entry:" * (kind == "method"),
+            f"{fence}{{py:{kind}}} {name}" + "\n:no-contents-entry:" * ("." in name),
             f"[{self._source(module, f'#L{first}')}]{{.library-source}}",
             f"```python\n{code}\n```",
             self._text(f"{module}.{name}", least=module.count(".") + 1),
