@@ -143,7 +143,7 @@ def _offline_maths(app: Sphinx, error: Exception | None) -> None:
 
 
 def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
-    """Mend what theme and docutils put into the page: launch links, scripts of an unused service, roles, footer."""
+    """Mend what theme and docutils put into the page: links, names, scripts of an unused service, roles, footer."""
     for group in context.get("header_buttons", ()):
         for button in group.get("buttons", ()):
             if "url" in button:
@@ -152,9 +152,18 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
     context["script_files"] = [
         script for script in context.get("script_files", ()) if "thebe" not in _content(script).lower()
     ]
+    if "generate_toctree_html" in context:
+        context["generate_toctree_html"] = _with_names(context["generate_toctree_html"])
     context["theme_extra_footer"] = _footer(app, pagename)
     if "body" in context:
         context["body"] = _without_misplaced_roles(context["body"])
+
+
+def _with_names(contents: Callable[..., Any]) -> Callable[..., str]:
+    """The function that makes the list of pages, with a name on what unfolds a part of it: the theme shows a sign only."""
+    return lambda *given, **named: str(contents(*given, **named)).replace(
+        "<summary>", '<summary aria-label="Show or hide the pages below">'
+    )
 
 
 def _without_misplaced_roles(body: str) -> str:
