@@ -141,6 +141,12 @@ def test_the_footer_names_the_run_and_the_licences_and_is_escaped(tmp_path):
     assert re.search("CC BY 4.0.*MIT", footer)
 
 
+def test_what_unfolds_a_part_of_the_contents_has_a_name(tmp_path):
+    context = finished("one", tmp_path, generate_toctree_html=lambda kind, *, depth: f"{kind} {depth} <summary>")
+    made = context["generate_toctree_html"]("sidebar", depth=1)
+    assert re.fullmatch('sidebar 1 <summary aria-label="[^"]+">', made)
+
+
 def test_a_bibliography_loses_the_roles_that_break_it(tmp_path):
     body = '<div role="list" class="citation-list"><div class="citation" id="a" role="doc-biblioentry">x</div></div>'
     assert "role" not in finished("one", tmp_path, body=body)["body"]
