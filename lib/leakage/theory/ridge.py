@@ -7,7 +7,7 @@ of `least_squares`. Exact laws at finite n are in `ridge_law`. Nothing here is r
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from leakage import arguments
@@ -23,7 +23,7 @@ class Variances(NamedTuple):
     outsider: Float[Tensor, "*b"]
 
 
-def limit_variances(design: Design, p: Float[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query) -> Variances:
+def limit_variances(design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query) -> Variances:
     r"""Variances of the prediction as n grows with p/n and D/n fixed.
 
     With $b = 1 - \gamma + \lambda$ and $s = \sqrt{b^2 + 4\gamma\lambda}$, the Stieltjes transform of the
@@ -54,7 +54,7 @@ def limit_variances(design: Design, p: Float[Tensor, "*#b"], penalty: Float[Tens
 
 
 def limit_advantage(
-    design: Design, p: Float[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
+    design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
 ) -> Float[Tensor, "*b"]:
     """Advantage of the best attack in the limit: of the Gaussians with the variances of `limit_variances`."""
     limit = limit_variances(design, p, penalty, query)
