@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "checked_files", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})

@@ -4,10 +4,12 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from pybtex.database import parse_file
+from sphinx.application import Sphinx
 from sphinx.errors import ConfigError
 
 from leakage.pipeline import site
@@ -114,8 +116,8 @@ def finished(page: str, tmp_path: Path, **context: object) -> dict:
     """The context of a page after the extension has seen it."""
     (tmp_path / "_generated").mkdir(exist_ok=True)
     (tmp_path / "_generated" / "claims.json").write_text(json.dumps({"chapters": [LEDGER]}), encoding="utf-8")
-    app = SimpleNamespace(srcdir=str(tmp_path), config=SimpleNamespace(copyright="2026", author="A & B"))
-    site._finish_page(app, page, "page.html", context, None)  # type: ignore[arg-type]
+    app = Mock(spec=Sphinx, srcdir=str(tmp_path), config=SimpleNamespace(copyright="2026", author="A & B"))
+    site._finish_page(app, page, "page.html", context, None)
     return context
 
 

@@ -160,7 +160,7 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
 
 
 def _with_names(contents: Callable[..., Any]) -> Callable[..., str]:
-    """What makes the list of pages, with a name on whatever unfolds a part of it, where the theme puts a sign only."""
+    """The function that makes the list of pages, with a name on what unfolds a part: the theme shows a sign only."""
     return lambda *given, **named: str(contents(*given, **named)).replace(
         "<summary>", '<summary aria-label="Show or hide the pages below">'
     )
