@@ -47,7 +47,7 @@ def test_cells_that_are_moved_are_not_timed(benchmark, tiny, monkeypatch):
 
 
 def test_fewer_cells_than_pixels_see_are_not_timed(benchmark, tiny, monkeypatch):
-    monkeypatch.setattr(benchmark.oracles, "by_pixels", lambda *_, side: torch.arange(10_000).view(100, 100))
+    monkeypatch.setattr(benchmark.brute_force, "by_pixels", lambda *_, side: torch.arange(10_000).view(100, 100))
     with pytest.raises(benchmark.Disagreement, match="pixels see 10000 patterns"):
         benchmark.pixels(tiny).check()
 

@@ -1,5 +1,7 @@
 """Random-feature regression: the right rows are trained on, and the labels enter as in a fit of the definition."""
 
+import math
+
 import pytest
 import torch
 from scipy import stats
@@ -7,7 +9,13 @@ from scipy import stats
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.studies.min_norm import random_features
-from leakage.studies.min_norm.random_features import LabelWeights, label_noise_law, label_weights, teacher_variances
+from leakage.studies.min_norm.random_features import (
+    LabelWeights,
+    label_noise_law,
+    label_weights,
+    random_feature_advantage,
+    teacher_variances,
+)
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 POOL, ROWS, QUERY = 14, 6, 3
@@ -138,6 +146,61 @@ def test_a_training_set_needs_rows_besides_the_query(rows):
 def test_widths_must_increase():
     with pytest.raises(ValueError, match="`widths` must be strictly increasing"):
         train(widths=[40, 12])
+
+
+def planted(*, label=1.0, **changes):
+    """Random-feature regression on Gaussian inputs and signs, the queried one with a label of its own."""
+    generator = stream(0, "planted")
+    inputs = gaussian((40, 6), generator=generator)
+    labels = torch.sign(gaussian((40,), generator=generator))
+    labels[5] = label
+    options = dict(rows=20, widths=[16, 60, 300], designs=150, sigma=0.5, seed=0) | changes
+    return random_feature_advantage(5, inputs=inputs, labels=labels, **options)
+
+
+def test_an_outlying_label_gives_its_owner_away_once_the_model_interpolates():
+    leak = planted(label=50.0)["labels"]
+    assert leak.shape == (3,)
+    assert bool((leak[1:] > 0.99).all())
+
+
+def test_the_more_a_label_stands_out_the_more_it_leaks():
+    ordinary, outlying = planted(), planted(label=3.0)
+    for advantages in (*ordinary.values(), *outlying.values()):
+        assert bool(((advantages > 0) & (advantages < 1)).all())
+    assert torch.equal(outlying["teacher"], ordinary["teacher"])  # which has labels of its own
+    assert float(outlying["labels"][-1]) > float(ordinary["labels"][-1]) + 0.1
+
+
+def test_nothing_leaks_when_members_are_trained_like_outsiders(monkeypatch):
+    trained = random_features.label_weights
+    monkeypatch.setattr(
+        random_features, "label_weights", lambda *args, **options: trained(*args, **(options | dict(member=False)))
+    )
+    for advantages in planted(label=50.0, designs=400).values():
+        # What two samples of 400 laws differ by on their own, measured over seeds: at most .05.
+        assert bool(((advantages > 0) & (advantages < 0.08)).all())  # two samples, not one twice
+
+
+def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
+    first = planted()
+    with torch.random.fork_rng():
+        torch.manual_seed(99)
+        second, other = planted(), planted(seed=1)
+    for name, advantages in first.items():
+        assert torch.equal(second[name], advantages)
+        assert not torch.equal(other[name], advantages)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
+def test_labels_without_noise_are_refused(sigma):
+    with pytest.raises(ValueError, match=r"`sigma` must be .*above 0"):
+        planted(sigma=sigma)
+
+
+def test_so_few_features_that_all_may_be_silent_are_refused():
+    with pytest.raises(ValueError, match="`widths` starts too low: with 1 features some design is silent"):
+        planted(widths=[1, 30])
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ written out, `Modules` networks of any module, differentiated automatically. Pre
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Int
@@ -200,7 +200,7 @@ def name_of(function: Callable[..., Any] | None) -> str:
 
 
 @dataclass(eq=False)
-class Recorder:
+class Recorder(Generic[E]):
     """An observer for `train`: keeps what `measure` makes of the networks at each observed epoch.
 
     Attributes:
@@ -209,11 +209,11 @@ class Recorder:
         seen: what was measured, one dictionary an epoch.
     """
 
-    measure: Callable[[Any], dict[str, Tensor]]
+    measure: Callable[[E], dict[str, Tensor]]
     epochs: list[int] = field(default_factory=list)
     seen: list[dict[str, Tensor]] = field(default_factory=list)
 
-    def __call__(self, epoch: int, networks: Any) -> None:
+    def __call__(self, epoch: int, networks: E) -> None:
         self.epochs.append(epoch)
         self.seen.append(self.measure(networks))
 

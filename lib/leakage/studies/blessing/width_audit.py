@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership import loss_threshold, shadow_models
-from leakage.attacks.membership.rates import FPRS, rates
+from leakage.metrics.scores import FPRS, rates
 from leakage.runtime import stream
 from leakage.studies.blessing import halves
 from leakage.trainers import trajectories
@@ -33,7 +33,7 @@ ATTACKS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 class Rates(NamedTuple):
-    """What one attack achieves against each model; see `rates.rates`.
+    """What one attack achieves against each model; see `metrics.scores.rates`.
 
     Attributes:
         advantage: of accusing positive scores.
@@ -97,7 +97,7 @@ def audit(
         arguments.choice("attacks", name, ATTACKS)
     audited = {}
     for name in attacks:
-        found = rates(ATTACKS[name](losses, member, partner), member, fprs=fprs)
+        found = rates(ATTACKS[name](losses, member, partner), member=member, fprs=fprs)
         tpr = {fpr: found[f"tpr_at_{fpr}"] for fpr in fprs}
         audited[name] = Rates(found["advantage"], found["auc"], tpr)
     return audited
