@@ -97,7 +97,7 @@ class Discs(NamedTuple):
         return self.directions.norm(dim=-1)
 
     def alignment(self, axes: Float[Tensor, "#discs 2"]) -> Float[Tensor, " discs"]:
-        r"""The mean of $\cos 2(\theta_e - \phi)$ with a direction of each disc, or one of all: 1 along it, -1 across."""
+        r"""The mean of $\cos 2(\theta_e - \phi)$ with a direction of each disc, or of all: 1 along it, -1 across."""
         return (self.directions * _doubled(axes)).sum(-1)
 
 
