@@ -151,8 +151,7 @@ def advantage(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Flo
     Raises:
         ValueError: if some p is smaller than n, where a training point's prediction is not its label.
     """
-    if bool((design.widths(p) < design.n).any()):
-        raise ValueError(f"`p` must be at least n = {design.n}: below it eq. (2) has no member variance.")
+    arguments.real("p", design.widths(p), least=design.n)
     return two_gaussians.advantage(member=member_variance(design, query), outsider=outsider_variance(design, p, query))
 
 
@@ -178,9 +177,7 @@ def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tenso
     Raises:
         ValueError: if some p is below n + 2.
     """
-    p = design.widths(p)
-    if bool((p < design.n + 2).any()):
-        raise ValueError(f"`p` must be at least n + 2 = {design.n + 2}: the error is infinite at n and n + 1.")
+    p = arguments.real("p", design.widths(p), least=design.n + 2)
     noise = 1 - p / design.D + design.sigma**2
     return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
 
