@@ -23,8 +23,8 @@ _PARTS = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "tes
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
-    """Images with their labels.
+class ColourImages:
+    """Photographs with their labels.
 
     Attributes:
         images: red, green and blue values from 0 to 255.
@@ -38,7 +38,7 @@ class ImageSet:
         return len(self.labels)
 
 
-def load(part: str = "train", *, download: bool = False) -> ImageSet:
+def load(part: str = "train", *, download: bool = False) -> ColourImages:
     """The training part (50,000 images, in the order of its five files) or the test part (10,000) of CIFAR-10.
 
     Args:
@@ -57,7 +57,7 @@ def load(part: str = "train", *, download: bool = False) -> ImageSet:
     )
 
 
-def parse(payload: bytes, *, source: str = "payload") -> ImageSet:
+def parse(payload: bytes, *, source: str = "payload") -> ColourImages:
     """Images and labels from records of 3,073 bytes.
 
     Raises:
@@ -71,12 +71,12 @@ def parse(payload: bytes, *, source: str = "payload") -> ImageSet:
         wrong = int((labels >= len(CLASSES)).argmax())
         raise malformed(source, f"a class from 0 to 9 in record {wrong + 1:,}", str(labels[wrong]))
     images = torch.from_numpy(records[:, 1:].copy()).unflatten(-1, _SHAPE)
-    return ImageSet(images, torch.from_numpy(labels.astype(np.int64)))
+    return ColourImages(images, torch.from_numpy(labels.astype(np.int64)))
 
 
-def joined(parts: Sequence[ImageSet]) -> ImageSet:
+def joined(parts: Sequence[ColourImages]) -> ColourImages:
     """The images of several sets, one after the other."""
-    return ImageSet(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+    return ColourImages(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
 
 
 def standardised(

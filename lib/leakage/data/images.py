@@ -22,14 +22,19 @@ class DigitImages:
 
     Attributes:
         pixels: grey values from 0 (background) to 1.
-        digits: 0 to 9.
+        labels: the digits, 0 to 9.
     """
 
     pixels: Float[Tensor, "n s s"]
-    digits: Int64[Tensor, " n"]
+    labels: Int64[Tensor, " n"]
 
     def __len__(self) -> int:
-        return len(self.digits)
+        return len(self.labels)
+
+    @property
+    def features(self) -> Float[Tensor, "n d"]:
+        """The pixels of an image in one row."""
+        return self.pixels.flatten(1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ _PARTS = {"test": "mnist", "train": "mnist-train"}
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
+class GreyImages:
     """Images with their labels.
 
     Attributes:
@@ -38,7 +38,7 @@ class ImageSet:
         return len(self.labels)
 
 
-def load(part: str = "test", *, download: bool = False) -> ImageSet:
+def load(part: str = "test", *, download: bool = False) -> GreyImages:
     """The test or the training part of MNIST.
 
     Args:
@@ -57,7 +57,7 @@ def load(part: str = "test", *, download: bool = False) -> ImageSet:
     labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
     if len(images) != len(labels):
         raise malformed(name, "as many images as labels", f"{len(images):,} and {len(labels):,}")
-    return ImageSet(images, labels)
+    return GreyImages(images, labels)
 
 
 def parse_images(payload: bytes, *, source: str = "payload") -> UInt8[Tensor, "n 28 28"]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leakage.data.augmentation import shift_and_flip
-from leakage.data.cifar10 import CLASSES, ImageSet, standardised
+from leakage.data.cifar10 import CLASSES, ColourImages, standardised
 from leakage.models.residual import ResNet18
 from leakage.runtime import stream
 from leakage.trainers import criteria, module_trajectories
@@ -26,8 +26,8 @@ PAPER = Recipe(epochs=256, batch=128, learning_rate=1e-4)
 def trajectories(
     point: tuple[int, int],
     *,
-    training: ImageSet,
-    validation: ImageSet,
+    training: ColourImages,
+    validation: ColourImages,
     pool: int,
     models: int,
     recipe: Recipe,
