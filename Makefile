@@ -73,7 +73,7 @@ lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (
 	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.txt
 
 clean: ## delete everything generated; the virtual environment stays
-	rm -rf _build .pytest_cache .ruff_cache
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis .jupyter
 
 $(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -34,7 +34,8 @@ MAY_IMPORT = {
     "declarations": GROUND,
     "claims": GROUND | {"content_keys", "declarations", "data"},
     "palette": frozenset(),
-    "figures": GROUND | {"content_keys", "palette"},
+    "plots": GROUND | {"palette"},
+    "figures": GROUND | {"palette", "plots"},
     "data": GROUND | {"fingerprints"},
     "models": GROUND | {"data"},
     "trainers": MIDDLE | UPPER | {"checked_files", "content_keys", "fingerprints"},
@@ -44,7 +45,8 @@ MAY_IMPORT = {
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "content_keys", "fingerprints", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "declarations", "claims", "palette"}
+    | {"figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})

@@ -236,7 +236,8 @@ def test_the_interval_of_a_proportion_is_right_up_to_the_most_trials_it_takes(sh
     trials = 2**53
     found = clopper_pearson(trials // share, trials)
     normal = 2 * stats.norm.ppf(0.975) * math.sqrt((1 - 1 / share) / share / trials)  # exact at this size to 1e-7
-    assert found.high - found.low == pytest.approx(normal, rel=1e-3)  # a spacing of doubles is 2e-4 of the width
+    # A spacing of doubles is 2e-4 of the width, and before SciPy 1.17 the ends are off by 5e-3 of it.
+    assert found.high - found.low == pytest.approx(normal, rel=1e-2)
 
 
 def test_more_trials_than_float64_counts_are_refused():

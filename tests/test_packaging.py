@@ -1,5 +1,6 @@
 """What the project asks for, locks, says of itself and links to agree with each other."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from leakage import declarations
 from leakage.data import registry
+from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -109,8 +111,18 @@ def test_jupyter_book_stays_below_the_version_that_reads_no_config():
 
 def test_the_citation_keeps_its_schema():
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format", ROOT / "CITATION.cff"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_make_clean_leaves_nothing_generated_in_the_root_but_the_virtual_environment():
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make in a make
+    command = ["make", "--no-print-directory", "-n", "clean"]
+    shown = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=HANGS)
+    ignored = (line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
+    anywhere = {"__pycache__", ".ipynb_checkpoints"}
+    generated = {name for name in ignored if re.fullmatch(r"[\w.]+", name)} - anywhere
+    assert set(shown.stdout.split()[2:]) == generated - {".venv"}
 
 
 def test_versions_and_licences_agree():

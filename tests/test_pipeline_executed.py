@@ -26,6 +26,7 @@ from leakage.pipeline.build import build as build_book
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
+from patience import HANGS
 
 OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's repository
 
@@ -160,7 +161,8 @@ def test_the_commit_is_that_of_the_books_own_repository(tmp_path, monkeypatch):
 
     def git(folder: Path, *arguments: str) -> None:
         author = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", folder, *author, *arguments], check=True, capture_output=True, env=OUTSIDE)
+        command = ["git", "-C", folder, *author, *arguments]
+        subprocess.run(command, check=True, capture_output=True, env=OUTSIDE, timeout=HANGS)
 
     root.mkdir(parents=True)
     git(outer, "init")

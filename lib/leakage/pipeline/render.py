@@ -19,12 +19,10 @@ from nbformat import NotebookNode
 from leakage.pipeline import contents, executed, lacking_data, tables
 from leakage.pipeline.book import Book
 from leakage.pipeline.executed import REPRO
-from leakage.pipeline.storage import copy_tree, write_json, write_notebook, write_text
+from leakage.pipeline.storage import GENERATED, copy_tree, write_json, write_notebook, write_text
 
-GENERATED = "_generated"
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NOT_PAGES = (".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,8 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     """
     if book.staged.exists():
         shutil.rmtree(book.staged)
-    ignore = shutil.ignore_patterns(*_NOT_PAGES)
-    copy_tree(book.folder, book.staged, ignore=ignore)
-    copy_tree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
+    copy_tree(book.folder, book.staged)
+    copy_tree(book.package, book.staged / "lib" / book.package.name)
     absent = []
     for chapter in book.chapters:
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
