@@ -19,7 +19,6 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from leakage import arguments
 from leakage.palette import QUANTITIES, colour, dots, line, look, shades, use_style
 from leakage.plots import band, curve, heat_map, histogram, polygons, whiskers
 
