@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "sweeps": GROUND | {"checked_files", "content_keys", "fingerprints"},
     "declarations": GROUND,
     "claims": GROUND | {"content_keys", "declarations", "data"},
-    "palette": frozenset(),
+    "palette": frozenset({"arguments"}),
     "plots": GROUND | {"palette"},
     "figures": GROUND | {"palette", "plots"},
     "data": GROUND | {"fingerprints"},

@@ -40,7 +40,7 @@ def test_the_sets_that_readers_bring_are_read_by_their_own_loaders(monkeypatch):
 @pytest.mark.parametrize("name", sorted(labelled.LOADERS.keys() - {"digits", "breast-cancer"}))
 def test_an_absent_set_is_named_with_the_command_that_gets_it(name, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    with pytest.raises(DataAbsent, match=f"Run `leakage data {name}`"):
+    with pytest.raises(DataAbsent, match=f"leakage data {name}`"):
         labelled.load(name)
 
 

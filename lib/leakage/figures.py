@@ -19,6 +19,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
+from leakage import arguments
 from leakage.palette import QUANTITIES, colour, dots, line, look, shades, use_style
 from leakage.plots import band, curve, heat_map, histogram, polygons, whiskers
 
@@ -74,10 +75,10 @@ def figure(
     Raises:
         ValueError: if `width` is unknown, or `height` or a number of panels is not positive.
     """
-    if width not in WIDTHS:
-        raise ValueError(f"`width` must be one of {', '.join(WIDTHS)}; got {width!r}.")
-    if not height > 0 or min(panels) < 1:
-        raise ValueError(f"`height` and `panels` must be positive, got {height!r} and {panels!r}.")
+    arguments.choice("width", width, WIDTHS)
+    arguments.number("height", height, above=0)
+    for number in panels:
+        arguments.count("panels", number, least=1)
     use_style()
     new = Figure(figsize=(WIDTHS[width], height), layout="constrained")
     return new, new.subplots(*panels, sharex=sharex, sharey=sharey)

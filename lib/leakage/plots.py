@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from torch import Tensor
 
+from leakage import arguments
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.palette import colour, dots, line, look
 
@@ -46,8 +47,7 @@ def histogram(
         ValueError: as `look`, or if there are no values, or one is NaN.
     """
     values, edges = _array(values).ravel(), _array(edges)
-    if not len(values) or np.isnan(values).any():
-        raise ValueError("`values` must be at least one, and none may be NaN.")
+    arguments.filled("values", arguments.real("values", torch.as_tensor(values, dtype=torch.float64), finite=False))
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
     sns.histplot(
         x=inside,
@@ -77,8 +77,7 @@ def curve(ax: Axes, x: Any, samples: Sequence[Any], quantity: str, *, label: str
         ValueError: as `look` and `mean_interval`, or if there are not as many samples as different `x`.
     """
     x = _array(x)
-    if x.shape != (len(samples),):
-        raise ValueError(f"`samples` must be as many as `x`, got {len(samples)} for shape {x.shape}.")
+    arguments.tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
     if len(np.unique(x)) < len(x):
         raise ValueError("`x` must be different numbers, one for each sample.")
     drawn = [_array(sample).ravel() for sample in samples]
@@ -131,10 +130,7 @@ def heat_map(
         ValueError: if there are not as many names as rows and columns.
     """
     values = _array(values)
-    if values.shape != (len(rows), len(columns)):
-        raise ValueError(
-            f"`rows` and `columns` must name all of shape {values.shape}, got {len(rows)}, {len(columns)}."
-        )
+    arguments.tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
     low, high = limits
     sns.heatmap(
         values,
@@ -160,8 +156,7 @@ def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, 
         ValueError: as `look`, or if there are not as many estimates as `x`.
     """
     x = _array(x)
-    if x.shape != (len(estimates),):
-        raise ValueError(f"`estimates` must be as many as `x`, got {len(estimates)} for shape {x.shape}.")
+    arguments.tensor("x", torch.as_tensor(x), "estimates", estimates=len(estimates))
     ax.vlines(x, [e.low for e in estimates], [e.high for e in estimates], color=colour(quantity), linewidth=1.6)
     ax.plot(x, [e.estimate for e in estimates], **dots(quantity), label=label)
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
+from leakage.arguments import choice, precision
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -88,8 +88,7 @@ def standardised(
         ValueError: if the images are not bytes, `dtype` is not floating-point, or a colour of `like` is the same
             everywhere.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = precision("dtype", dtype)
     if images.dtype != torch.uint8 or like.dtype != torch.uint8:
         raise ValueError(f"`images` and `like` must hold bytes (torch.uint8), got {images.dtype} and {like.dtype}.")
     # Counts of the 256 values: their moments in float64 without a copy of all pixels in it.

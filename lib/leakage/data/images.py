@@ -57,8 +57,7 @@ def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
         ValueError: if the source is unknown, or `dtype` not floating-point.
         DataAbsent: if the files of MNIST are not here.
     """
-    if not dtype.is_floating_point:  # the pixels are shares of 1
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = arguments.precision("dtype", dtype)  # the pixels are shares of 1
     return SOURCES[arguments.choice("source", source, SOURCES)](dtype)
 
 

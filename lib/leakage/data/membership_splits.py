@@ -73,8 +73,7 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
     """
     arguments.truth("member", member, "models points")
     partner = arguments.whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
-    if not member.numel():
-        raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
+    arguments.filled("member", member)
     models = torch.arange(len(partner), device=partner.device)
     if bool((partner == models).any()) or not torch.equal(partner[partner], models):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")

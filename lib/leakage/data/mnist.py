@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
+from leakage.arguments import choice, precision
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -91,8 +91,7 @@ def pixels(images: UInt8[Tensor, "*shape"], *, dtype: torch.dtype = torch.float6
     Raises:
         ValueError: if the images are not bytes, or `dtype` is not floating-point.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = precision("dtype", dtype)
     if images.dtype != torch.uint8:
         raise ValueError(f"`images` must hold bytes (torch.uint8), got {images.dtype}: they may be converted already.")
     return images.to(dtype) / 255
