@@ -19,7 +19,7 @@ SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reord
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
+.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint map lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -66,6 +66,9 @@ lint: $(READY) ## check format, style and types, of the chapters too
 	$(BIN)/ruff check
 	$(BIN)/pyright
 	.ci/lint-chapters $(wildcard book/*.md)
+
+map: $(READY) ## draw the rooms of the library and their imports into CONTRIBUTING.md
+	$(BIN)/leakage map
 
 # One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
 lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leakage.pipeline.tree import imported
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "lib" / "leakage"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -62,18 +64,6 @@ def module_name(path: Path, root: Path = PACKAGE.parent) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported_modules(source: str, known: frozenset[str]) -> Iterator[str]:
-    """Every module that `source` imports, anywhere in it; `from a import b` is `a.b` where that is a known module."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = "." * node.level + (node.module or "")
-            for alias in node.names:
-                full = f"{origin}.{alias.name}"
-                yield full if full in known else origin
-
-
 def room(module: str) -> str | None:
     """The part of the library that `module` is in; None for the root package and for what is not ours."""
     parts = module.split(".")
@@ -88,7 +78,7 @@ def family(module: str) -> str:
 def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
     """Every import of `module` that the floors forbid."""
     here, faults = room(module), []
-    for target in dict.fromkeys(imported_modules(source, known)):
+    for target in dict.fromkeys(imported(source, known)):
         there, top = room(target), target.split(".")[0]
         if target.startswith("."):
             faults.append(f"{module} imports {target}: write absolute imports, the content keys follow only those")
@@ -122,9 +112,7 @@ def test_imports_go_one_way(path):
 
 
 def test_modules_import_in_no_circle():
-    graph = {
-        module_name(path): set(imported_modules(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES
-    }
+    graph = {module_name(path): set(imported(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES}
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     assert not graph, f"these import each other: {sorted(graph)}"

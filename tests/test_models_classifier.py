@@ -103,4 +103,4 @@ def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(networ
     assert bool(found.reached.all())
     for score in (posterior.margin(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
         # Every member is right and half of the outsiders, which alone is an area of three quarters.
-        assert roc.auc(score[member], score[~member]).estimate > 0.75 - 3 * 0.05
+        assert roc.auc(member=score[member], outsider=score[~member]).estimate > 0.75 - 3 * 0.05

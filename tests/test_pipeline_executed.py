@@ -6,6 +6,7 @@ Chapters run without a kernel here: their cells are not executed, only the claim
 import ast
 import copy
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -289,7 +290,7 @@ def test_what_a_killed_build_left_beside_an_executed_notebook_is_removed(reposit
 # ── who watches ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Gone:
+class Gone(io.TextIOBase):
     """The stream of a terminal that was closed."""
 
     def isatty(self):
@@ -297,8 +298,6 @@ class Gone:
 
     def write(self, text):
         raise OSError("Input/output error")
-
-    flush = None
 
 
 def test_a_terminal_that_goes_away_is_no_failure_of_a_chapter(repository):

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from leakage import declarations
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, serve, tables
+from leakage.pipeline.book import Book
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
 from patience import HANGS
 
@@ -262,12 +264,8 @@ def lacking(monkeypatch, tmp_path):
         claims = tuple(claim(f"t.c{number}", *sets, profile=least) for number, sets in enumerate(needs))
         declared = declarations.Declarations("toy", "t", "T", "k", (), claims, ())
         ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
-
-        class Small:
-            def declarations(self, chapter):
-                return declared
-
-        return lacking_data.sentence(Small(), {"toy": ledger})
+        book = Mock(spec=Book, **{"declarations.return_value": declared})
+        return lacking_data.sentence(book, {"toy": ledger})
 
     return say
 

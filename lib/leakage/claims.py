@@ -237,12 +237,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def in_cell(text: str) -> str:
+def in_cell(text: str | float) -> str:
     """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
     return in_text(text).replace("|", "\\|")
 
 
-def in_text(text: str) -> str:
+def in_text(text: str | float) -> str:
     """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
 
     Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by

@@ -7,7 +7,7 @@ pass no gradient; what they wrap stays as it was. Nothing here trains.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ class OfModule:
         return check_logits(torch.cat(parts), count=len(points)).to(points.device, torch.float64)
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """What is asked of a scikit-learn classifier."""
 
