@@ -199,7 +199,7 @@ CHECKS = {
     ],
     "membership_splits": lambda x: [
         vars(x.pairs),
-        vars(membership_splits.disjoint_quarters(12, splits=2, generator=x.generator)),
+        membership_splits.quarters(12, size=2, generator=x.generator),
     ],
     "purchase_like": lambda x: vars(purchase_like.draw(5, generator=x.generator, features=6, classes=2)),
     "shift_and_flip": lambda x: augmentation.shift_and_flip(

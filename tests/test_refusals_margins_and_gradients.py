@@ -109,11 +109,11 @@ CASES = {
     "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
     "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
     "batch_gradient": case(
-        partial(federated.batch_gradient, clients.TwoLayer(drawn(M, D), activation="tanh"), loss="sum"),
+        partial(federated.batch_gradient, clients.Client(drawn(M, D), activation="tanh"), loss="sum"),
         inputs=drawn(B, D),
         labels=signs(B),
     ),
-    "client": case(partial(clients.TwoLayer, activation="tanh"), weights=drawn(M, D)),
+    "client": case(partial(clients.Client, activation="tanh"), weights=drawn(M, D)),
     "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
     "mirrored": case(
         partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
