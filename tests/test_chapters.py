@@ -199,7 +199,12 @@ BREACHES = [
         "[2, ",
     ),
     ("first_cell_imports", "import torch\n", "import torch\nimport pandas\n", "not pandas"),
-    ("first_cell_imports", "mean = share(draws)\n", "from leakage.metrics import roc\n", "import leakage.metrics in the first"),
+    (
+        "first_cell_imports",
+        "mean = share(draws)\n",
+        "from leakage.metrics import roc\n",
+        "import leakage.metrics in the first",
+    ),
     ("first_cell_imports", "import math\n", "import math\n\nx = 1\n", "the imports and nothing else"),
     ("prose_stands_between_code_cells", "Sizes follow from the profile.", "", "no sentence stands between"),
     ("prose_stands_between_code_cells", "Sizes follow from the profile.", "### $x$", "no sentence stands between"),
