@@ -19,7 +19,7 @@ SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reord
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
+.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint map lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -67,13 +67,16 @@ lint: $(READY) ## check format, style and types, of the chapters too
 	$(BIN)/pyright
 	.ci/lint-chapters $(wildcard book/*.md)
 
+map: $(READY) ## draw the rooms of the library and their imports into CONTRIBUTING.md
+	$(BIN)/leakage map
+
 # One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
 lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --no-header \
 	  --no-annotate $(if $(UPGRADE),--upgrade) --output-file requirements.txt
 
 clean: ## delete everything generated; the virtual environment stays
-	rm -rf _build .pytest_cache .ruff_cache
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis .jupyter
 
 $(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)

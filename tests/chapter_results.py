@@ -9,7 +9,7 @@ import re
 from collections import Counter
 
 from chapter_language import typed_decimals
-from chapter_reading import CLAIMS, EXPERIMENT, VERDICTS, Chapter, literal, prose, words
+from chapter_reading import CLAIMS, EXPERIMENT, VERDICTS, Block, Chapter, called, headings, literal, prose, words
 from leakage import content_keys
 from leakage.data import registry
 
@@ -101,6 +101,26 @@ def figures_are_labelled(chapter: Chapter) -> list[str]:
     return faults + [f"the figure name {name!r} is used {times} times" for name, times in names.items() if times > 1]
 
 
+def absent_data_are_shown_as_absent(chapter: Chapter) -> list[str]:
+    """Where all that a part judges needs data, each figure and table names the stand-in, or says "not run" itself."""
+    needs = {claim["id"] for claim in chapter.claims if claim.get("needs")}
+    part: list[Block] = []
+    faults = []
+    for block in (*chapter.blocks, Block("markdown", "## The end", "")):
+        if block.kind == "code":
+            part.append(block)
+        elif headings(block.source, 2) or headings(block.source, 3):
+            calls = [(one, n) for one in part for n in ast.walk(one.tree) if isinstance(n, ast.Call)]
+            judged = {literal(call) for _, call in calls if called(call) == "judge"}
+            for one, call in calls if judged and judged <= needs else ():
+                given = {keyword.arg for keyword in call.keywords}
+                shown = ast.unparse(call.func) in (*SHOWING, "claims.Table")
+                if shown and "stand_in" not in given and "not run" not in one.source:
+                    faults.append(f"{one}: `{ast.unparse(call.func)}` needs `stand_in`, for where the data are absent")
+            part = []
+    return faults
+
+
 def hidden_cells_only_report(chapter: Chapter) -> list[str]:
     imported, faults = {name for _, _, name in chapter.imports}, []
     for block in chapter.code:
@@ -152,6 +172,7 @@ RULES = (
     generated_tables_are_shown,
     glue_is_defined_and_used,
     figures_are_labelled,
+    absent_data_are_shown_as_absent,
     hidden_cells_only_report,
     data_read_is_declared,
 )

@@ -4,14 +4,23 @@ The tensors of tests are small, and threads that wait for each other are slow. `
 `last_bits.LastBits(SEED)`, another machine's arithmetic.
 """
 
+import importlib
 import os
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before torch is imported, and for the processes that tests start
+
+# The library's annotations run, in this process and in those that it starts.
+TYPES = str(Path(__file__).parent / "types_that_run")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TYPES, os.environ.get("PYTHONPATH"))))
+sys.path.insert(0, TYPES)
+importlib.import_module("held_imports").install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

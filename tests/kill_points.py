@@ -17,6 +17,8 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+from patience import HANGS
+
 POINTS = 4
 CHAPTERS = ("first", "second")
 # Which process strikes, at which event, how often that must have come by, and whom it kills.
@@ -49,7 +51,7 @@ def reached(event: str) -> None:
     if victim == "group":
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os.kill(os.getppid() if victim == "runner" else os.getpid(), signal.SIGKILL)
-    threading.Event().wait()  # until this process notices that the runner is gone
+    threading.Event().wait(HANGS)  # until this process notices that the runner is gone
 
 
 class DeadKernel(Exception):

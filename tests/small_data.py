@@ -6,7 +6,7 @@ import io
 import tarfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from leakage.data import registry
 from leakage.data.registry import DataFile, Dataset
+from patience import HANGS
 
 
 def sha256(payload: bytes) -> str:
@@ -25,7 +26,8 @@ def sha256(payload: bytes) -> str:
 def tar_gz(*members: tuple[str | tarfile.TarInfo, bytes]) -> bytes:
     """An archive of the members given: a name or a prepared header, and the content."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+    # Without the time of packing, which would make names of tests differ between the processes that share them.
+    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in members:
             info = tarfile.TarInfo(name) if isinstance(name, str) else name
             info.size = len(content)
@@ -44,7 +46,7 @@ def pack(payload: bytes, packing: str) -> bytes:
     """The payload as a file of this packing; in an archive the member is called `inside`."""
     return {
         "plain": lambda: payload,
-        "gzip": lambda: gzip.compress(payload),
+        "gzip": lambda: gzip.compress(payload, mtime=0),
         "tar.gz": lambda: tar_gz(("inside", payload)),
     }[packing]()
 
@@ -104,6 +106,7 @@ class Site:
         redirects: from path to address.
         headers: the headers of every request so far.
         pause: what every answer waits for; None for nothing.
+        dribble: what every answer waits for after its first byte; None for nothing.
     """
 
     address: str = ""
@@ -116,6 +119,7 @@ class Site:
     unasked_part: bool = False
     send_length: bool = True
     pause: threading.Event | None = None
+    dribble: threading.Event | None = None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -123,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         site: Site = self.server.site  # pyright: ignore[reportAttributeAccessIssue]
         site.headers.append(dict(self.headers))
         if site.pause:
-            site.pause.wait(60)  # a test that forgets to go on ends all the same
+            site.pause.wait(HANGS)  # a test that forgets to go on ends all the same
         if self.path in site.redirects:
             self.send_response(302)
             self.send_header("Location", site.redirects[self.path])
@@ -153,7 +157,13 @@ class _Handler(BaseHTTPRequestHandler):
         if site.send_length:
             self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
-        self.wfile.write(content[start:][: site.break_after])
+        content = content[start:][: site.break_after]
+        if site.dribble:
+            self.wfile.write(content[:1])
+            site.dribble.wait(HANGS)
+            content = content[1:]
+        with suppress(ConnectionError):  # who waited for the rest may be gone
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

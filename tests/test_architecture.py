@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leakage.pipeline.tree import imported
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "lib" / "leakage"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -43,7 +45,7 @@ MAY_IMPORT = {
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "checked_files", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
@@ -57,18 +59,6 @@ TEXT_SUFFIXES = frozenset(
 def module_name(path: Path, root: Path = PACKAGE.parent) -> str:
     """`leakage.data.mnist` for lib/leakage/data/mnist.py; a package is named by its folder."""
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def imported_modules(source: str, known: frozenset[str]) -> Iterator[str]:
-    """Every module that `source` imports, anywhere in it; `from a import b` is `a.b` where that is a known module."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = "." * node.level + (node.module or "")
-            for alias in node.names:
-                full = f"{origin}.{alias.name}"
-                yield full if full in known else origin
 
 
 def room(module: str) -> str | None:
@@ -85,7 +75,7 @@ def family(module: str) -> str:
 def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
     """Every import of `module` that the floors forbid."""
     here, faults = room(module), []
-    for target in dict.fromkeys(imported_modules(source, known)):
+    for target in dict.fromkeys(imported(source, known)):
         there, top = room(target), target.split(".")[0]
         if target.startswith("."):
             faults.append(f"{module} imports {target}: write absolute imports, the content keys follow only those")
@@ -119,9 +109,7 @@ def test_imports_go_one_way(path):
 
 
 def test_modules_import_in_no_circle():
-    graph = {
-        module_name(path): set(imported_modules(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES
-    }
+    graph = {module_name(path): set(imported(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES}
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     assert not graph, f"these import each other: {sorted(graph)}"

@@ -132,7 +132,7 @@ def test_a_ray_along_all_hyperedges_meets_none():
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_directions_are_unit_vectors(factor):
     point, way = torch.tensor([[-1.0, 0.0]]).double(), factor * torch.tensor([[0.1, 0.99**0.5]]).double()
-    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+    with pytest.raises(ValueError, match="`first` must be of length 1"):
         hyperedges.label_distances(a_slope(), point, way, until=5.0)
-    with pytest.raises(ValueError, match="`directions` must be of length 1"):
+    with pytest.raises(ValueError, match="`first` must be of length 1"):
         hyperedges.shoot(a_slope(), point, way[:, None])

@@ -147,7 +147,7 @@ mystnb:
     name: fig-mini
 tags: [hide-input]
 ---
-figures.show(figures.plt.figure(), alt="A rising line.")
+figures.show(figures.plt.figure(), alt="A rising line.", stand_in="A flat line")
 ```
 
 ## What held, what did not
@@ -245,6 +245,7 @@ BREACHES = [
     ("figures_are_labelled", ', alt="A rising line."', "", "needs `alt`"),
     ("figures_are_labelled", '"A rising line."', '""', "needs `alt`"),
     ("figures_are_labelled", "figures.show(figures.plt.figure(), ", "figures.draw(", "shows none"),
+    ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
     ("hidden_cells_only_report", "claims.glue(", "x = mean\nclaims.glue(", "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
     ("data_read_is_declared", "from leakage.data import mnist\n", "", "`data` declares mnist, which no cell reads"),

@@ -143,7 +143,7 @@ def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(fetch, "fetch", asked.append)
     for part, name in (("train", "adult"), ("test", "adult-test")):
-        with pytest.raises(DataAbsent, match=f"Run `leakage data {name}`"):
+        with pytest.raises(DataAbsent, match=rf"Run `\.venv/bin/leakage data {name}`"):
             adult.load(part)
         assert asked == []
         with pytest.raises(DataAbsent):  # the fetch of this test brings nothing

@@ -99,7 +99,7 @@ def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
     asked = []
     monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match="Run `leakage data cifar10-binary`"):
+    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data cifar10-binary`"):
         cifar10.load()
     assert asked == []
     with pytest.raises(DataAbsent):  # the fetch of this test brings nothing

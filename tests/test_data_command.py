@@ -1,11 +1,13 @@
 """`leakage data` fetches what claims need, and a build that calls it never fails, waits or overwrites for it."""
 
+import math
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import yaml
 
 from leakage.data import fetch, registry
 from leakage.pipeline import cli, datasets
+from patience import HANGS
 from small_data import dataset, entry, pack, put, serving, tree, unverified
 
 ROOT = Path(__file__).parents[1]
@@ -75,6 +78,29 @@ def test_the_sets_that_claims_of_the_book_need_are_verified_small_and_have_an_ad
     assert 19e6 < sum(file.at_most for file in files if file.url) < 21e6  # "about 20 MB", as README and Makefile say
 
 
+def test_the_list_tells_sizes_that_are_known_as_they_are_and_others_as_bounds(folder, monkeypatch, capsys):
+    payload, other = b"1" * 1_500_000, b"2" * 2_500_000
+    forms = [
+        entry(form, url=url, name=name, path=f"forms/{name}")
+        for name, form, url in (("a", payload, None), ("b", other, "https://x.invalid"))
+    ]
+    monkeypatch.setitem(registry.DATASETS, "forms", dataset(*forms, any_file=True, name="forms"))
+    bound = entry(payload, path="bound/file", size=None, limit=9_000_000)
+    monkeypatch.setitem(registry.DATASETS, "bound", dataset(bound, name="bound"))
+
+    def sizes():
+        lines = run(capsys)[1]
+        return [
+            re.search(rf"^{name} .*? ((?:≤ )?[0-9.]+) MB", "\n".join(lines), re.MULTILINE)[1]
+            for name in ("forms", "bound")
+        ]
+
+    assert sizes() == ["2.5", "≤ 9.0"]
+    put(folder, pack(payload, "gzip"), "forms/a")
+    put(folder, pack(payload, "gzip"), "bound/file")
+    assert sizes() == ["1.5", "1.5"]
+
+
 @pytest.mark.parametrize("options", [("--needed",), BUILD])
 def test_what_claims_need_is_fetched_once(folder, site, capsys, options):
     assert run(capsys, *options) == (0, [f"{name}: verified, in {folder}" for name in NAMES], [])
@@ -109,11 +135,26 @@ def test_a_host_that_cannot_be_reached_keeps_no_other_set_away(folder, site, cap
         assert fetch.available("two")
 
 
+def test_a_server_that_dribbles_holds_a_build_up_no_longer_than_its_budget(folder, site, capsys, monkeypatch):
+    monkeypatch.setattr(datasets, "BUDGET", 0.0)
+    site.dribble = threading.Event()
+    status, told, (line,) = run(capsys, *BUILD)
+    site.dribble.set()
+    assert (status, told) == (0, [])
+    assert re.match("leakage: not fetched: one, two. http.* is too slow: 1 of [0-9]+ bytes came, which are kept", line)
+    assert "`make data` tries again" in line
+    site.dribble = None
+    assert run(capsys, *BUILD)[0] == 0
+    assert "Range" in site.headers[1]
+    assert all(map(fetch.available, NAMES))
+
+
 def test_a_build_waits_for_one_answer_only_and_not_long(folder, monkeypatch):
     given = []
 
-    def fetched(name, *, patience):
+    def fetched(name, *, patience, until):
         given.append(patience)
+        assert (until < math.inf) == (patience == datasets.HURRIED)
         raise datasets.DownloadBlocked("no answer")
 
     monkeypatch.setattr(fetch, "fetch", fetched)
@@ -131,7 +172,7 @@ def test_a_damaged_file_is_named_with_the_cure_and_left_as_it_is(folder, site, c
     assert (status, told) == (expected, [f"two: verified, in {folder}"])
     (line,) = complaints
     assert line.startswith(f"leakage: Tiny: {path} is refused: ")
-    assert "Run `leakage data one` to replace it" in line
+    assert "Run `.venv/bin/leakage data one` to replace it" in line
     assert path.read_bytes() == damage
     assert len(site.headers) == 1
 
@@ -234,7 +275,11 @@ def test_make_asks_for_data_and_goes_on_whatever_comes_of_it(tmp_path, goal, exp
         name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "OFFLINE"
     }
     result = subprocess.run(
-        ["make", *goal, "VENV=venv", f"PYTHON={sys.executable}"], cwd=tmp_path, env=environment, capture_output=True
+        ["make", *goal, "VENV=venv", f"PYTHON={sys.executable}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=HANGS,
     )
     assert result.returncode == 0, result.stderr
     assert asked.read_text(encoding="utf-8").splitlines() == expected

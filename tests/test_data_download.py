@@ -7,6 +7,7 @@ import pytest
 
 from leakage.data import download as download_module
 from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, download, note_of
+from patience import HANGS
 from small_data import serving
 
 CONTENT = bytes(range(256)) * 1000
@@ -178,7 +179,7 @@ def test_a_server_that_says_nothing_is_waited_for_no_longer_than_asked(site, tmp
 
 def test_a_name_that_is_looked_up_for_ever_is_waited_for_no_longer_than_asked(tmp_path, monkeypatch):
     answer = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer.wait(60))  # which takes no limit of ours
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer.wait(HANGS))  # which takes no limit of ours
     with pytest.raises(DownloadBlocked, match=r"cannot be reached \(no answer within 0.05 seconds\)"):
         download("http://slow.invalid/file", tmp_path / "x.part", limit=1, patience=0.05, _schemes=("http",))
     answer.set()

@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from leakage.data import fetch, registry
 from leakage.data.download import DownloadBlocked, DownloadFailed
 from leakage.data.registry import PACKINGS, DataAbsent, DataDamaged
+from patience import wait_until
 from small_data import entry, member, pack, put, register_tiny, serving, sha256, tar_gz, tree, unverified
 
 PAYLOAD = bytes(range(256)) * 200
@@ -95,7 +95,7 @@ def test_an_altered_payload_is_refused_with_file_expected_found_and_cure(root, r
         fetch.read_payload("tiny", "content")
     message = str(caught.value)
     assert str(path) in message
-    assert "Run `leakage data tiny` to replace it, or set LEAKAGE_DATA" in message
+    assert "Run `.venv/bin/leakage data tiny` to replace it, or set LEAKAGE_DATA" in message
     if change == "altered":
         assert sha256(PAYLOAD) in message
         assert sha256(altered) in message
@@ -127,7 +127,7 @@ def test_an_absent_set_says_in_one_line_how_to_get_it(root, register):
         fetch.read_payload("tiny", "content")
     message = str(caught.value)
     assert "\n" not in message
-    assert "Run `leakage data tiny`, or set LEAKAGE_DATA to a folder that has tiny/content.bin" in message
+    assert "Run `.venv/bin/leakage data tiny`, or set LEAKAGE_DATA to a folder that has tiny/content.bin" in message
     assert not fetch.available("tiny")
     assert states() == ["absent"]
     assert fetch.checksum("tiny") == "absent"
@@ -304,8 +304,7 @@ def test_two_fetches_at_once_do_not_spoil_each_other(root, register, site):
     site.pause = threading.Event()
     with ThreadPoolExecutor() as pool:
         first = pool.submit(get)
-        while not site.headers:  # until the first holds the folder
-            time.sleep(0.01)
+        wait_until(lambda: bool(site.headers))  # the first holds the folder then
         with pytest.raises(DownloadBlocked, match=f"another process is fetching data into {root}. Run the command"):
             get()
         site.pause.set()
@@ -320,6 +319,28 @@ def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(root, register, s
     site.files["/file"] = pack(PAYLOAD, "gzip")
     (root / ".lock").write_bytes(b"")
     assert [found.state for found in get()] == ["verified"]
+
+
+@pytest.mark.parametrize("name", ["tiny/content.bin.part", "tiny/content.bin.part.json", ".lock"])
+def test_a_pipe_in_the_way_of_a_download_is_named_and_not_waited_for(root, register, site, name):
+    register(entry(PAYLOAD, url=f"{site.address}/file"))
+    (root / "tiny").mkdir()
+    os.mkfifo(root / name)
+    with pytest.raises(DownloadFailed, match=f"{root / name} is in the way: it is no file but a pipe.*Move it away"):
+        get()
+    assert site.headers == []
+
+
+def test_a_file_that_cannot_be_put_there_leaves_no_pin_that_would_refuse_the_next(root, register, site):
+    register(unverified(PAYLOAD, site))
+    site.files["/file"] = pack(PAYLOAD, "gzip")
+    (root / "tiny/content.bin").mkdir(parents=True)
+    with pytest.raises(DownloadFailed, match="cannot be put there"):
+        get()
+    assert not list(root.rglob("*.pin.json"))
+    (root / "tiny/content.bin").rmdir()
+    assert [found.state for found in get()] == ["pinned"]
+    assert f'"url": "{site.address}/file"' in next(root.rglob("*.pin.json")).read_text(encoding="utf-8")
 
 
 def test_a_folder_in_the_place_of_a_file_is_named_and_stays(root, register, site):
@@ -349,6 +370,6 @@ def test_a_real_file_is_verified_and_refused_once_cut_or_altered(name, tmp_path,
     middle = len(good) // 2
     for bad in (good[:middle], good[:-1], good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):
         put(tmp_path, bad, file.path)
-        with pytest.raises(DataDamaged, match=f"is refused: .* `leakage data {name}`"):
+        with pytest.raises(DataDamaged, match=rf"is refused: .* `\.venv/bin/leakage data {name}`"):
             fetch.read_payload(name, file.name)
         assert not fetch.available(name)

@@ -69,7 +69,7 @@ def test_loaded_tensors_can_be_written_to():
 def test_images_of_another_form_are_refused(payload, message):
     with pytest.raises(DataDamaged, match=f"^here: expected .*{message}") as caught:
         mnist.parse_images(payload, source="here")
-    assert "`leakage data`" in str(caught.value)
+    assert "`.venv/bin/leakage data`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(fetch, "fetch", asked.append)
     for part, name in (("test", "mnist"), ("train", "mnist-train")):
-        with pytest.raises(DataAbsent, match=f"Run `leakage data {name}`"):
+        with pytest.raises(DataAbsent, match=rf"Run `\.venv/bin/leakage data {name}`"):
             mnist.load(part)
         assert asked == []
         with pytest.raises(DataAbsent):  # the fetch of this test brings nothing

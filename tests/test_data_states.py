@@ -97,7 +97,7 @@ def test_a_damaged_set_counts_as_absent_and_reading_it_is_an_error(damaged):
     assert fetch.complaints("tiny") == (str(caught.value),)
     assert "\n" not in str(caught.value)
     assert str(damaged) in str(caught.value)
-    assert "`leakage data tiny`" in str(caught.value)
+    assert "`.venv/bin/leakage data tiny`" in str(caught.value)
 
 
 def test_the_words_for_a_page_are_the_same_for_a_missing_and_a_damaged_file(root, register):

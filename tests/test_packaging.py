@@ -1,5 +1,7 @@
 """What the project asks for, locks, says of itself and links to agree with each other."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -11,8 +13,10 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import leakage
 from leakage import declarations
 from leakage.data import registry
+from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -109,13 +113,45 @@ def test_jupyter_book_stays_below_the_version_that_reads_no_config():
 
 def test_the_citation_keeps_its_schema():
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format", ROOT / "CITATION.cff"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_versions_and_licences_agree():
+def test_make_clean_leaves_nothing_generated_in_the_root_but_the_virtual_environment():
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make in a make
+    command = ["make", "--no-print-directory", "-n", "clean"]
+    shown = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=HANGS)
+    ignored = (line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
+    anywhere = {"__pycache__", ".ipynb_checkpoints"}
+    generated = {name for name in ignored if re.fullmatch(r"[\w.]+", name)} - anywhere
+    assert set(shown.stdout.split()[2:]) == generated - {".venv"}
+
+
+def test_the_package_alone_says_its_version():
+    assert PROJECT["dynamic"] == ["version"]
+    assert PYPROJECT["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "leakage.__version__"}}
+    assert load(ROOT / "CITATION.cff")["version"] == leakage.__version__
+    assert "version" not in load(ROOT / "_config.yml")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(
+        rf"release will be {leakage.__version__}\.|^## \[{leakage.__version__}\] - ", changes, re.MULTILINE
+    )
+
+
+def test_type_checkers_of_others_read_the_annotations():
+    assert PYPROJECT["tool"]["setuptools"]["package-data"] == {"leakage": ["py.typed"]}
+    assert (ROOT / "lib" / "leakage" / "py.typed").is_file()
+
+
+def test_the_development_container_has_the_packages_of_continuous_integration():
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    installed = container["onCreateCommand"].partition("--no-install-recommends ")[2].split()
+    asked = re.findall(r"packages\+=\(([^)]*)\)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert set(installed) == {name for names in asked for name in names.split()}
+
+
+def test_licences_agree():
     citation = load(ROOT / "CITATION.cff")
-    assert citation["version"] == PROJECT["version"]
     assert citation["license"] == ["MIT", "CC-BY-4.0"]
     assert PROJECT["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License\n")
@@ -145,6 +181,6 @@ def test_the_readme_gives_the_two_commands():
 
 
 def test_every_file_the_readme_links_to_exists():
-    for name in ("README.md", "CONTRIBUTING.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / name).read_text(encoding="utf-8")):
             assert target.startswith("https://") or (ROOT / target).exists(), f"{name}: {target}"

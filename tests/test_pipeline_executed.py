@@ -6,6 +6,7 @@ Chapters run without a kernel here: their cells are not executed, only the claim
 import ast
 import copy
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from leakage.pipeline.build import build as build_book
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
+from patience import HANGS
 
 OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's repository
 
@@ -160,7 +162,8 @@ def test_the_commit_is_that_of_the_books_own_repository(tmp_path, monkeypatch):
 
     def git(folder: Path, *arguments: str) -> None:
         author = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", folder, *author, *arguments], check=True, capture_output=True, env=OUTSIDE)
+        command = ["git", "-C", folder, *author, *arguments]
+        subprocess.run(command, check=True, capture_output=True, env=OUTSIDE, timeout=HANGS)
 
     root.mkdir(parents=True)
     git(outer, "init")
@@ -287,7 +290,7 @@ def test_what_a_killed_build_left_beside_an_executed_notebook_is_removed(reposit
 # ── who watches ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Gone:
+class Gone(io.TextIOBase):
     """The stream of a terminal that was closed."""
 
     def isatty(self):
@@ -295,8 +298,6 @@ class Gone:
 
     def write(self, text):
         raise OSError("Input/output error")
-
-    flush = None
 
 
 def test_a_terminal_that_goes_away_is_no_failure_of_a_chapter(repository):

@@ -73,7 +73,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
         ("smoke", "ci", "not judged", ""),
         ("ci", "paper", "not run", "This needs the profile paper."),
         ("ci", "ci", "not run", "The chapter did not judge it."),
-        ("ci", "ci with mnist", "not run", "It needs MNIST, test set: `leakage data mnist`."),
+        ("ci", "ci with mnist", "not run", "It needs MNIST, test set, which `make data` fetches."),
     ],
 )
 def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reason):

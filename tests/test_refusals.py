@@ -159,7 +159,7 @@ CASES = {
         ("single", "ranked", "empty"),
     ),
     "penalties": Case(
-        lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
+        lambda penalty: ridge.limit_variances(DESIGN, torch.tensor(6), penalty, QUERY),
         {"penalty": some(2)},
         ("whole", *ANY_REAL, "ranked", "empty"),
     ),
@@ -320,6 +320,7 @@ def test_what_fits_is_computed(name):
 def test_what_does_not_fit_is_refused_by_name(name, argument, kind):
     case = CASES[name]
     given = case.tensors | {argument: SPOILS[kind](case.tensors[argument])}
-    with pytest.raises((ValueError, TypeError)) as caught:
+    # Of two arguments that do not fit together, one is named: nobody knows which of them is wrong.
+    named = case.tensors if kind in ("empty", "ranked", "single") else (argument,)
+    with pytest.raises((ValueError, TypeError), match="|".join(f"`{known}`" for known in named)):
         case.call(**given)
-    assert any(f"`{known}`" in str(caught.value) for known in (*case.tensors, "directions", "query"))

@@ -4,10 +4,12 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from pybtex.database import parse_file
+from sphinx.application import Sphinx
 from sphinx.errors import ConfigError
 
 from leakage.pipeline import site
@@ -114,8 +116,8 @@ def finished(page: str, tmp_path: Path, **context: object) -> dict:
     """The context of a page after the extension has seen it."""
     (tmp_path / "_generated").mkdir(exist_ok=True)
     (tmp_path / "_generated" / "claims.json").write_text(json.dumps({"chapters": [LEDGER]}), encoding="utf-8")
-    app = SimpleNamespace(srcdir=str(tmp_path), config=SimpleNamespace(copyright="2026", author="A & B"))
-    site._finish_page(app, page, "page.html", context, None)  # type: ignore[arg-type]
+    app = Mock(spec=Sphinx, srcdir=str(tmp_path), config=SimpleNamespace(copyright="2026", author="A & B"))
+    site._finish_page(app, page, "page.html", context, None)
     return context
 
 
@@ -137,6 +139,12 @@ def test_the_footer_names_the_run_and_the_licences_and_is_escaped(tmp_path):
     assert "a &lt;processor&gt;" in footer
     assert "A &amp; B" in footer
     assert re.search("CC BY 4.0.*MIT", footer)
+
+
+def test_what_unfolds_a_part_of_the_contents_has_a_name(tmp_path):
+    context = finished("one", tmp_path, generate_toctree_html=lambda kind, *, depth: f"{kind} {depth} <summary>")
+    made = context["generate_toctree_html"]("sidebar", depth=1)
+    assert re.fullmatch('sidebar 1 <summary aria-label="[^"]+">', made)
 
 
 def test_a_bibliography_loses_the_roles_that_break_it(tmp_path):

@@ -4,16 +4,33 @@ import pytest
 import torch
 
 import noise_labels
+from leakage.content_keys import fingerprint
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.shadow_pairs import Labelled, Task
 from leakage.trainers.ensembles import Recipe
+from small_data import entry, pack, put, register_tiny, sha256
 
 
 def test_quarters_are_disjoint():
     rows = shadow_pairs.quarters(50, size=12, generator=stream(0, "rows"))
     assert rows.shape == (4, 12)
     assert len(rows.unique()) == 48
+
+
+@pytest.mark.parametrize("registered", [None, sha256(b"one")])
+def test_results_on_a_data_set_are_kept_for_the_file_that_was_found(tmp_path, monkeypatch, registered):
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    register_tiny(monkeypatch, entry(b"one", sha256=registered, size=None, limit=9))
+    monkeypatch.setitem(shadow_pairs.LOADERS, "tiny", lambda: None)
+    task, keys = Task("tiny", 5, (3,), Recipe(1, 5)), []
+    for payload in (None, b"one", b"two", b"one"):
+        if payload:
+            put(tmp_path, pack(payload, "gzip"))
+        keys.append(fingerprint(task))
+    absent, one, two, again = keys
+    assert one == again != absent
+    assert two == (absent if registered else two) != one
 
 
 def test_each_network_fits_its_members_and_not_the_outsiders(monkeypatch):

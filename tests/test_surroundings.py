@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from leakage import declarations
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, serve, tables
+from leakage.pipeline.book import Book
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
 from patience import HANGS
 
@@ -59,7 +61,9 @@ def test_whatever_the_file_system_refuses_ends_a_build_in_one_line(book, capsys,
 def test_a_full_standard_output_is_one_line(book):
     code = "import sys; from leakage.pipeline import cli; sys.exit(cli.main(['data']))"
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANGS
+        )
     assert is_one_line(done.returncode, done.stderr, os.strerror(errno.ENOSPC))
 
 
@@ -102,7 +106,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(boo
     for package, command in (("jupytext", "status"), ("jupytext", "build"), ("nbformat", "serve")):
         arguments = [command, "--root", str(book)]
         script = [sys.executable, "-c", code.format(package, arguments)]
-        done = subprocess.run(script, capture_output=True, text=True)
+        done = subprocess.run(script, capture_output=True, text=True, timeout=HANGS)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(
             f"leakage: this needs the package {package}, which is not installed; install leak"
@@ -115,7 +119,7 @@ def test_data_can_be_listed_without_the_packages_of_the_book(tmp_path):
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); from leakage.pipeline import cli; cli.main(['data'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist" in done.stdout
 
@@ -157,7 +161,7 @@ def test_a_user_without_a_home_builds_with_one_in_the_build_folder(book, unknown
 
 def git(folder: Path, *arguments: str) -> None:
     options = ["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", "-C", folder, *options, *arguments], check=True, capture_output=True)
+    subprocess.run(["git", "-C", folder, *options, *arguments], check=True, capture_output=True, timeout=HANGS)
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
@@ -260,12 +264,8 @@ def lacking(monkeypatch, tmp_path):
         claims = tuple(claim(f"t.c{number}", *sets, profile=least) for number, sets in enumerate(needs))
         declared = declarations.Declarations("toy", "t", "T", "k", (), claims, ())
         ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
-
-        class Small:
-            def declarations(self, chapter):
-                return declared
-
-        return lacking_data.sentence(Small(), {"toy": ledger})
+        book = Mock(spec=Book, **{"declarations.return_value": declared})
+        return lacking_data.sentence(book, {"toy": ledger})
 
     return say
 
@@ -289,7 +289,7 @@ def test_a_damaged_set_is_named_with_its_file_and_stays_as_it_is(lacking, tmp_pa
     path = tmp_path / "data/location/dataset_location.tgz"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"damaged")
-    damaged = "location is damaged (location/dataset_location.tgz): `leakage data location` replaces it."
+    damaged = "location is damaged (location/dataset_location.tgz): `.venv/bin/leakage data location` replaces it."
     counted = "Not run for want of data: 5 claims (location 3, mnist 2, multi30k 1)"
     assert lacking() == f"{counted}; `make data` fetches mnist, multi30k; {damaged}"
     assert lacking(needs=(("location",),)) == f"Not run for want of data: 1 claim (location 1); {damaged}"

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from leakage import runtime
 from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 PINNED = re.compile(r"[\w.-]+(?:/[\w.-]+)+@[0-9a-f]{40}")
 # Whoever publishes may write to the pages and prove who they are; nobody may do anything else.
@@ -40,6 +42,8 @@ def steps(path: Path) -> list[dict]:
         ("github-workflows", WORKFLOWS),
         ("github-actions", ACTIONS),
         ("dependabot", [ROOT / ".github" / "dependabot.yml"]),
+        ("github-issue-config", [path for path in FORMS if path.name == "config.yml"]),
+        ("github-issue-forms", [path for path in FORMS if path.name != "config.yml"]),
     ],
 )
 def test_files_keep_their_schema(schema, paths):
@@ -49,6 +53,21 @@ def test_files_keep_their_schema(schema, paths):
 
 def test_the_audit_of_the_workflows_finds_nothing():
     run(BIN / "zizmor", "--offline", "--no-progress", "--persona", "auditor", ".github")
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_a_form_names_the_chapters_and_profiles_there_are(path):
+    fields = {field.get("id"): field["attributes"] for field in load(path).get("body", ())}
+    planned = load(ROOT / "book" / "chapters.yml")["chapters"]
+    asked = {name: sorted(fields[name]["options"]) for name in ("chapter", "profile") if name in fields}
+    there = {"chapter": sorted(chapter["name"] for chapter in planned), "profile": sorted(runtime.PROFILES)}
+    assert asked == {name: there[name] for name in asked}
+
+
+def test_the_form_for_a_verdict_asks_for_all_that_it_takes_to_run_it_again():
+    (form,) = (load(path) for path in FORMS if path.name == "verdict.yml")
+    asked = {field["id"] for field in form["body"] if field.get("validations", {}).get("required")}
+    assert {"chapter", "claim", "seed", "profile", "commit"} <= asked
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -7,13 +7,16 @@ can run code. The checksum finds damage, not forgery: who can write the folder c
 import hashlib
 import io
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 _DIGEST_BYTES = 32
+_PARTIAL = re.compile(r"\.([0-9]+)-[0-9]+\.partial")  # the end of the name of a file that process … is writing
 
 
 class Damaged(ValueError):
@@ -49,6 +52,14 @@ def write(path: Path, content: bytes) -> None:
     partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.partial")
     partial.write_bytes(content)
     os.replace(partial, path)
+
+
+def sweep_up(folder: Path) -> None:
+    """Delete what killed processes have half written below `folder`; files of a process that lives stay."""
+    for path in folder.rglob("*.partial"):
+        writer = _PARTIAL.search(path.name)
+        if writer and not psutil.pid_exists(int(writer[1])):
+            path.unlink(missing_ok=True)
 
 
 def read(path: Path, *, device: torch.device | str = "cpu") -> Any:

@@ -30,7 +30,7 @@ _SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and cod
 # What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
 _BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_BRACES = re.compile(r"\{(?=\{)|\}(?=`)")  # of a template {{…}} and of a role {…}`…`
+_PAIRS = re.compile(r"\{(?=\{)|\}(?=`)|!(?=\[)")  # of a template {{…}}, of a role {…}`…` and of an image ![…](…)
 
 
 class Ledger:
@@ -172,7 +172,7 @@ def absence(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
     gone = absent or (lambda name: not fetch.available(name))
     missing = [name for name in claim.needs if gone(name)]
     titles = " and ".join(registry.dataset(name).title for name in missing)
-    return f"It needs {titles}: `leakage data {' '.join(missing)}`." if missing else ""
+    return f"It needs {titles}, which `make data` fetches." if missing else ""
 
 
 _NOTHING = dict.fromkeys(("measured", "low", "high", "n"))
@@ -237,20 +237,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def in_cell(text: str) -> str:
+def in_cell(text: str | float) -> str:
     """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
     return in_text(text).replace("|", "\\|")
 
 
-def in_text(text: str) -> str:
-    """`text` on one line of a page: words, links, mathematics and code, never a tag, a template, a role or a block.
+def in_text(text: str | float) -> str:
+    """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
 
-    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, and no brace by
-    what would make it a template or a role: where there is no escape, a blank parts them.
+    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by
+    what would make it a template or a role, and no `!` by what would make it a picture: where there is no escape, a
+    blank parts them.
     """
     pieces = _SPANS.split(" ".join(str(text).split()))
     safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))
-    return _BLOCK.sub(r"\1\\", _BRACES.sub(r"\g<0> ", "".join(safe)))
+    return _BLOCK.sub(r"\1\\", _PAIRS.sub(r"\g<0> ", "".join(safe)))
 
 
 def verdict_text(verdict: str) -> str:

@@ -102,7 +102,8 @@ def processor() -> str:
 def fingerprint(value: Any) -> str:
     """SHA-256 of a value made of numbers, text, containers, dataclasses, arrays and tensors; equal for equal values.
 
-    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not.
+    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass that names what lies
+    elsewhere, such as a file, has a method `content_elsewhere` that says what is found there.
 
     Raises:
         TypeError: for a value whose content cannot be read off, such as a generator or an open file.
@@ -140,6 +141,8 @@ def _pieces(value: Any) -> Iterator[bytes]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield f"{kind.__module__}.{kind.__qualname__}".encode()
         yield from _pieces({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        if elsewhere := getattr(value, "content_elsewhere", None):
+            yield from _pieces(elsewhere())
     else:
         yield from _array_pieces(value)
 

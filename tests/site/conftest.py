@@ -43,7 +43,8 @@ def site_folder(config: pytest.Config) -> Path:
 
 def page_names(folder: Path) -> list[str]:
     """The pages of the book and the search page; `index.html` only leads on to the first page."""
-    return sorted(path.stem for path in folder.glob("*.html") if path.stem != "index")
+    found = (path.relative_to(folder).as_posix() for at in ("*.html", "[!_]*/*.html") for path in folder.glob(at))
+    return sorted(name.removesuffix(".html") for name in found if name != "index.html")
 
 
 def unavailable(what: str) -> NoReturn:

@@ -8,8 +8,10 @@ the finished file into place.
 import http
 import http.client
 import json
+import math
 import queue
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -53,6 +55,7 @@ def download(
     limit: int,
     progress: bool | None = None,
     patience: float = 30.0,
+    until: float = math.inf,
     _schemes: tuple[str, ...] = ("https",),
 ) -> None:
     """Bring the content of `url` to the file `partial`, resuming it where that is safe.
@@ -63,11 +66,12 @@ def download(
         limit: bytes after which the download is refused.
         progress: show a bar; None shows it on a terminal only.
         patience: seconds to wait for the answer, names looked up and redirects followed, and for its next bytes.
+        until: when to stop waiting for more, by `time.monotonic`: a server may send a byte now and then for ever.
         _schemes: the schemes allowed, for tests against a local server.
 
     Raises:
         DownloadFailed: if the server fails; what has arrived stays, to be resumed.
-        DownloadBlocked: if there is no connection, or `partial` cannot be written.
+        DownloadBlocked: if there is no connection, the time is up, or `partial` cannot be written.
         TooLarge: if the content exceeds `limit`; nothing stays.
     """
     _check_scheme(url, _schemes)
@@ -78,7 +82,7 @@ def download(
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not partial.exists():
             raise DownloadFailed(f"{url} answers {error.code} {error.reason}. Try again later.") from error
         discard(partial)  # the bytes here are not a beginning of what the server has now
-        download(url, partial, limit=limit, progress=progress, patience=patience, _schemes=_schemes)
+        download(url, partial, limit=limit, progress=progress, patience=patience, until=until, _schemes=_schemes)
         return
     except DownloadFailed:
         raise
@@ -88,7 +92,7 @@ def download(
     with response:
         start = _begin(response, partial, url)
         try:
-            _receive(response, partial, url=url, start=start, limit=limit, progress=progress)
+            _receive(response, partial, url=url, start=start, limit=limit, until=until, progress=progress)
         except TooLarge:
             discard(partial)
             raise
@@ -165,7 +169,9 @@ def _begin(response: Any, partial: Path, url: str) -> int:
     return 0
 
 
-def _receive(response: Any, partial: Path, *, url: str, start: int, limit: int, progress: bool | None) -> None:
+def _receive(
+    response: Any, partial: Path, *, url: str, start: int, limit: int, until: float, progress: bool | None
+) -> None:
     total = None if response.length is None else start + response.length
     if (total or 0) > limit:
         raise TooLarge(f"{url} sends {total:,} bytes, more than the {limit:,} allowed")
@@ -182,13 +188,16 @@ def _receive(response: Any, partial: Path, *, url: str, start: int, limit: int, 
                 raise TooLarge(f"{url} sends more than the {limit:,} bytes allowed")
             _write(sink.write, piece, partial)
             bar.update(len(piece))
+            if received != total and time.monotonic() > until:
+                of = "" if total is None else f" of {total:,}"
+                raise DownloadBlocked(f"{url} is too slow: {received:,}{of} bytes came, which are kept to go on from.")
     if total is not None and received != total:
         raise DownloadFailed(f"{url} broke off after {received:,} of {total:,} bytes. Run the command again to resume.")
 
 
 def _next_piece(response: Any, url: str) -> bytes:
     try:
-        return response.read(_CHUNK)
+        return response.read1(_CHUNK)  # what is there: `read` would wait until the piece is full
     except _NETWORK_ERRORS as error:
         raise DownloadFailed(f"{url} broke off ({error}). Run the command again to resume.") from error
 

@@ -8,13 +8,14 @@ for a set the registry marks unverified, with the one pinned beside the file.
 
 import fcntl
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leakage.data import registry, states, unpack
-from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, discard, download
+from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, discard, download, note_of
 from leakage.data.registry import DataAbsent, DataDamaged, DataFile, Dataset
 from leakage.data.states import FileStatus, folder
 
@@ -96,13 +97,18 @@ def absent(name: str, file: DataFile | None = None) -> DataAbsent:
     dataset = registry.dataset(name)
     missing = file or next((found.file for found in status(name) if not found.good), dataset.files[0])
     return DataAbsent(
-        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `leakage data {name}`, "
+        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `{registry.COMMAND} {name}`, "
         f"or set LEAKAGE_DATA to a folder that has {missing.path}."
     )
 
 
 def fetch(
-    name: str, *, progress: bool | None = None, patience: float = PATIENCE, _schemes: tuple[str, ...] = ("https",)
+    name: str,
+    *,
+    progress: bool | None = None,
+    patience: float = PATIENCE,
+    until: float = math.inf,
+    _schemes: tuple[str, ...] = ("https",),
 ) -> tuple[FileStatus, ...]:
     """Download what is missing or damaged of data set `name`, check it, and return the state of all its files.
 
@@ -114,6 +120,7 @@ def fetch(
         name: a data set of the registry.
         progress: show a bar; None shows it on a terminal only.
         patience: seconds to wait for an answer, and for the next bytes of one.
+        until: when to stop waiting for more, by `time.monotonic`; what has arrived is kept.
         _schemes: the URL schemes allowed, for tests against a local server.
 
     Raises:
@@ -125,7 +132,8 @@ def fetch(
     if _missing(dataset):
         with _alone():
             for path in _missing(dataset):  # looked at again: another process may have brought it meanwhile
-                _fetch_path(dataset, path, progress=progress, patience=patience, schemes=_schemes)
+                _fetch_path(dataset, path, progress=progress, patience=patience, until=until, schemes=_schemes)
+                _pin_what_is_here(dataset, brought=path)
     _pin_what_is_here(dataset)
     return status(name)
 
@@ -148,22 +156,29 @@ def _refusal(dataset: Dataset, file: DataFile, detail: str) -> str:
 
 
 def _fetch_path(
-    dataset: Dataset, relative: str, *, progress: bool | None, patience: float, schemes: tuple[str, ...]
+    dataset: Dataset,
+    relative: str,
+    *,
+    progress: bool | None,
+    patience: float,
+    until: float,
+    schemes: tuple[str, ...],
 ) -> None:
     """Download one packed file, check all payloads in it, and only then move it into place."""
     archive = dataset.archive(relative)
     url, target = archive[0].url, folder() / relative
     assert url is not None, "only files with an address are fetched"
     partial = states.partial(target)
+    for path in (partial, note_of(partial)):
+        if problem := states.regular(path)[1]:  # a pipe would keep its writer waiting
+            raise DownloadFailed(f"{path} is in the way: {problem}. Move it away.")
     with _made(target.parent):
         try:
             limit = unpack.download_limit(archive)
-            download(url, partial, limit=limit, progress=progress, patience=patience, _schemes=schemes)
+            download(url, partial, limit=limit, progress=progress, patience=patience, until=until, _schemes=schemes)
             found = states.measured(partial, archive)
             for file in archive:
                 states.compare(file, *found[file.name])
-            if not all(file.verified for file in archive):
-                states.pin(dataset, target, found, url=url)
             os.replace(partial, target)
         except (TooLarge, unpack.UnpackError) as error:
             discard(partial)
@@ -183,13 +198,18 @@ def _fetch_path(
         discard(partial)  # the note is left
 
 
-def _pin_what_is_here(dataset: Dataset) -> None:
-    """Pin unverified files that were put there by hand; a folder that cannot be written leaves them unpinned."""
+def _pin_what_is_here(dataset: Dataset, *, brought: str = "") -> None:
+    """Pin unverified files, which came with a download if they are `brought`, and were put there by hand otherwise.
+
+    A file is pinned once it is in its place: a pin without one would refuse what a server sends next. A folder that
+    cannot be written leaves files unpinned.
+    """
     found = states.status(dataset)
     for path in dict.fromkeys(entry.file.path for entry in found if entry.state == "unverified"):
         here = [entry for entry in found if entry.file.path == path]
         with suppress(OSError):
-            states.pin(dataset, here[0].path, {e.file.name: (e.size, e.sha256) for e in here}, url=None)
+            url = here[0].file.url if path == brought else None
+            states.pin(dataset, here[0].path, {e.file.name: (e.size, e.sha256) for e in here}, url=url)
 
 
 @contextmanager
@@ -197,6 +217,8 @@ def _alone() -> Iterator[None]:
     """Hold the data folder, made if need be; two downloads of one file would spoil each other."""
     root = folder()
     path = root / ".lock"
+    if problem := states.regular(path)[1]:
+        raise DownloadBlocked(f"{path} is in the way: {problem}. Move it away.")
     with _made(root):
         try:
             lock = path.open("a")

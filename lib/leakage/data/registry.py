@@ -8,6 +8,8 @@ download pins what it found (see `fetch`). Nothing here touches a file or the ne
 from dataclasses import dataclass
 
 PACKINGS = ("plain", "gzip", "tar.gz")
+COMMAND = ".venv/bin/leakage data"
+"""What fetches a set by name, as a reader of this repository can type it."""
 _SHOWN = 200  # characters of a finding, which may be a line of any length
 
 
@@ -23,7 +25,7 @@ def malformed(source: str, expected: str, found: str) -> DataDamaged:
     """The error a parser raises: `source` is `<data set>/<file>`, the rest are phrases; a long finding is cut short."""
     found = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
     return DataDamaged(
-        f"{source}: expected {expected}, found {found}. Delete the file and fetch it again with `leakage data`, "
+        f"{source}: expected {expected}, found {found}. Delete the file and fetch it again with `{COMMAND}`, "
         "or set LEAKAGE_DATA to a folder with a good copy."
     )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leakage.data import unpack
-from leakage.data.registry import DataFile, Dataset
+from leakage.data.registry import COMMAND, DataFile, Dataset
 
 GOOD = frozenset({"verified", "pinned", "unverified"})
 """The states of a file that may be read; every other one counts as absence."""
@@ -121,7 +121,7 @@ def compare(file: DataFile, size: int, sha256: str) -> None:
 def cure(dataset: Dataset, file: DataFile) -> str:
     """What to do about a damaged file, in a sentence."""
     name, target = dataset.name, pin_of(place(file))
-    again = f"Run `leakage data {name}` to replace it" if file.url else f"Delete it and run `leakage data {name}`"
+    again = f"Run `{COMMAND} {name}` to replace it" if file.url else f"Delete it and run `{COMMAND} {name}`"
     trust = "" if file.verified or not os.path.lexists(target) else f"; if you trust the file, delete the pin {target}"
     return f"{again}, or set LEAKAGE_DATA to a folder with a good copy{trust}."
 
@@ -145,7 +145,7 @@ def pin(dataset: Dataset, path: Path, payloads: dict[str, tuple[int, str]], *, u
 
     Args:
         dataset: to which the file belongs.
-        path: where the packed file lies, or is about to lie.
+        path: where the packed file lies.
         payloads: bytes and SHA-256 by name.
         url: where the file comes from; None for one that was put there by hand.
 

@@ -10,7 +10,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from leakage.data.registry import PACKINGS, DataFile
 
@@ -25,6 +25,7 @@ class UnpackError(ValueError):
     """Why a packed file cannot be unpacked, in a few words."""
 
 
+@runtime_checkable
 class _Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 

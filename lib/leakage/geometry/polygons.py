@@ -170,7 +170,7 @@ def following(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> F
     return vertices.gather(1, next_corner(corners, vertices.shape[1]).unsqueeze(-1).expand_as(vertices))
 
 
-def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v 2"], Float[Tensor, "k v"]]:
+def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Float[Tensor, "k v-1"]]:
     """Centres, from the first corner, and areas of the triangles that the first corner makes with every edge."""
     from_first = vertices - vertices[:, :1]
     here, ahead = from_first[:, :-1], from_first[:, 1:]

@@ -261,21 +261,19 @@ def label_change_by_breaks(
     return places.flatten(-2).amin(-1)
 
 
-def check_rays(network: Mlp, points: Tensor, directions: Tensor) -> None:
-    """Raise the errors of `walk` that concern the rays."""
-    arguments.tensor("directions", directions)
+def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
+    """Raise the errors of `walk` that concern the rays; `name` is that of the directions in the caller."""
+    arguments.tensor(name, directions)
     check(network, points)
     if len(network.weights) < 2:
         raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
     if directions.shape != points.shape:
-        raise ValueError(
-            f"`directions` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}."
-        )
-    arguments.real("directions", directions, like=points)
+        raise ValueError(f"`{name}` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}.")
+    arguments.real(name, directions, like=points)
     lengths = directions.norm(dim=-1)
     if not bool(((lengths - 1).abs() <= _UNIT).all()):
         worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
-        raise ValueError(f"`directions` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
+        raise ValueError(f"`{name}` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
 
 
 def _check_until(until: float) -> None:

@@ -23,8 +23,8 @@ class Mlp:
         ValueError: if there is no layer, the shapes do not chain, or a number is not finite.
     """
 
-    weights: tuple[Float[Tensor, "*b out in"], ...]
-    biases: tuple[Float[Tensor, "*b out"], ...]
+    weights: tuple[Float[Tensor, "*b _ _"], ...]
+    biases: tuple[Float[Tensor, "*b _"], ...]
 
     def __post_init__(self) -> None:
         shapes = [tuple(tensor.shape) for tensor in self.weights]
@@ -51,7 +51,7 @@ class Mlp:
         """The same networks on another device or in another precision."""
         return Mlp(tuple(tensor.to(kind) for tensor in self.weights), tuple(tensor.to(kind) for tensor in self.biases))
 
-    def preactivations(self, points: Float[Tensor, "*b t d"]) -> tuple[Float[Tensor, "*b t n"], ...]:
+    def preactivations(self, points: Float[Tensor, "... t d"]) -> tuple[Float[Tensor, "... t _"], ...]:
         r"""$z^1, \dots, z^H, o$ of every point: one tensor a layer, the outputs last."""
         found, below = [], points
         for weight, bias in zip(self.weights, self.biases, strict=True):
@@ -59,7 +59,7 @@ class Mlp:
             below = found[-1].clamp_min(0)
         return tuple(found)
 
-    def __call__(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t classes"]:
+    def __call__(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t classes"]:
         """The outputs $o$ (logits) at points whose leading dimensions broadcast with those of the networks."""
         return self.preactivations(points)[-1]
 

@@ -31,7 +31,7 @@ class Attention(nn.Module):
         return f"heads={self.heads}"
 
     def forward(
-        self, asking: Float[Tensor, "b t w"], asked: Float[Tensor, "b s w"], hidden: Bool[Tensor, "b 1 #t s"]
+        self, asking: Float[Tensor, "b t w"], asked: Float[Tensor, "b s w"], hidden: Bool[Tensor, "#b 1 #t s"]
     ) -> Float[Tensor, "b t w"]:
         """What each place of `asking` reads from the places of `asked` that are not hidden from it."""
         query, key, value = (
@@ -62,7 +62,7 @@ class Layer(nn.Module):
         places: Float[Tensor, "b t w"],
         hidden: Bool[Tensor, "#b 1 #t t"],
         encoded: Float[Tensor, "b s w"] | None = None,
-        encoded_hidden: Bool[Tensor, "b 1 #t s"] | None = None,
+        encoded_hidden: Bool[Tensor, "#b 1 #t s"] | None = None,
     ) -> Float[Tensor, "b t w"]:
         """The layer's output; `encoded` is the encoder's, for layers with memory."""
         places = self.attention_norm(places + self.attention(places, places, hidden))

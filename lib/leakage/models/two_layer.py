@@ -51,13 +51,17 @@ class TwoLayer:
             raise ValueError("`index` needs networks along a first dimension; this is a single one.")
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
 
-    def preactivations(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t k"]:
+    def preactivations(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t k"]:
         r"""$w_j^\top x + b_j$ of every point and neuron."""
         return points @ self.weights.mT + self.biases.unsqueeze(-2)
 
     def __call__(
-        self, points: Float[Tensor, "*b t d"], *, generator: torch.Generator | None = None, spread: Tensor | None = None
-    ) -> Float[Tensor, "*b t"]:
+        self,
+        points: Float[Tensor, "... t d"],
+        *,
+        generator: torch.Generator | None = None,
+        spread: Tensor | None = None,
+    ) -> Float[Tensor, "... t"]:
         r"""$\Phi(\theta; x)$ at every point, a chunk of points at a time.
 
         Args:

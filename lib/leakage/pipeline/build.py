@@ -19,7 +19,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from leakage import content_keys, runtime
+from leakage import checked_files, content_keys, runtime
 from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Outcome
@@ -81,6 +81,7 @@ def build(
     with _alone(book.build):
         for left_by_a_killed_build in (book.build / "executed").rglob("*.partial*"):
             left_by_a_killed_build.unlink()
+        checked_files.sweep_up(book.build / "grids")
         todo = [plans[chapter] for chapter in chosen if plans[chapter].state != "fresh"]
         for chapter in chosen:
             progress.say(_intention(plans[chapter]))
@@ -171,14 +172,14 @@ def _execute(
             cell_seconds=limit,
             variables=variables,
         )
-        for plan in plans
+        for plan in reversed(plans)  # the last chapters of the book take longest: begun last, one would run alone
     ]
 
     def finish(task: Task, notebook: NotebookNode, outcome: Outcome) -> None:
         plan = by_chapter[task.chapter]
         notebook.metadata[REPRO] = _repro(plan, outcome) | provenance | {"changed": list(check(plan))}
 
-    return execute.run(tasks, jobs=at_a_time, gpus=gpus, tell=progress.tell, finish=finish)
+    return execute.run(tasks, jobs=at_a_time, gpus=gpus, tell=progress.tell, finish=finish)[::-1]
 
 
 def _forget_old_bytecode(package: Path) -> None:

@@ -196,6 +196,20 @@ def status(
     return 0
 
 
+@commands.command("map")
+@_where
+def draw_map(root: Path | None, build_dir: Path | None) -> int:
+    """Draw the rooms of the library and what they import into CONTRIBUTING.md."""
+    from leakage.pipeline import floor_plan
+    from leakage.pipeline.book import open_book
+    from leakage.pipeline.storage import write_text
+
+    book = open_book(root, build_dir)
+    path = book.root / "CONTRIBUTING.md"
+    write_text(path, floor_plan.redrawn(path.read_text("utf-8"), book.package))
+    return 0
+
+
 @commands.command()
 @click.option("--port", type=_Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @_where

@@ -5,6 +5,7 @@ Nothing here writes.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 from leakage import arguments
 from leakage.claims import SIGNS
 from leakage.pipeline.book import Book, Refusal, read_mapping
+from leakage.pipeline.storage import lost_links
 
 _Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, in words and as a test
 
@@ -56,6 +58,8 @@ _VERDICT: _Rules = dict.fromkeys(["measured", "low", "high"], _MEASURED) | {
 
 def check(book: Book) -> None:
     """Read everything that the pages will need; a `Refusal` if something is wrong with it."""
+    for path in (*lost_links(book.folder), *lost_links(book.package)):
+        raise Refusal(f"{path} is a link to {arguments.shown(os.readlink(path))}, where nothing is.")
     _check_contents(book)
     read_mapping(book.root / "_config.yml")
     planned_chapters(book)

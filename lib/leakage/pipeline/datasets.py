@@ -4,7 +4,9 @@ Lines come as things happen. A damaged file is replaced only where its set was a
 named, with the cure, and left as it is.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,8 @@ from leakage.data.download import DownloadBlocked
 
 HURRIED = 5.0
 """Seconds that a build waits for a server before it goes on without."""
+BUDGET = 120.0
+"""Seconds that a build gives all its downloads together: a server may send a byte now and then for ever."""
 
 
 class Line(NamedTuple):
@@ -38,10 +42,10 @@ def needed(root: Path | None) -> tuple[str, ...]:
 def listing() -> Iterator[Line]:
     """Every data set of the registry with its states, checksums and size, then the folder."""
     for name, entry in registry.DATASETS.items():
-        here = [_words(file) for file in fetch.status(name) if file.state != "absent"]
+        found = fetch.status(name)
+        here = [_words(file) for file in found if file.state != "absent"]
         states = ", ".join(dict.fromkeys(here)) or "absent"
-        size = sum(file.at_most for file in entry.files) / 1e6
-        yield Line(f"{name:<16} {states:<20} {size:7.1f} MB  {entry.title} ({entry.licence})")
+        yield Line(f"{name:<16} {states:<20} {_size(entry, found):>11} MB  {entry.title} ({entry.licence})")
         for file in entry.files:
             yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
         yield from (Line(text, fault=True) for text in fetch.complaints(name))
@@ -81,9 +85,10 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
     if not hurried:
         yield from (Line(f"{name}: {_state(name)}") for name in names if name in here)
     missing = [n for n in names if n not in here and (not complaints[n] or registry.dataset(n).any_file)]
+    patience, until = (HURRIED, time.monotonic() + BUDGET) if hurried else (fetch.PATIENCE, math.inf)
     for place, name in enumerate(missing):
         try:
-            fetch.fetch(name, patience=HURRIED if hurried else fetch.PATIENCE)
+            fetch.fetch(name, patience=patience, until=until)
             yield Line(f"{name}: {_state(name)}")
         except (OSError, registry.DataDamaged) as error:
             if not hurried or not isinstance(error, DownloadBlocked):
@@ -92,6 +97,15 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
             later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
             yield Line(f"not fetched: {', '.join(missing[place:])}. {error} {later}", fault=True)
             return
+
+
+def _size(dataset: registry.Dataset, found: Sequence[fetch.FileStatus]) -> str:
+    """Bytes of the payloads, in millions; at most so many where a file that is not here may have any size."""
+    if dataset.any_file:  # one form is the whole set: the one that is here, or would be fetched
+        found = sorted(found, key=lambda file: (not file.good, file.file.url is None))[:1]
+    size = sum(file.size if file.good else file.file.at_most for file in found) / 1e6
+    known = all(file.good or file.file.size is not None for file in found)
+    return f"{'' if known else '≤ '}{size:.1f}"
 
 
 def _state(name: str) -> str:

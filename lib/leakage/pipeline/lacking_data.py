@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from leakage.data.registry import COMMAND
 from leakage.declarations import NOT_RUN
 from leakage.pipeline.book import Book
-
-GOOD = frozenset({"verified", "pinned", "unverified"})  # states of a file that can be read
 
 
 def sentence(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -33,7 +32,7 @@ def sentence(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
     absent = [name for name, files in lacking.items() if not files]
     these = ", ".join(absent) if len(absent) < len(lacking) else "these sets" if len(absent) > 1 else "this set"
     cures = [f"`make data` fetches {these}"] * bool(absent)
-    cures += [f"{n} is damaged ({files}): `leakage data {n}` replaces it" for n, files in lacking.items() if files]
+    cures += [f"{n} is damaged ({files}): `{COMMAND} {n}` replaces it" for n, files in lacking.items() if files]
     return f"Not run for want of data: {len(unmet)} claim{'s' * (len(unmet) > 1)} ({listed}); {'; '.join(cures)}."
 
 
@@ -46,10 +45,8 @@ def _unmet(book: Book, chapter: str, ledger: Mapping[str, Any]) -> list[tuple[st
 
 def _lack(name: str) -> str | None:
     """The damaged files of a data set that cannot be read, "" if it is absent rather, `None` if it can be read."""
-    from leakage.data import fetch, registry  # only where a claim was not run
+    from leakage.data import fetch  # only where a claim was not run
 
-    files = fetch.status(name)
-    good = [file for file in files if file.state in GOOD]
-    if len(good) == len(files) or (good and registry.DATASETS[name].any_file):
+    if fetch.available(name):
         return None
-    return ", ".join(file.file.path for file in files if file.state == "damaged")
+    return ", ".join(file.file.path for file in fetch.status(name) if file.state == "damaged")

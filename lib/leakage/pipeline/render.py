@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, executed, lacking_data, tables
-from leakage.pipeline.book import Book
+from leakage.pipeline import contents, executed, lacking_data, tables, tree
+from leakage.pipeline.book import Book, code
 from leakage.pipeline.executed import REPRO
-from leakage.pipeline.storage import copy_tree, write_json, write_notebook, write_text
+from leakage.pipeline.library import PAGE, Library
+from leakage.pipeline.storage import GENERATED, copy_tree, write_json, write_notebook, write_text
 
-GENERATED = "_generated"
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NOT_PAGES = (".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     """
     if book.staged.exists():
         shutil.rmtree(book.staged)
-    ignore = shutil.ignore_patterns(*_NOT_PAGES)
-    copy_tree(book.folder, book.staged, ignore=ignore)
-    copy_tree(book.package, book.staged / "lib" / book.package.name, ignore=ignore)
+    copy_tree(book.folder, book.staged)
+    copy_tree(book.package, book.staged / "lib" / book.package.name)
+    library = read_library(book)
     absent = []
     for chapter in book.chapters:
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
@@ -56,13 +56,24 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
             copy_alt_texts(notebook)
             told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
             _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
+            if library is not None:
+                notebook.cells.append(new_markdown_cell(library.of_chapter(chapter)))
             write_notebook(page.with_suffix(".ipynb"), notebook)
             page.unlink()
         else:
             absent.append(chapter)
             write_text(page, placeholder(page.read_text("utf-8"), chapter, profile))
-    _generate(book, ledgers)
+    _generate(book, ledgers, library)
     return absent
+
+
+def read_library(book: Book) -> Library | None:
+    """The library behind the chapters, for a book with a page about it."""
+    if PAGE not in book.pages:
+        return None
+    known = tree.modules(book.package)
+    used = {name: tree.used(code(book.notebook(name)), known, book.package.name) for name in book.chapters}
+    return Library(book.package, used)
 
 
 def copy_alt_texts(notebook: NotebookNode) -> None:
@@ -112,7 +123,7 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
     return with_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
 
 
-def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> None:
+def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]], library: Library | None) -> None:
     folder = book.staged / GENERATED
     titles = {name: book.declarations(name).title for name in book.chapters}
     pages = {
@@ -121,6 +132,9 @@ def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> None:
         "status.md": tables.status(ledgers),
         "performance.md": tables.performance(contents.benchmarks(book)),
     }
+    if library is not None:
+        pages |= {f"{PAGE}.md": library.contents()}
+        pages |= {f"../{PAGE}/{name}.md": text for name, text in library.pages().items()}
     for name, text in pages.items():
         write_text(folder / name, text)
     write_json(folder / "claims.json", {"chapters": list(ledgers.values())})

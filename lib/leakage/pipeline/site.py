@@ -4,20 +4,26 @@ It is listed in `_config.yml`. Of the staged book it reads only `_generated/clai
 it runs no code of a chapter and changes no text of a page.
 """
 
+import functools
 import html
 import importlib.util
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.domains.std import StandardDomain
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
 from leakage.claims import provenance
+from leakage.pipeline.library import PAGE
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
 _MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
@@ -50,13 +56,16 @@ def copy_mathjax(destination: Path) -> None:
 
 
 def source_url(url: str) -> str:
-    """The address of a chapter's source where the theme gives that of its executed notebook.
+    """The address of a page's source in the repository, where the theme gives that of the staged file.
 
-    The theme builds the links to edit and to launch a page from the staged file, which for a chapter is an `.ipynb`;
-    the repository holds the same chapter as MyST Markdown. A link within the site, to download the notebook, stays.
+    A chapter is staged as an executed notebook, and the repository holds it as MyST Markdown; a page of the library is
+    made from a package. A link within the site, to download the notebook, stays.
     """
     if not url.startswith("https://"):
         return url
+    if made := re.fullmatch(rf"(.*)/book/{PAGE}/(.+)\.md", url):
+        folders = ["lib", "leakage", *made[2].split(".")]
+        return "/".join([made[1], *dict.fromkeys(folders), "__init__.py"])
     return re.sub(r"\.ipynb(?=$|[?#&])", ".md", url)
 
 
@@ -117,13 +126,24 @@ def _name_the_repository(app: Sphinx, config: Config) -> None:
     config.myst_substitutions = {**config.myst_substitutions, "repository": address}
 
 
+class _Numbers(StandardDomain):
+    """Numbers of figures; Sphinx reads the whole page anew for each reference to one, a tenth of a second each time."""
+
+    @functools.cached_property
+    def _page(self) -> Callable[[str], nodes.document]:
+        return functools.lru_cache(maxsize=2)(self.env.get_doctree)
+
+    def _resolve_numref_xref(self, env: BuildEnvironment, *rest: Any) -> nodes.Element | None:
+        return super()._resolve_numref_xref(SimpleNamespace(**vars(env), get_doctree=self._page), *rest)  # type: ignore[arg-type]
+
+
 def _offline_maths(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
 
 
 def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
-    """Mend what theme and docutils put into the page: launch links, scripts of an unused service, roles, footer."""
+    """Mend what theme and docutils put into the page: links, names, scripts of an unused service, roles, footer."""
     for group in context.get("header_buttons", ()):
         for button in group.get("buttons", ()):
             if "url" in button:
@@ -132,9 +152,18 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
     context["script_files"] = [
         script for script in context.get("script_files", ()) if "thebe" not in _content(script).lower()
     ]
+    if "generate_toctree_html" in context:
+        context["generate_toctree_html"] = _with_names(context["generate_toctree_html"])
     context["theme_extra_footer"] = _footer(app, pagename)
     if "body" in context:
         context["body"] = _without_misplaced_roles(context["body"])
+
+
+def _with_names(contents: Callable[..., Any]) -> Callable[..., str]:
+    """The function that makes the list of pages, with a name on what unfolds a part: the theme shows a sign only."""
+    return lambda *given, **named: str(contents(*given, **named)).replace(
+        "<summary>", '<summary aria-label="Show or hide the pages below">'
+    )
 
 
 def _without_misplaced_roles(body: str) -> str:
@@ -152,6 +181,7 @@ def _content(script: Any) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the listeners (called by Sphinx)."""
     app.setup_extension("sphinx.ext.extlinks")
+    app.add_domain(_Numbers, override=True)
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)

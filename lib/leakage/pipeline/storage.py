@@ -6,7 +6,7 @@ A build folder is told by the file `MARKER` in it: whatever lies beside it may b
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import nbformat
 from nbformat import NotebookNode
 
 MARKER = ".leakage-build"
+GENERATED = "_generated"  # the folder of the staged pages that holds what a build says
 MARKED = "This folder was made by `leakage build`, which may overwrite and delete everything in it.\n"
+_NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -35,20 +37,33 @@ def write_notebook(path: Path, notebook: NotebookNode) -> None:
     write_text(path, nbformat.writes(notebook) + "\n")
 
 
-def copy_tree(source: Path, target: Path, *, ignore: Callable[[str, list[str]], set[str]]) -> None:
-    """Copy the contents of all files below `source` into a new folder, and none of their modes.
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the contents of the sources below `source` into a new folder, and none of their modes.
 
     The copy of a tree that nobody may write to is made to be written to, and deleted.
 
     Args:
         source: a folder; a link in it is copied as what it points to.
         target: must not exist.
-        ignore: names to leave out of a folder, as `shutil.ignore_patterns` gives it.
     """
     target.mkdir(parents=True)
-    names = sorted(os.listdir(source))
-    for name in sorted(set(names) - ignore(str(source), names)):
-        if (source / name).is_dir():
-            copy_tree(source / name, target / name, ignore=ignore)
+    for path in _pages(source):
+        if path.is_dir():
+            copy_tree(path, target / path.name)
         else:
-            shutil.copyfile(source / name, target / name)
+            shutil.copyfile(path, target / path.name)
+
+
+def lost_links(source: Path) -> Iterator[Path]:
+    """Links to nothing among what `copy_tree` would copy."""
+    for path in _pages(source):
+        if path.is_dir():
+            yield from lost_links(path)
+        elif not path.exists():
+            yield path
+
+
+def _pages(folder: Path) -> list[Path]:
+    """What is in a folder of sources, in order, without what tools leave there."""
+    names = os.listdir(folder)
+    return [folder / name for name in sorted(set(names) - _NOT_PAGES(str(folder), names))]

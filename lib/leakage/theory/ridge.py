@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from leakage import arguments
@@ -214,7 +214,7 @@ def sample_member(
 
 
 def limit_variances(
-    design: Design, p: Float[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
+    design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
     r"""Variances $(\sigma_0^2, \sigma_1^2)$ of the prediction as n grows with p/n and D/n fixed.
 

@@ -87,7 +87,7 @@ class ScaleMixture:
 
         return self._evaluate(y, kernel)
 
-    def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch {size}"]:
+    def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
         """`size` signed draws from each law of the batch."""
         flat = self._weights.expand(self.variances.shape).reshape(-1, self.variances.shape[-1])
         atoms = torch.multinomial(flat, size, replacement=True, generator=generator)

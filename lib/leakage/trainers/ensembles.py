@@ -9,7 +9,7 @@ any module; recipes, optimisers and checkpoints are shared.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
@@ -19,10 +19,14 @@ from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
 from leakage import arguments
+from leakage.models.initialisation import Stack
 from leakage.models.mlp import Mlp
 from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal, content_key
 
 _LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
+
+
+Networks = TypeVar("Networks", Mlp, Stack)
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ def mistakes(networks: Mlp, features: Float[Tensor, "n d"], labels: Int[Tensor, 
 
 
 @dataclass(eq=False)
-class Recorder:
+class Recorder(Generic[Networks]):
     """An observer for `train`: keeps what `measure` makes of the networks at each observed epoch.
 
     Attributes:
@@ -215,11 +219,11 @@ class Recorder:
         seen: what was measured, one dictionary an epoch.
     """
 
-    measure: Callable[[Mlp], dict[str, Tensor]]
+    measure: Callable[[Networks], dict[str, Tensor]]
     epochs: list[int] = field(default_factory=list)
     seen: list[dict[str, Tensor]] = field(default_factory=list)
 
-    def __call__(self, epoch: int, networks: Mlp) -> None:
+    def __call__(self, epoch: int, networks: Networks) -> None:
         self.epochs.append(epoch)
         self.seen.append(self.measure(networks))
 

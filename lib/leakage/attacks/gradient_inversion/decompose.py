@@ -160,7 +160,7 @@ def assemble(
     return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
 
 
-def joint_diagonaliser(matrices: Float[Tensor, "*b l k k"], start: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
+def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
     r"""A matrix A with unit rows that makes all $A M_l A^\top$ as diagonal as possible.
 
     Each sweep linearises around the present diagonals $D_l$: with $z_{ij} = \sum_l D_{l,i} D_{l,j}$ and

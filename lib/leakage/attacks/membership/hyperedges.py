@@ -76,7 +76,7 @@ def shoot(
     if first.ndim != 3 or not first.shape[1] or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
         raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
     starts = points.repeat_interleave(first.shape[1], dim=0)
-    check_rays(network, starts, first.flatten(0, 1))
+    check_rays(network, starts, first.flatten(0, 1), name="first")
     flight = _Flight(network, starts, first.flatten(0, 1))
     for _ in range(boundaries):
         flight.advance()
@@ -169,7 +169,7 @@ def label_distances(
     Raises:
         ValueError: if a direction is not a unit vector, or as `geometry.rays.label_change`.
     """
-    check_rays(network, points, first)
+    check_rays(network, points, first, name="first")
     reduced, basis = row_space(network)
     share, way = _inside(first @ basis)
     found = label_change(reduced, points @ basis, way, until=until) / share

@@ -8,7 +8,7 @@ network without one; attacks and scores refuse it, and answers that are not fini
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from leakage import arguments
@@ -209,7 +209,7 @@ def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
 
 
 def distance_score(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, labels: Float[Tensor, "*#b t"] | None = None
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, labels: Real[Tensor, "*#b t"] | None = None
 ) -> Float[Tensor, "*b t"]:
     r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$, or with its label $-|y \Phi(x) - m|$.
 
@@ -224,7 +224,7 @@ def distance_score(
     return -(answers - _level(margin, 1.0, outputs)).abs()
 
 
-def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Float[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
+def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
     r"""The usual score, small loss: $-\log \ell(y \Phi(x))$ of the logistic loss, without ties at large margins.
 
     Raises:

@@ -55,6 +55,7 @@ def label_weights(
         ValueError: if `inputs` is not a finite float64 matrix, the pool is too small for a training set that leaves the
             query out, or has no such query, or the widths do not increase strictly from 1.
     """
+    arguments.filled("inputs", inputs)
     arguments.real("inputs", inputs, "pool d", like=torch.empty(0, dtype=DTYPE, device=inputs.device))
     pool, widths = inputs.shape[0], check_widths(widths)
     arguments.count("query", query, most=pool - 1)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.data import adult, embedded, location, newsgroups, purchase, texas
+from leakage.data import adult, embedded, fetch, location, newsgroups, purchase, registry, texas
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -41,6 +41,10 @@ class Task:
             raise ValueError(f"`data` must be one of {', '.join(LOADERS)}; got {self.data!r}.")
         if self.size < 2 or not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"`size` must be at least 2 and `hidden` name a layer or more, got {self}.")
+
+    def content_elsewhere(self) -> str:
+        """The checksum of the data as they are here, so that no result is kept of a set that was replaced since."""
+        return fetch.checksum(self.data) if self.data in registry.DATASETS else ""
 
 
 class Labelled(NamedTuple):

@@ -125,9 +125,9 @@ class _Pairs:
     where the first combination does not do, all multipliers are sought at once.
     """
 
-    hidden: Float[Tensor, "*b k d+1"]  # w̃_j
+    hidden: Float[Tensor, "*b k e"]  # w̃_j
     outputs: Float[Tensor, "*b k"]
-    lifted: Float[Tensor, "*b n d+1"]  # y_i x̃_i
+    lifted: Float[Tensor, "*b n e"]  # y_i x̃_i
     kernel: Float[Tensor, "*b n n"]  # their inner products
     height: Float[Tensor, "*b n k"]  # y_i [Z_ij]_+
     pull: Float[Tensor, "*b n k"]  # y_i Z_ij v_j

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from leakage import arguments
@@ -55,7 +55,7 @@ class Optimum:
         return self.model.squared_norm() / 2
 
 
-def univariate(points: Float[Tensor, " n"], labels: Float[Tensor, " n"]) -> Optimum:
+def univariate(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optimum:
     r"""The optimum for distinct numbers with labels ±1, in any order.
 
     A neuron on the line is active on one side of its kink, which leaves $2n - 1$ patterns. Two rays span each cone:
@@ -76,7 +76,7 @@ def univariate(points: Float[Tensor, " n"], labels: Float[Tensor, " n"]) -> Opti
     return _optimum(weights, signs, _like(multipliers, points)[inverse], gap)
 
 
-def orthant(points: Float[Tensor, "n d"], labels: Float[Tensor, " n"]) -> Optimum:
+def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
     r"""The optimum for at most 8 points whose $(x_i, 1)$ are linearly independent, whatever their dimension.
 
     Every pattern of signs is then taken by some neuron, and in the coordinates of a Cholesky factor of

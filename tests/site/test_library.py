@@ -1,0 +1,42 @@
+"""The pages of the library hold every public name, and chapters and modules lead to each other."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from test_links import anchors, targets
+
+from leakage.pipeline.book import Book
+from leakage.pipeline.library import PAGE
+from leakage.pipeline.render import read_library
+
+pytestmark = pytest.mark.site
+
+LIBRARY = read_library(Book(Path(__file__).parents[2], Path()))
+
+
+@cache
+def links(site: Path, name: str) -> frozenset[str]:
+    return frozenset(targets(site, name))
+
+
+def test_every_public_name_can_be_linked_to(site):
+    absent = [
+        name
+        for module, path in LIBRARY.modules.items()
+        if path.name != "__init__.py"
+        for name in LIBRARY.names
+        if name.startswith(f"{module}.")
+        and f"leakage.{name}" not in anchors(site / PAGE / f"{LIBRARY.page(module)}.html")
+    ]
+    assert not absent
+
+
+@pytest.mark.parametrize("chapter", LIBRARY.chapters)
+def test_a_chapter_leads_to_the_modules_it_imports_and_they_lead_back(site, chapter):
+    own = LIBRARY.chapters[chapter] & LIBRARY.modules.keys()
+    assert own
+    for module in own:
+        page = LIBRARY.page(module)
+        assert f"{PAGE}/{page}.html#module-leakage.{module}" in links(site, chapter)
+        assert f"../{chapter}.html" in links(site, f"{PAGE}/{page}")

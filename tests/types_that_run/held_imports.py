@@ -1,0 +1,54 @@
+"""How `leakage` is imported while tests run: each function, dataclass and named tuple is decorated by `running_types`.
+
+Nothing else is imported before the library is, since pytest wants to be the first to import its plugins.
+"""
+
+import ast
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+PACKAGE = "leakage"
+
+
+def install() -> None:
+    """Hold to their types what is imported from the package from now on."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """What the other finders find, with a loader of ours."""
+        if fullname.partition(".")[0] != PACKAGE:
+            return None
+        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, found), None)
+        if spec and type(spec.loader) is SourceFileLoader:
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def get_code(self, fullname: str) -> Any:
+        """Compiled anew: what lies in `__pycache__` has no decorators, and is to have none."""
+        tree = ast.parse(self.get_data(self.path), self.path)
+        _decorate(tree.body)
+        return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
+
+
+def _decorate(body: list[ast.stmt]) -> None:
+    """Hold functions first, since what else decorates them wants functions; classes last, when they are dataclasses."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            node.decorator_list.insert(0, _decorator(node))
+            _decorate(node.body)
+        elif isinstance(node, ast.FunctionDef):
+            node.decorator_list.append(_decorator(node))
+
+
+def _decorator(node: ast.stmt) -> ast.expr:
+    """`held`, in a module that has not imported it."""
+    decorator = ast.parse("__import__('running_types').held", mode="eval").body
+    return ast.copy_location(decorator, node)

@@ -1,0 +1,12 @@
+"""Python reads this first in every process that a test starts: the library's annotations run there, too.
+
+`tests/conftest.py` puts the folder on PYTHONPATH, by which it reaches kernels. Where beartype is not installed, as in
+the environment of somebody who only uses the library, nothing is asked.
+"""
+
+import importlib.util
+
+import held_imports
+
+if importlib.util.find_spec("beartype"):
+    held_imports.install()
