@@ -15,8 +15,7 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.theory import latent_space, least_squares_law, relu_features
-from leakage.theory import ridge as ridge_law
+from leakage.theory import latent_space, least_squares_law, relu_features, ridge_law
 from leakage.theory.latent_space import LatentSpace
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm

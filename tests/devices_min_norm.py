@@ -14,6 +14,7 @@ from leakage.theory import (
     least_squares_law,
     relu_features,
     ridge,
+    ridge_law,
     scale_mixture,
     two_gaussians,
 )
@@ -31,8 +32,11 @@ class Inputs(device_checks.Inputs):
         super().__init__(device, generator)
         self.widths = self.of(*WIDTHS)
         self.query = Query(self.of(11.0, 21.0, 38.0), self.of(28.0, 19.0, 1.0))
-        self.spectra = ridge.Spectra.draw(DESIGN, 12, self.of(0.1, 2.0), trials=6, generator=generator)
-        self.laws = scale_mixture.ScaleMixture(self.of(1.0, 2.0), self.of(0.3, 0.7)), self.of(3.0)
+        self.spectra = ridge_law.Spectra.draw(DESIGN, 12, self.of(0.1, 2.0), trials=6, generator=generator)
+        self.laws = {
+            "outsider": scale_mixture.ScaleMixture(self.of(1.0, 2.0), self.of(0.3, 0.7)),
+            "member": self.of(3.0),
+        }
 
     def law(self, *means):
         return gaussian_mixture.GaussianMixture(self.of(*means), self.of(*[1.0] * len(means)))
@@ -72,16 +76,16 @@ CHECKS = {
     "standardised": lambda x: gaussians.standardised(x.pool),
     "gaussian_twin": lambda x: gaussians.gaussian_twin(x.pool, 4, generator=x.generator),
     "gaussian_test": lambda x: [
-        function(x.of(1, 2, 3), x.of(2, 2, float("inf")))
+        function(outsider=x.of(1, 2, 3), member=x.of(2, 2, float("inf")))
         for function in (two_gaussians.advantage, two_gaussians.threshold)
     ],
-    "gaussian_test.power": lambda x: two_gaussians.power(x.of(1, 2), x.of(2, 1), fpr=0.1),
-    "scale_mixture.total_variation": lambda x: scale_mixture.total_variation(*x.laws),
-    "scale_mixture.thresholds": lambda x: scale_mixture.thresholds(*x.laws),
-    "scale_mixture.rule_advantage": lambda x: scale_mixture.rule_advantage(*x.laws, x.of(1, 2)),
-    "scale_mixture.power": lambda x: scale_mixture.power(*x.laws, fpr=0.1, cells=50),
-    "ScaleMixture.sample": lambda x: x.laws[0].sample(4, generator=x.generator),
-    "gaussian_mixture": lambda x: gaussian_mixture.total_variation(x.law(0, 1), x.law(2, 0, 5)),
+    "gaussian_test.power": lambda x: two_gaussians.power(outsider=x.of(1, 2), member=x.of(2, 1), fpr=0.1),
+    "scale_mixture.total_variation": lambda x: scale_mixture.total_variation(**x.laws),
+    "scale_mixture.thresholds": lambda x: scale_mixture.thresholds(**x.laws),
+    "scale_mixture.rule_advantage": lambda x: scale_mixture.rule_advantage(x.of(1, 2), **x.laws),
+    "scale_mixture.power": lambda x: scale_mixture.power(**x.laws, fpr=0.1, cells=50),
+    "ScaleMixture.sample": lambda x: x.laws["outsider"].sample(4, generator=x.generator),
+    "gaussian_mixture": lambda x: gaussian_mixture.total_variation(outsider=x.law(0, 1), member=x.law(2, 0, 5)),
     "Design.widths": lambda x: [DESIGN.widths(x.widths), DESIGN.widths(WIDTHS, device=x.device)],
     "Query.typical": lambda x: vars(Query.typical(DESIGN, x.widths)),
     "Query.of": lambda x: vars(Query.of(gaussians.gaussian((3, 40), generator=x.generator), DESIGN, 12)),
@@ -104,13 +108,11 @@ CHECKS = {
     "least_squares_law.total_variations": lambda x: least_squares_law.total_variations(
         DESIGN, WIDTHS, x.query, nodes=(6, 16, 2)
     ),
-    "ridge.sample_outsider": lambda x: x.drawn(ridge.sample_outsider, 12, penalty=0.3),
-    "ridge.sample_member": lambda x: x.drawn(ridge.sample_member, 12, penalty=0.3),
-    "ridge.Spectra": lambda x: scale_mixture.total_variation(
-        x.spectra.outsider_mixture(x.query), x.spectra.member_mixture(x.query)
-    ),
-    "ridge.Spectra with penalties of the CPU": lambda x: vars(
-        ridge.Spectra.draw(DESIGN, 12, torch.tensor([0.1, 2.0]), trials=3, generator=x.generator)
+    "ridge_law.sample_outsider": lambda x: x.drawn(ridge_law.sample_outsider, 12, penalty=0.3),
+    "ridge_law.sample_member": lambda x: x.drawn(ridge_law.sample_member, 12, penalty=0.3),
+    "ridge_law.Spectra": lambda x: scale_mixture.total_variation(**x.spectra.laws(x.query)),
+    "ridge_law.Spectra with penalties of the CPU": lambda x: vars(
+        ridge_law.Spectra.draw(DESIGN, 12, torch.tensor([0.1, 2.0]), trials=3, generator=x.generator)
     ),
     "limit_variances": lambda x: [
         ridge.limit_variances(DESIGN, p, penalty, x.query)
@@ -135,6 +137,7 @@ CHECKS = {
     "trained_predictions with penalties": lambda x: x.trained(True, widths=[20], penalties=[0.1, 1.0]),
     "teacher_variances": lambda x: random_features.teacher_variances(x.features(True), x.pool, sigma=0.5),
     "label_noise_law": lambda x: random_features.label_noise_law(x.features(False), x.pool[:, 0], sigma=0.5),
-    "likelihood_ratio.score": lambda x: known_laws.score(x.of(1, 2), x.laws[0], scale_mixture.ScaleMixture(x.laws[1])),
-    "likelihood_ratio.gaussian_score": lambda x: known_laws.gaussian_score(x.of(1, 2), x.of(1, 2), x.of(2)),
+    "known_laws.score": lambda x: known_laws.score(
+        x.of(1, 2), outsider=x.laws["outsider"], member=scale_mixture.ScaleMixture(x.laws["member"])
+    ),
 }

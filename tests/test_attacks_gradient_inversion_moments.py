@@ -10,7 +10,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.runtime import stream
-from leakage.theory.hermite import hermite_tensor, moment
+from leakage.theory.hermite import moment
 
 D, M = 4, 300
 SOURCES = {"outputs": of_outputs, "hidden": of_hidden}
@@ -24,13 +24,27 @@ def any_gradient(d=D, m=M, seed=0):
     return Observation(weights, activation("tanh"), outputs=outputs, hidden=hidden)
 
 
+def hermite_tensor(w, order):
+    """$H_p(w)$, the derivatives of the normal density over it, by $H_{p+1} = w \\otimes H_p - \\nabla H_p$."""
+    identity = torch.eye(w.shape[-1], dtype=w.dtype)
+    before, current = torch.zeros_like(w[..., 0]), torch.ones_like(w[..., 0])
+    for degree in range(order):
+        slots = list(range(degree + 1))
+        raised = torch.einsum(w, [..., 0], current, [..., *slots[1:]], [..., *slots])
+        for slot in slots[1:]:
+            others = [other for other in slots[1:] if other != slot]
+            raised = raised - torch.einsum(identity, [0, slot], before, [..., *others], [..., *slots])
+        before, current = current, raised
+    return current
+
+
 def dense(observation, source, order):
     """The moment as a tensor over the whole space, from its definition."""
     if source == "outputs":
-        terms = observation.outputs.reshape(-1, *[1] * order) * hermite_tensor(observation.weights, order=order)
+        terms = observation.outputs.reshape(-1, *[1] * order) * hermite_tensor(observation.weights, order)
         return terms.mean(0)
     slots = SLOTS[: order - 1]
-    raised = hermite_tensor(observation.weights, order=order - 1)
+    raised = hermite_tensor(observation.weights, order - 1)
     return symmetrised(torch.einsum(f"nz,n{slots}->z{slots}", observation.hidden, raised))
 
 

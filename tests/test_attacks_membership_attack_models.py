@@ -23,7 +23,7 @@ def planted(name: str, *, shift: float) -> dict[str, torch.Tensor]:
 
 
 def area(scores: torch.Tensor) -> float:
-    return roc.auc(scores[MEMBER], scores[~MEMBER]).estimate
+    return roc.auc(member=scores[MEMBER], outsider=scores[~MEMBER]).estimate
 
 
 @pytest.mark.parametrize("name", list(MODELS))

@@ -53,7 +53,8 @@ def test_a_planted_leak_is_found_better_and_noise_is_not():
     leaking = scores + ease + 2 * member
     for values, leak in ((leaking, True), (scores + ease, False)):
         raw, better = (
-            roc.auc(part[0][member[0]], part[0][~member[0]]).estimate for part in (values, calibrated(values, member))
+            roc.auc(member=part[0][member[0]], outsider=part[0][~member[0]]).estimate
+            for part in (values, calibrated(values, member))
         )
         error = math.sqrt(4001 / (12 * 400 * 3600))  # Mann-Whitney, no ties
         assert better > raw + 0.1 if leak else abs(better - 0.5) < 4 * error

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from leakage.attacks.membership import loss_threshold
-from leakage.attacks.membership.rates import rates
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics import roc
+from leakage.metrics.scores import rates
 from leakage.runtime import stream
 
 MODELS, POINTS = 8, 60
@@ -39,7 +39,9 @@ def test_global_thresholds_are_those_that_the_metrics_choose_on_the_references()
     for target in range(MODELS):
         kept = references(member, partner, target)
         inside, outside = losses[kept][member[kept]], losses[kept][~member[kept]]
-        assert float(found[target]) == pytest.approx(-roc.calibrate_threshold(-inside, -outside), rel=1e-14)
+        assert float(found[target]) == pytest.approx(
+            -roc.calibrate_threshold(member=-inside, outsider=-outside), rel=1e-14
+        )
 
 
 def test_sample_thresholds_are_those_that_the_metrics_choose_for_each_point():
@@ -50,7 +52,7 @@ def test_sample_thresholds_are_those_that_the_metrics_choose_for_each_point():
         kept = references(member, partner, target)
         for point in range(POINTS):
             seen, inside = losses[kept, point], member[kept, point]
-            expected = -roc.calibrate_threshold(-seen[inside], -seen[~inside])
+            expected = -roc.calibrate_threshold(member=-seen[inside], outsider=-seen[~inside])
             assert float(found[target, point]) == pytest.approx(expected, rel=1e-14)
 
 
@@ -73,7 +75,7 @@ def test_nobody_is_accused_where_no_threshold_gains():
     for thresholds in (loss_threshold.global_thresholds, loss_threshold.sample_thresholds):
         assert bool((thresholds(losses, member, partner) == -math.inf).all())
     for attack in ATTACKS:
-        found = rates(attack(losses, member, partner), member, fprs=())
+        found = rates(attack(losses, member, partner), member=member, fprs=())
         assert torch.equal(found["advantage"], torch.zeros(MODELS, dtype=torch.float64))
 
 
@@ -94,7 +96,7 @@ def test_a_threshold_between_neighbouring_numbers_still_includes_the_lower():
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_where_nothing_leaks_the_advantage_is_zero(attack):
     member, partner = a_design(models=16, points=2000)
-    found = rates(attack(some_losses(member, 1.0), member, partner), member)
+    found = rates(attack(some_losses(member, 1.0), member, partner), member=member)
     # 16 models with 1000 members and outsiders: the difference of two shares has a deviation of at most 0.022, the
     # mean of 16 of 0.0056; likewise 0.013 and 0.0032 for the area.
     assert abs(float(found["advantage"].mean())) < 4 * 0.0056
@@ -105,7 +107,7 @@ def test_a_planted_leak_is_found():
     member, partner = a_design(models=12, points=4000)
     losses = some_losses(torch.zeros_like(member), 1.0)
     losses[member] *= 1e-9
-    one, own = (float(rates(attack(losses, member, partner), member)["advantage"].mean()) for attack in ATTACKS)
+    one, own = (float(rates(attack(losses, member, partner), member=member)["advantage"].mean()) for attack in ATTACKS)
     assert one > 0.99
     # A point's own threshold is half the least of five exponential losses, which a sixth undercuts with the chance
     # 1/11. 24,000 outsiders, each point in six of them: 0.005 is more than one standard error.
@@ -114,7 +116,7 @@ def test_a_planted_leak_is_found():
 
 def test_the_global_threshold_reaches_the_closed_form_of_exponential_losses():
     member, partner = a_design(models=16, points=4000)
-    found = rates(loss_threshold.global_scores(some_losses(member, 0.5), member, partner), member)["advantage"]
+    found = rates(loss_threshold.global_scores(some_losses(member, 0.5), member, partner), member=member)["advantage"]
     # Rates 2 and 1: 1 - e^(-2t) - (1 - e^(-t)) is largest at t = log 2, where it is 1/4. The deviation of one
     # model's advantage is at most 0.0158, of the mean of 16 at most 0.004.
     assert abs(float(found.mean()) - 0.25) < 4 * 0.004
@@ -124,7 +126,7 @@ def test_a_point_that_is_easy_for_all_models_fools_the_global_threshold_only():
     member, partner = a_design(models=16, points=2000)
     level = torch.arange(2000) % 2 * 10.0  # half of the points are hard
     losses = some_losses(torch.zeros_like(member), 1.0) * 0.01 + level + torch.where(member, 0.0, 0.1)
-    found = [float(rates(attack(losses, member, partner), member)["advantage"].mean()) for attack in ATTACKS]
+    found = [float(rates(attack(losses, member, partner), member=member)["advantage"].mean()) for attack in ATTACKS]
     assert found[0] < 0.6 < 0.95 < found[1]
 
 

@@ -71,7 +71,7 @@ def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margi
 
 def test_planted_members_are_found_by_every_attacker():
     members, fresh, level = world()
-    line_up = line_ups(members, fresh)
+    line_up = line_ups(member=members, outsider=fresh)
     leak = leaked_point(line_up)
     assert bool((leak.named == 9).all())
     assert bool((leak.margin == 4).all())
@@ -95,13 +95,13 @@ def test_members_that_answer_like_fresh_points_are_not_found():
         distance_score(outputs, tensor(1.0), labels=labels),
         loss_score(outputs, labels=labels),
     ):
-        assert abs(roc.auc(*scores).estimate - 0.5) < 4 * error
+        assert abs(roc.auc(member=scores[0], outsider=scores[1]).estimate - 0.5) < 4 * error
 
 
 def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
     generator = stream(1, "blind")
     members, fresh = gaussian((1, 20), generator=generator), gaussian((1, 18_000), generator=generator)
-    groups = line_ups(members, fresh, size=4)
+    groups = line_ups(member=members, outsider=fresh, size=4)
     # Members take turns and so are no independent draws: shuffle who sits in the last place.
     order = torch.rand(groups.shape, generator=generator).argsort(-1)
     hits = (leaked_point(groups.gather(-1, order)).named == 3).double()
@@ -111,8 +111,11 @@ def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
 def test_only_the_distance_to_the_margin_tells_a_member_from_a_louder_fresh_point():
     members, fresh, level = world(spread=10.0)
     loud = fresh[fresh.abs() > 4.1]
-    assert roc.auc(size_score(members).flatten(), size_score(loud)).estimate == 0.0
-    assert roc.auc(distance_score(members, level).flatten(), distance_score(loud, level[0])).estimate == 1.0
+    assert roc.auc(member=size_score(members).flatten(), outsider=size_score(loud)).estimate == 0.0
+    assert (
+        roc.auc(member=distance_score(members, level).flatten(), outsider=distance_score(loud, level[0])).estimate
+        == 1.0
+    )
 
 
 def test_the_distance_with_a_label_tells_the_two_sides_of_the_margin_apart():
@@ -138,12 +141,12 @@ def test_the_leaked_point_by_hand():
 
 def test_a_line_up_uses_no_fresh_point_twice_and_all_members_in_turn():
     members, fresh = tensor([-1.0, -2.0]), torch.arange(11, dtype=DTYPE).unsqueeze(0)
-    groups = line_ups(members, fresh, size=3)
+    groups = line_ups(member=members, outsider=fresh, size=3)
     assert groups.tolist() == [[[2.0 * g, 2.0 * g + 1, -1.0 - g % 2] for g in range(5)]]
 
 
 def test_equal_answers_are_decided_against_the_attacker():
-    groups = line_ups(tensor([1.0]), tensor([1.0, 1.0, 1.0]), size=4)
+    groups = line_ups(member=tensor([1.0]), outsider=tensor([1.0, 1.0, 1.0]), size=4)
     assert leaked_point(groups).named.tolist() == [[0]]
 
 
@@ -210,9 +213,9 @@ def test_who_does_not_fit_all_labels_is_left_out_by_name():
         ),
         (lambda: margin.bounded_margin(tensor(1.0), least=0.0), "`least` must be a number finite and above 0"),
         (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
-        (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
-        (lambda: line_ups(tensor(1.0), tensor(1.0, 2.0), size=4), "3 fresh points"),
-        (lambda: line_ups(tensor(), tensor(1.0, 2.0), size=2), "with a member"),
+        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
+        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=4), "3 outsiders"),
+        (lambda: line_ups(member=tensor(), outsider=tensor(1.0, 2.0), size=2), "with a member"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, complaint):

@@ -7,8 +7,8 @@ import torch
 from torch.distributions import Normal
 
 from leakage.attacks.membership import shadow_models
-from leakage.attacks.membership.rates import rates
 from leakage.data.membership_splits import complementary_pairs
+from leakage.metrics.scores import rates
 from leakage.runtime import stream
 
 MODELS, POINTS = 8, 50
@@ -101,7 +101,7 @@ def test_the_better_half_is_accused():
 @each_attack
 def test_where_nothing_leaks_the_advantage_is_zero(attack):
     member, partner = a_design(models=16, points=2000)
-    found = rates(attack(some_losses(member, 0.0), member, partner), member)
+    found = rates(attack(some_losses(member, 0.0), member, partner), member=member)
     # As for the loss thresholds: deviations of 0.0056 and 0.0032 at most.
     assert abs(float(found["advantage"].mean())) < 4 * 0.0056
     assert abs(float(found["auc"].mean()) - 0.5) < 4 * 0.0032
@@ -110,13 +110,13 @@ def test_where_nothing_leaks_the_advantage_is_zero(attack):
 @each_attack
 def test_a_planted_leak_is_found(attack):
     member, partner = a_design(models=16, points=400)
-    assert float(rates(attack(some_losses(member, 8.0), member, partner), member, fprs=())["auc"].min()) > 0.97
+    assert float(rates(attack(some_losses(member, 8.0), member, partner), member=member, fprs=())["auc"].min()) > 0.97
 
 
 def test_many_references_reach_the_closed_form():
     member, partner = a_design(models=100, points=1000)
     scores = shadow_models.lira(some_losses(member, 2.0), member, partner)
-    found = rates(scores, member, fprs=())
+    found = rates(scores, member=member, fprs=())
     # Two Gaussians at distance 2: Adv = 2 Φ(1) - 1 = 0.683. References are a sample of 49 a side, which costs
     # about a hundredth; the mean of 100 models of 500 + 500 has a deviation of 0.003.
     assert 0.66 < float(found["advantage"].mean()) < 0.69
@@ -153,7 +153,7 @@ def test_losses_of_zero_and_of_hundreds_have_finite_scores(attack):
     losses = torch.where(member, 0.0, 900.0).double()
     scores = attack(losses, member, partner)
     assert bool(scores.isfinite().all())
-    assert float(rates(scores, member, fprs=())["auc"].min()) == 1.0
+    assert float(rates(scores, member=member, fprs=())["auc"].min()) == 1.0
 
 
 @each_attack

@@ -33,7 +33,7 @@ def test_the_estimator_is_the_one_of_the_paper(options, lattice):
     member, outsider = normal(3000, name="m", scale=0.6), normal(2500, name="o")
     if lattice:  # values on bin edges, where rounding would decide
         member, outsider = (torch.round(x * 8) for x in (member, outsider))
-    ours = histogram_advantage(member, outsider, **options)
+    ours = histogram_advantage(member=member, outsider=outsider, **options)
     assert float(ours) == pytest.approx(by_numpy(member.numpy(), outsider.numpy(), **options), abs=1e-12)
 
 
@@ -41,9 +41,9 @@ def test_the_estimator_is_the_one_of_the_paper(options, lattice):
 @settings(max_examples=60)
 def test_a_value_on_an_edge_belongs_to_the_bin_above_and_one_just_below_to_the_bin_below(low, width, edges):
     ends = torch.tensor([low, low + width], dtype=torch.float64)
-    grid = histograms(ends, ends, edges=edges, percentiles=(0, 100)).edges
+    grid = histograms(member=ends, outsider=ends, edges=edges, percentiles=(0, 100)).edges
     just_below = torch.cat([ends, grid[1:].nextafter(grid[:-1])])
-    both = histograms(grid, just_below, edges=edges, percentiles=(0, 100))
+    both = histograms(member=grid, outsider=just_below, edges=edges, percentiles=(0, 100))
     assert both.edges.equal(grid)
     assert (both.member * edges).round().tolist() == [1] * (edges - 2) + [2]
     assert (both.outsider * (edges + 1)).round().tolist() == [2] + [1] * (edges - 3) + [2]
@@ -51,9 +51,10 @@ def test_a_value_on_an_edge_belongs_to_the_bin_above_and_one_just_below_to_the_b
 
 def test_a_batch_is_its_rows():
     member, outsider = normal(2, 3, 400, name="m"), normal(2, 3, 500, name="o", scale=2)
-    batched = histogram_advantage(member, outsider)
+    batched = histogram_advantage(member=member, outsider=outsider)
     rows = [
-        [histogram_advantage(m, o) for m, o in zip(*pair, strict=True)] for pair in zip(member, outsider, strict=True)
+        [histogram_advantage(member=m, outsider=o) for m, o in zip(*pair, strict=True)]
+        for pair in zip(member, outsider, strict=True)
     ]
     assert batched.shape == (2, 3)
     torch.testing.assert_close(batched, torch.tensor(rows, dtype=torch.float64), rtol=0, atol=1e-12)
@@ -62,7 +63,7 @@ def test_a_batch_is_its_rows():
 def test_histograms_have_masses_that_sum_to_one():
     member, outsider = normal(1000, name="m"), normal(1000, name="o", scale=3)
     for outside in ("drop", "clip"):
-        both = histograms(member, outsider, outside=outside, percentiles=(5, 95))
+        both = histograms(member=member, outsider=outsider, outside=outside, percentiles=(5, 95))
         assert both.edges.shape == (150,)
         assert both.member.shape == both.outsider.shape == (149,)
         assert float(both.member.sum()) == pytest.approx(1)
@@ -72,7 +73,8 @@ def test_histograms_have_masses_that_sum_to_one():
 def test_clipping_counts_the_tails_and_dropping_does_not():
     member, outsider = torch.linspace(0, 1, 1001), torch.linspace(0, 2, 1001)
     kept, clipped = (
-        histograms(member, outsider, edges=3, percentiles=(0, 50), outside=outside) for outside in ("drop", "clip")
+        histograms(member=member, outsider=outsider, edges=3, percentiles=(0, 50), outside=outside)
+        for outside in ("drop", "clip")
     )
     # Pooled median 2/3: bins [0, 1/3) and [1/3, 2/3]; dropping leaves both laws uniform, clipping fills the upper bin.
     assert kept.member.tolist() == pytest.approx([0.5, 0.5], abs=0.01)
@@ -83,15 +85,15 @@ def test_clipping_counts_the_tails_and_dropping_does_not():
 
 def test_equal_samples_have_no_advantage_and_separate_ones_all():
     values = normal(500, name="m")
-    assert float(histogram_advantage(values, values)) == 0
-    assert float(histogram_advantage(values, values + 100)) == pytest.approx(1)
+    assert float(histogram_advantage(member=values, outsider=values)) == 0
+    assert float(histogram_advantage(member=values, outsider=values + 100)) == pytest.approx(1)
 
 
 def test_the_advantage_of_two_gaussians_is_their_distance_within_the_bias():
     scale, n = 0.5, 200_000
     cross = math.sqrt(-2 * math.log(scale) / (1 / scale**2 - 1))
     truth = 2 * (stats.norm.cdf(cross / scale) - stats.norm.cdf(cross))
-    measured = float(histogram_advantage(normal(n, name="m", scale=scale), normal(n, name="o")))
+    measured = float(histogram_advantage(member=normal(n, name="m", scale=scale), outsider=normal(n, name="o")))
     # Bias: bins where the laws differ add none, so it is below the null's .0125; sampling: 4 * sqrt(.5 / n) = .0063.
     assert abs(measured - truth) < 0.0125 + 0.0063
 
@@ -99,8 +101,8 @@ def test_the_advantage_of_two_gaussians_is_their_distance_within_the_bias():
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64])
 def test_neither_order_nor_type_matters(kind):
     member, outsider = (torch.round(normal(800, name=name) * 20) for name in ("m", "o"))
-    reference = float(histogram_advantage(member, outsider))
-    assert float(histogram_advantage(member.flip(0).to(kind), outsider.flip(0).to(kind))) == reference
+    reference = float(histogram_advantage(member=member, outsider=outsider))
+    assert float(histogram_advantage(member=member.flip(0).to(kind), outsider=outsider.flip(0).to(kind))) == reference
 
 
 @pytest.mark.parametrize("samples", [30, 300, 5000])
@@ -115,8 +117,8 @@ def test_the_null_bias_of_a_bin_is_half_the_mean_difference_of_two_binomials(sam
 def test_the_null_bias_is_what_identical_laws_show():
     repeats, samples = 300, 2000
     member, outsider = normal(repeats, samples, name="m"), normal(repeats, samples, name="o")
-    shown = histogram_advantage(member, outsider)
-    both = histograms(member, outsider)
+    shown = histogram_advantage(member=member, outsider=outsider)
+    both = histograms(member=member, outsider=outsider)
     predicted = histogram_null_bias((both.member + both.outsider) / 2, samples=samples)
     # Bins estimated from the same 4000 values miss what lies beyond them: 2 % off at this size, less at larger ones.
     assert float(predicted.mean()) == pytest.approx(float(shown.mean()), rel=0.02)
@@ -145,7 +147,7 @@ def test_the_null_bias_of_full_bins_is_the_formula_of_the_chapter():
 )
 def test_unusable_samples_and_options_are_refused(member, outsider, options, said):
     with pytest.raises(ValueError, match=said):
-        histogram_advantage(member, outsider, **options)
+        histogram_advantage(member=member, outsider=outsider, **options)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +163,14 @@ def test_a_law_without_masses_has_no_null_bias(masses, samples, said):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_advantage():
     member, outsider = normal(3, 1000, name="m"), normal(3, 1000, name="o", scale=2)
-    expected = histogram_advantage(member, outsider)
-    torch.testing.assert_close(histogram_advantage(member.cuda(), outsider.cuda()).cpu(), expected, rtol=0, atol=1e-12)
+    expected = histogram_advantage(member=member, outsider=outsider)
+    torch.testing.assert_close(
+        histogram_advantage(member=member.cuda(), outsider=outsider.cuda()).cpu(), expected, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-309, 1e306])
 def test_values_too_close_or_too_far_apart_for_bins_are_refused(unit):
     values = torch.linspace(-100, 100, 50, dtype=torch.float64) * unit
     with pytest.raises(ValueError, match="another unit"):
-        histograms(values, values)
+        histograms(member=values, outsider=values)

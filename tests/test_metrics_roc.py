@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ from leakage.metrics.roc import (
     best_advantage,
     calibrate_threshold,
     evaluate,
-    ks_distance,
     ks_test,
     membership_advantage,
     tpr_at_fpr,
@@ -36,47 +36,49 @@ any_scores = st.lists(st.floats(-1e300, 1e300, allow_nan=False, allow_infinity=F
 def gaussian(n, *, shift=0.0, seed=0):
     """Scores of n members, shifted, and n outsiders."""
     member, outsider = (torch.randn(n, generator=stream(seed, name), dtype=torch.float64) for name in ("in", "out"))
-    return member + shift, outsider
+    return {"member": member + shift, "outsider": outsider}
 
 
 def test_nothing_is_found_when_nothing_leaks():
-    member, outsider = gaussian(4000)
+    member, outsider = gaussian(4000).values()
     half = 4 * math.sqrt((2 * 4000 + 1) / (12 * 4000**2))  # Mann and Whitney's standard error, no ties
-    assert abs(auc(member, outsider).estimate - 0.5) < half
-    assert membership_advantage(member, outsider, threshold=0.0).agrees_with(0)
-    assert best_advantage(member, outsider).agrees_with(0)
-    assert tpr_at_fpr(member, outsider, fpr=0.01).estimate < 0.02  # 4 standard errors of two shares of 1 %
+    assert abs(auc(member=member, outsider=outsider).estimate - 0.5) < half
+    assert membership_advantage(member=member, outsider=outsider, threshold=0.0).agrees_with(0)
+    assert best_advantage(member=member, outsider=outsider).agrees_with(0)
+    assert (
+        tpr_at_fpr(member=member, outsider=outsider, fpr=0.01).estimate < 0.02
+    )  # 4 standard errors of two shares of 1 %
 
 
 def test_a_planted_leak_is_found():
-    member, outsider = gaussian(500, shift=20)
-    assert auc(member, outsider).estimate == 1
-    assert best_advantage(member, outsider).estimate == 1
-    assert tpr_at_fpr(member, outsider, fpr=0.01).estimate == 1
-    assert membership_advantage(member, outsider, threshold=10.0).estimate == 1
+    member, outsider = gaussian(500, shift=20).values()
+    assert auc(member=member, outsider=outsider).estimate == 1
+    assert best_advantage(member=member, outsider=outsider).estimate == 1
+    assert tpr_at_fpr(member=member, outsider=outsider, fpr=0.01).estimate == 1
+    assert membership_advantage(member=member, outsider=outsider, threshold=10.0).estimate == 1
 
 
 def test_shifted_gaussians_give_their_closed_forms():
     shift, n = 1.5, 20000
-    member, outsider = gaussian(n, shift=shift)
+    member, outsider = gaussian(n, shift=shift).values()
     law = stats.norm
     sampling = 4 * math.sqrt(0.5 / n)  # 4 standard errors of a difference of two shares, at most
-    assert abs(auc(member, outsider).estimate - law.cdf(shift / math.sqrt(2))) < sampling
-    assert abs(best_advantage(member, outsider).estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
-    result = evaluate(member, outsider, threshold=shift / 2)
+    assert abs(auc(member=member, outsider=outsider).estimate - law.cdf(shift / math.sqrt(2))) < sampling
+    assert abs(best_advantage(member=member, outsider=outsider).estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
+    result = evaluate(member=member, outsider=outsider, threshold=shift / 2)
     assert abs(result.advantage.estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
     assert abs(result.tpr.estimate - law.cdf(shift / 2)) < sampling
     assert abs(result.fpr.estimate - law.sf(shift / 2)) < sampling
     # The threshold moves too: 4 standard errors of the outsiders' share, times the slope of the curve there (6).
-    found = tpr_at_fpr(member, outsider, fpr=0.01).estimate
+    found = tpr_at_fpr(member=member, outsider=outsider, fpr=0.01).estimate
     assert abs(found - law.sf(law.isf(0.01) - shift)) < sampling + 6 * 4 * math.sqrt(0.01 / n)
 
 
 def test_a_threshold_calls_a_member_what_reaches_it():
-    result = evaluate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 2.0]), threshold=2.0)
+    result = evaluate(member=torch.tensor([1.0, 2.0, 3.0]), outsider=torch.tensor([0.0, 2.0]), threshold=2.0)
     assert (result.tpr.estimate, result.fpr.estimate) == (2 / 3, 0.5)
     assert result.advantage.estimate == pytest.approx(1 / 6)
-    nobody = evaluate(torch.tensor([1.0]), torch.tensor([0.0]), threshold=math.inf)
+    nobody = evaluate(member=torch.tensor([1.0]), outsider=torch.tensor([0.0]), threshold=math.inf)
     assert (nobody.tpr.estimate, nobody.fpr.estimate) == (0, 0)
 
 
@@ -84,7 +86,7 @@ def test_a_threshold_calls_a_member_what_reaches_it():
 @given(member=tied_scores, outsider=tied_scores)
 def test_the_auc_counts_a_tie_as_half(member, outsider):
     pairs = (member[:, None] > outsider).double() + (member[:, None] == outsider).double() / 2
-    measured = auc(member, outsider)
+    measured = auc(member=member, outsider=outsider)
     assert measured.estimate == pytest.approx(float(pairs.mean()), abs=1e-12)
     assert 0 <= measured.low <= measured.estimate <= measured.high <= 1
     labels = [1] * len(member) + [0] * len(outsider)
@@ -94,8 +96,10 @@ def test_the_auc_counts_a_tie_as_half(member, outsider):
 @repeatable
 @given(member=tied_scores, outsider=tied_scores)
 def test_the_auc_is_the_area_under_the_roc_curve(member, outsider):
-    curve = roc.curve(member, outsider)
-    assert auc(member, outsider).estimate == pytest.approx(float(torch.trapezoid(curve.tpr, curve.fpr)), abs=1e-12)
+    curve = roc.curve(member=member, outsider=outsider)
+    assert auc(member=member, outsider=outsider).estimate == pytest.approx(
+        float(torch.trapezoid(curve.tpr, curve.fpr)), abs=1e-12
+    )
     assert (curve.fpr[0], curve.tpr[0], curve.fpr[-1], curve.tpr[-1]) == (0, 0, 1, 1)
     assert bool((curve.fpr.diff() >= 0).all())
     assert bool((curve.thresholds[1:].diff() < 0).all())
@@ -104,24 +108,22 @@ def test_the_auc_is_the_area_under_the_roc_curve(member, outsider):
 @repeatable
 @given(member=tied_scores, outsider=tied_scores)
 def test_turning_the_roles_round_mirrors_the_auc(member, outsider):
-    there, back = auc(member, outsider), auc(outsider, member)
+    there, back = auc(member=member, outsider=outsider), auc(member=outsider, outsider=member)
     assert (there.estimate, there.low) == pytest.approx((1 - back.estimate, 1 - back.high), abs=1e-9)
 
 
 def test_delongs_interval_covers():
     truth = stats.norm.cdf(1 / math.sqrt(2))
-    covered = sum(
-        auc(*(x.double() for x in gaussian(40, shift=1, seed=seed))).agrees_with(truth) for seed in range(400)
-    )
+    covered = sum(auc(**gaussian(40, shift=1, seed=seed)).agrees_with(truth) for seed in range(400))
     assert 0.915 < covered / 400 < 0.98  # 3 standard errors (.011) round .95
 
 
 def test_separated_scores_have_the_interval_of_their_independent_pairs():
     member, outsider = torch.arange(10.0, 40), torch.arange(0.0, 10)
-    measured = auc(member, outsider)
+    measured = auc(member=member, outsider=outsider)
     assert (measured.estimate, measured.high) == (1, 1)
     assert measured.low == pytest.approx(0.025 ** (1 / 10), abs=1e-12)
-    constant = auc(torch.ones(30), torch.ones(10))
+    constant = auc(member=torch.ones(30), outsider=torch.ones(10))
     assert (constant.estimate, constant.high - 0.5) == pytest.approx((0.5, 0.5 - constant.low))
     assert constant.high > 0.6
 
@@ -129,9 +131,9 @@ def test_separated_scores_have_the_interval_of_their_independent_pairs():
 @repeatable
 @given(member=tied_scores, outsider=tied_scores)
 def test_the_best_advantage_is_the_one_sided_distance_of_kolmogorov_and_smirnov(member, outsider):
-    measured = best_advantage(member, outsider)
+    measured = best_advantage(member=member, outsider=outsider)
     reference, _ = stats.ks_2samp(outsider.numpy(), member.numpy(), alternative="greater", method="asymp")
-    curve = roc.curve(member, outsider)
+    curve = roc.curve(member=member, outsider=outsider)
     assert measured.estimate == pytest.approx(max(float(reference), 0), abs=1e-12)
     assert measured.estimate == pytest.approx(float((curve.tpr - curve.fpr).max()), abs=1e-12)
 
@@ -140,10 +142,10 @@ def test_the_best_advantage_is_optimistic_and_a_calibrated_threshold_is_not():
     n, repeats = 100, 300
     best, honest = [], []
     for seed in range(repeats):
-        member, outsider = gaussian(n, seed=seed)
-        threshold = calibrate_threshold(member, outsider)
-        best.append(best_advantage(member, outsider).estimate)
-        honest.append(membership_advantage(*gaussian(n, seed=seed + 10**6), threshold=threshold).estimate)
+        member, outsider = gaussian(n, seed=seed).values()
+        threshold = calibrate_threshold(member=member, outsider=outsider)
+        best.append(best_advantage(member=member, outsider=outsider).estimate)
+        honest.append(membership_advantage(**gaussian(n, seed=seed + 10**6), threshold=threshold).estimate)
     # The best is sqrt(2/n) times a Rayleigh variable of mean sqrt(pi/8), minus lattice effects of order 1/n.
     assert abs(sum(best) / repeats - math.sqrt(math.pi / 8 * 2 / n)) < 0.02
     # An honest advantage has standard deviation at most sqrt(.5/n); 4 standard errors of the mean.
@@ -153,44 +155,47 @@ def test_the_best_advantage_is_optimistic_and_a_calibrated_threshold_is_not():
 @pytest.mark.parametrize("shift", [0.0, 0.7, 2.0])
 def test_the_interval_of_the_best_advantage_covers(shift):
     truth = 2 * stats.norm.cdf(shift / 2) - 1
-    covered = sum(best_advantage(*gaussian(60, shift=shift, seed=seed)).agrees_with(truth) for seed in range(200))
+    covered = sum(best_advantage(**gaussian(60, shift=shift, seed=seed)).agrees_with(truth) for seed in range(200))
     assert covered / 200 > 0.95
 
 
 @repeatable
 @given(member=any_scores, outsider=any_scores)
 def test_a_calibrated_threshold_has_the_best_advantage_where_it_was_calibrated(member, outsider):
-    threshold = calibrate_threshold(member, outsider)
-    achieved = membership_advantage(member, outsider, threshold=threshold).estimate
-    assert achieved == pytest.approx(best_advantage(member, outsider).estimate, abs=1e-12)
+    threshold = calibrate_threshold(member=member, outsider=outsider)
+    achieved = membership_advantage(member=member, outsider=outsider, threshold=threshold).estimate
+    assert achieved == pytest.approx(best_advantage(member=member, outsider=outsider).estimate, abs=1e-12)
 
 
 def test_a_threshold_lies_midway_between_the_last_score_included_and_the_next():
-    assert calibrate_threshold(torch.tensor([4.0, 5.0]), torch.tensor([0.0, 1.0])) == 2.5
-    assert calibrate_threshold(torch.tensor([2.0, 5.0]), torch.tensor([0.0, 3.0])) == 4.0
+    assert calibrate_threshold(member=torch.tensor([4.0, 5.0]), outsider=torch.tensor([0.0, 1.0])) == 2.5
+    assert calibrate_threshold(member=torch.tensor([2.0, 5.0]), outsider=torch.tensor([0.0, 3.0])) == 4.0
     adjacent = math.nextafter(1.0, 2.0)
-    assert calibrate_threshold(torch.tensor([adjacent], dtype=torch.float64), torch.tensor([1.0])) == adjacent
+    assert (
+        calibrate_threshold(member=torch.tensor([adjacent], dtype=torch.float64), outsider=torch.tensor([1.0]))
+        == adjacent
+    )
 
 
 def test_the_threshold_of_a_useless_score_calls_nobody_a_member():
-    assert calibrate_threshold(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 3.0])) == math.inf
-    assert calibrate_threshold(torch.ones(5), torch.ones(5)) == math.inf
+    assert calibrate_threshold(member=torch.tensor([0.0, 1.0]), outsider=torch.tensor([2.0, 3.0])) == math.inf
+    assert calibrate_threshold(member=torch.ones(5), outsider=torch.ones(5)) == math.inf
 
 
 @repeatable
 @given(member=any_scores, outsider=any_scores.filter(lambda x: len(x) >= 4), fpr=st.floats(0.25, 0.99))
 def test_no_more_outsiders_are_accused_than_allowed(member, outsider, fpr):
-    threshold = calibrate_threshold(member, outsider, fpr=fpr)
-    result = evaluate(member, outsider, threshold=threshold)
+    threshold = calibrate_threshold(member=member, outsider=outsider, fpr=fpr)
+    result = evaluate(member=member, outsider=outsider, threshold=threshold)
     assert result.fpr.estimate <= fpr * (1 + 1e-9)
-    assert result.tpr.estimate == tpr_at_fpr(member, outsider, fpr=fpr).estimate
+    assert result.tpr.estimate == tpr_at_fpr(member=member, outsider=outsider, fpr=fpr).estimate
 
 
 def test_ties_at_the_threshold_count_against_the_attacker():
     outsider = torch.tensor([0.0] * 8 + [1.0] * 2)
     # 10 % allows one accusation, but two outsiders share the top score: neither may be accused, nor their equals.
-    assert tpr_at_fpr(torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider, fpr=0.1).estimate == 0.25
-    assert tpr_at_fpr(torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider, fpr=0.2).estimate == 1
+    assert tpr_at_fpr(member=torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider=outsider, fpr=0.1).estimate == 0.25
+    assert tpr_at_fpr(member=torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider=outsider, fpr=0.2).estimate == 1
 
 
 @pytest.mark.parametrize(("fpr", "n"), [(Fraction(29, 100), 100), (Fraction(7, 100), 100), (Fraction(1, 1000), 3000)])
@@ -198,19 +203,23 @@ def test_a_rate_that_is_a_whole_number_of_outsiders_allows_that_many(fpr, n):
     outsider = torch.arange(float(n))
     allowed = int(fpr * n)
     assert evaluate(
-        outsider, outsider, threshold=calibrate_threshold(outsider + 0.5, outsider, fpr=float(fpr))
+        member=outsider,
+        outsider=outsider,
+        threshold=calibrate_threshold(member=outsider + 0.5, outsider=outsider, fpr=float(fpr)),
     ).fpr.estimate == pytest.approx(allowed / n)
-    assert tpr_at_fpr(outsider + 0.5, outsider, fpr=float(fpr)).estimate == pytest.approx((allowed + 1) / n)
+    assert tpr_at_fpr(member=outsider + 0.5, outsider=outsider, fpr=float(fpr)).estimate == pytest.approx(
+        (allowed + 1) / n
+    )
 
 
 def test_a_rate_too_small_to_be_seen_is_refused():
-    member, outsider = gaussian(999)
+    member, outsider = gaussian(999).values()
     for measure in (tpr_at_fpr, calibrate_threshold):
         with pytest.raises(ValueError, match=r"n·fpr < 1.*1000"):
-            measure(member, outsider, fpr=0.001)
+            measure(member=member, outsider=outsider, fpr=0.001)
         for fpr in (0.0, 1.0, 5.0, math.nan):
-            with pytest.raises(ValueError, match="`fpr` must lie between"):
-                measure(member, outsider, fpr=fpr)
+            with pytest.raises(ValueError, match="`fpr` must be a number finite and above 0 and below 1"):
+                measure(member=member, outsider=outsider, fpr=fpr)
 
 
 def everything(member, outsider):
@@ -219,10 +228,12 @@ def everything(member, outsider):
         *(
             number
             for estimate in (
-                auc(member, outsider),
-                best_advantage(member, outsider),
-                tpr_at_fpr(member, outsider, fpr=0.25),
-                *evaluate(member, outsider, threshold=calibrate_threshold(member, outsider)),
+                auc(member=member, outsider=outsider),
+                best_advantage(member=member, outsider=outsider),
+                tpr_at_fpr(member=member, outsider=outsider, fpr=0.25),
+                *evaluate(
+                    member=member, outsider=outsider, threshold=calibrate_threshold(member=member, outsider=outsider)
+                ),
             )
             for number in (estimate.estimate, estimate.low, estimate.high)
         ),
@@ -244,7 +255,7 @@ def test_neither_order_nor_type_nor_a_monotone_map_changes_a_measure(member, out
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_measures():
-    member, outsider = gaussian(2000, shift=0.5)
+    member, outsider = gaussian(2000, shift=0.5).values()
     assert everything(member.cuda(), outsider.cuda()) == pytest.approx(everything(member, outsider), abs=1e-12)
 
 
@@ -255,8 +266,8 @@ def test_the_gpu_gives_the_same_measures():
         best_advantage,
         roc.curve,
         calibrate_threshold,
-        lambda m, o: tpr_at_fpr(m, o, fpr=0.5),
-        lambda m, o: evaluate(m, o, threshold=0.0),
+        partial(tpr_at_fpr, fpr=0.5),
+        partial(evaluate, threshold=0.0),
     ],
 )
 @pytest.mark.parametrize(
@@ -265,20 +276,20 @@ def test_the_gpu_gives_the_same_measures():
         (torch.tensor([]), "at least"),
         (torch.tensor([1.0, math.nan, 2.0]), "finite"),
         (torch.tensor([1.0, math.inf, 2.0]), "finite"),
-        (torch.ones(3, 2), "one axis"),
+        (torch.ones(3, 2), r"shape \(n\)"),
     ],
 )
 def test_unusable_scores_are_refused_by_name(measure, bad, said):
     good = torch.tensor([0.0, 1.0, 2.0])
     with pytest.raises(ValueError, match=f"`member`.*{said}"):
-        measure(bad, good)
+        measure(member=bad, outsider=good)
     with pytest.raises(ValueError, match=f"`outsider`.*{said}"):
-        measure(good, bad)
+        measure(member=good, outsider=bad)
 
 
 def test_a_threshold_must_be_a_number():
     with pytest.raises(ValueError, match="threshold"):
-        evaluate(torch.ones(2), torch.ones(2), threshold=math.nan)
+        evaluate(member=torch.ones(2), outsider=torch.ones(2), threshold=math.nan)
 
 
 @pytest.mark.parametrize("sizes", [(30, 50), (999, 1000), (1000, 1000), (1500, 1200)])
@@ -286,7 +297,7 @@ def test_the_two_sample_test_is_scipys(sizes):
     a, b = (torch.randn(n, generator=stream(0, str(n))) for n in sizes)
     statistic, p_value = stats.ks_2samp(a.double().numpy(), b.double().numpy(), method="asymp")
     ours = ks_test(a, b)
-    assert ours.statistic == ks_distance(a, b) == pytest.approx(float(statistic), abs=1e-12)
+    assert ours.statistic == pytest.approx(float(statistic), abs=1e-12)
     assert ours.p_value == pytest.approx(float(p_value), abs=0.05)  # exact against asymptotic, at 30 and 50
 
 
@@ -296,7 +307,7 @@ def test_the_smallest_possible_distance_has_p_value_one():
 
 
 def test_the_two_sample_test_tells_different_laws_apart():
-    member, outsider = gaussian(1000, shift=0.5)
+    member, outsider = gaussian(1000, shift=0.5).values()
     assert ks_test(member, outsider).p_value < 1e-6
     apart = ks_test(member + 100, outsider)
     assert (apart.statistic, apart.p_value) == pytest.approx((1, 0), abs=1e-12)
@@ -306,4 +317,4 @@ def test_the_two_sample_test_tells_different_laws_apart():
 
 def test_the_auc_of_whole_numbers_that_float64_cannot_tell_apart_is_refused():
     with pytest.raises(ValueError, match=r"`member` must hold whole numbers within ±2\*\*53"):
-        auc(torch.tensor([2**53 + 1, 2**53 + 1]), torch.tensor([2**53, 2**53]))
+        auc(member=torch.tensor([2**53 + 1, 2**53 + 1]), outsider=torch.tensor([2**53, 2**53]))

@@ -1,9 +1,11 @@
-"""Slopes and rank correlations of paired numbers."""
+"""Slopes and rank correlations of paired numbers; curves are read off where they cross."""
+
+import math
 
 import pytest
 import torch
 
-from leakage.metrics.trends import rank_correlation, slope
+from leakage.metrics.trends import at_crossing, pairs_at_crossing, rank_correlation, slope
 from leakage.runtime import stream
 
 X = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64)
@@ -59,3 +61,53 @@ def test_values_that_differ_by_rounding_share_their_rank():
     for y in ([0.1 + 0.2, 0.1, 0.3, 0.5], [0.3, 0.1, 0.1 + 0.2, 0.5]):
         assert rank_correlation(x, torch.tensor(y).double()) == pytest.approx(exact, abs=1e-12)
     assert rank_correlation(x, torch.tensor([0.3, 0.1 + 0.2, 0.3, 0.3]).double()) == 0
+
+
+def test_a_curve_is_read_off_between_epochs():
+    error = torch.tensor([0.8, 0.6, 0.4, 0.45, 0.3])
+    advantage = torch.tensor([0.0, 0.1, 0.3, 0.4, 0.5])
+    assert float(at_crossing(error, advantage, target=0.5)) == pytest.approx(0.2)
+    assert float(at_crossing(error, advantage, target=0.42)) == pytest.approx(0.28), "the first crossing counts"
+    assert float(at_crossing(advantage, error, target=0.3)) == pytest.approx(0.4)
+    both = at_crossing(torch.stack([error, error]), torch.stack([advantage, -advantage]), target=0.5)
+    assert both.tolist() == pytest.approx([0.2, -0.2])
+
+
+def test_pairs_are_stopped_where_their_own_curves_cross():
+    error = torch.tensor([[0.9, 0.7, 0.6, 0.6], [0.5, 0.3, 0.2, 0.2]])  # means of pairs: 0.8, 0.6 and 0.4, 0.2
+    advantage = torch.tensor([[0.0, 0.2, 0.3, 0.5], [0.2, 0.4, 0.5, 0.7]])
+    found = pairs_at_crossing(error, advantage, target=0.5)
+    assert found.tolist() == pytest.approx([0.25, 0.45])
+    assert pairs_at_crossing(torch.stack([error] * 3), torch.stack([advantage] * 3), target=0.5).shape == (3, 2)
+    with pytest.raises(ValueError, match="pairs"):
+        pairs_at_crossing(error[:, :3], advantage[:, :3], target=0.5)
+
+
+def test_what_is_not_crossed_is_not_made_up():
+    error, advantage = torch.tensor([0.8, 0.6, 0.4]), torch.tensor([0.1, 0.2, 0.3])
+    assert math.isnan(float(at_crossing(error, advantage, target=0.39)))
+    assert math.isnan(float(at_crossing(error, advantage, target=0.9)))
+    assert float(at_crossing(error, advantage, target=0.4)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("level", "target", "expected"),
+    [
+        ((0.5, 0.2, 0.6), 0.3, 2 / 3),  # falls through the target before it rises
+        ((0.25, 0.35, 0.2), 0.3, 0.5),  # rises through it before it falls
+        ((0.2, 0.6, 0.4), 0.5, 0.75),
+        ((0.3, 0.2, 0.3), 0.3, math.nan),  # starts on it
+        ((0.2, 0.25, 0.28), 0.3, math.nan),
+    ],
+)
+def test_the_first_epoch_says_whether_a_curve_must_rise_or_fall(level, target, expected):
+    level, epochs = torch.tensor(level), torch.arange(3.0)
+    assert float(at_crossing(level, epochs, target=target)) == pytest.approx(expected, nan_ok=True)
+    assert float(at_crossing(-level, epochs, target=-target)) == pytest.approx(expected, nan_ok=True)
+
+
+def test_curves_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="same epochs"):
+        at_crossing(torch.zeros(3), torch.zeros(4), target=0.0)
+    with pytest.raises(ValueError, match="must be finite"):
+        at_crossing(torch.tensor([1.0, math.nan]), torch.zeros(2), target=0.5)

@@ -15,17 +15,15 @@ from leakage.attacks.membership import (
     boundary_distance,
     boundary_walk,
     hyperedges,
-    known_laws,
     label_only,
     loss_threshold,
     posterior,
-    rates,
     shadow_models,
 )
 from leakage.attacks.membership.calibration import calibrated
 from leakage.data.membership_splits import complementary_pairs
 from leakage.geometry import boundary, distances, patterns, rays, subdivision
-from leakage.metrics import estimates, histograms, roc, trends
+from leakage.metrics import estimates, histograms, roc, scores, trends
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.blessing import private_audit
@@ -38,10 +36,10 @@ from leakage.theory import (
     least_squares,
     relu_features,
     ridge,
+    ridge_law,
     scale_mixture,
     two_gaussians,
 )
-from leakage.theory.logistic import likelihood_ratio as ratio
 from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
 
@@ -124,19 +122,14 @@ CASES = {
         ("single", "ranked"),
     ),
     "rates": Case(
-        partial(rates.rates, fprs=(0.5,)), {"scores": some(6, 10), "member": PAIRS.member}, ("single", "ranked")
+        partial(scores.rates, fprs=(0.5,)),
+        {"scores": some(6, 10), "member": PAIRS.member},
+        ("scores whole", "single", "ranked"),
     ),
-    "rate": Case(
-        partial(rates.tpr_at_fpr, fpr=0.5), {"scores": some(6, 10), "member": PAIRS.member}, ("single", "ranked")
-    ),
-    "crossing": Case(partial(rates.at_crossing, target=0.5), {"level": some(4), "value": some(4)}, ("single",)),
+    "apart": Case(scores.apart, {"member": some(3, 5), "outsider": some(3, 6)}, (*ANY_REAL, "bytes")),
+    "crossing": Case(partial(trends.at_crossing, target=0.5), {"level": some(4), "value": some(4)}, ("single",)),
     "pareto": Case(private_audit.pareto_front, {"error": some(4, 2), "advantage": some(4, 2)}, ("single",)),
     "calibrated": Case(calibrated, {"scores": some(6, 10), "member": PAIRS.member}, ("single",)),
-    "gaussian_score": Case(
-        known_laws.gaussian_score,
-        {"predictions": some(4), "outsider_variance": some(4), "member_variance": some(4)},
-        ("single", "ranked", "empty"),
-    ),
     "advantage": Case(
         two_gaussians.advantage, {"outsider": some(3), "member": some(3)}, ("single", "ranked", "empty", "infinite")
     ),
@@ -147,7 +140,7 @@ CASES = {
     ),
     "scale mixture": Case(scale_mixture.ScaleMixture, {"variances": some(3)}, ("single", "ranked")),
     "total variation": Case(
-        lambda variances: scale_mixture.total_variation(variances, some(4)),
+        lambda variances: scale_mixture.total_variation(outsider=variances, member=some(4)),
         {"variances": some(3)},
         ("single", "ranked"),
     ),
@@ -164,7 +157,7 @@ CASES = {
         ("whole", *ANY_REAL, "ranked", "empty"),
     ),
     "resolvent": Case(
-        lambda mu: ridge.sample_resolvent(4, 3, mu, trials=2, generator=stream(0, "mu")),
+        lambda mu: ridge_law.sample_resolvent(4, 3, mu, trials=2, generator=stream(0, "mu")),
         {"mu": some(2)},
         ("single", "ranked"),
     ),
@@ -199,11 +192,6 @@ CASES = {
     "sample attack": Case(
         lambda teacher, label: output_law.sample_attack(LAW, teacher=teacher, label=label),
         {"teacher": some(1), "label": classes(1)},
-        ("single", "ranked", "empty", "decimal"),
-    ),
-    "log ratio": Case(
-        lambda outputs, teacher, label: ratio.log_ratio(LAW, outputs, teacher=teacher, label=label),
-        {"outputs": some(4), "teacher": some(1), "label": classes(1)},
         ("single", "ranked", "empty", "decimal"),
     ),
     "thresholds": Case(

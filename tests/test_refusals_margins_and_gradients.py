@@ -82,7 +82,7 @@ CASES = {
     "near_margin": case(margin.near_margin, outputs=drawn(3, 5), margin=sizes(3)),
     "bounded_margin": case(partial(margin.bounded_margin, least=1.0), outputs=drawn(5)),
     "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
-    "line_ups": case(partial(margin.line_ups, size=2), members=drawn(5), fresh=drawn(4)),
+    "line_ups": case(partial(margin.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
     "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
     "size_score": case(margin.size_score, outputs=drawn(5)),
     "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
@@ -117,12 +117,6 @@ CASES = {
     "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
     "mirrored": case(
         partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
-    ),
-    "rescaled": case(
-        partial(gradient_symmetries.rescaled, activation=activation("relu")),
-        inputs=drawn(B, D),
-        residuals=drawn(B),
-        factors=sizes(B),
     ),
     "displaced": case(
         partial(gradient_symmetries.displaced, activation=activation("linear")),

@@ -5,7 +5,7 @@ import torch
 
 from leakage.studies.blessing.printed_system import EQUATIONS, residuals
 from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.problem import Setting, Spectrum
 from logistic_points import of
 
 SETTING = Setting.bilevel(
@@ -31,9 +31,7 @@ def test_a_number_that_is_off_by_a_thousandth_is_seen(field, equation):
 
 
 def test_other_spectra_are_refused():
-    three = Setting.general(
-        penalty=0.1, delta=1.0, kappa=1.0, eigenvalues=of(1.0, 2.0), features=of(0.5, 0.5), signal=of(0.5, 0.5)
-    )
+    three = Setting(of(0.1), of(1.0), of(1.0), Spectrum(of(1.0, 2.0), of(0.5, 0.5), of(0.5, 0.5)))
     with pytest.raises(ValueError, match="`setting` must be bi-level"):
         residuals(three, solve(three))
 

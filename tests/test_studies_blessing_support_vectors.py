@@ -39,21 +39,21 @@ def test_a_point_on_the_wrong_side_is_planted_and_found():
 
     model = FeatureModel(torch.full((80,), -0.5, dtype=torch.float64), 1.0, 0.0, draw)
     found = margin_outputs(model, widths=[80], rows=30, trials=60, generator=stream(0, "planted"))
-    gains = split_gains(found.member[0], found.outsider[0])
+    gains = split_gains(member=found.member[0], outsider=found.outsider[0])
     assert float(gains.mean()) > 0.95
     assert float(found.member.min()) > 0 > float(found.outsider.max())
 
 
 def test_a_point_nobody_was_trained_on_gains_nothing():
     scores = gaussian((2, 4000), generator=stream(0, "blind"))
-    gains = split_gains(*scores)
+    gains = split_gains(member=scores[0], outsider=scores[1])
     # Each gain is at most 1 in size; the halves share their thresholds' draws, which only makes the mean smaller.
     assert abs(float(gains.mean())) < 4 * math.sqrt(0.5 / 4000)
 
 
 def test_known_laws_give_their_advantage():
     scores = gaussian((2, 20_000), generator=stream(0, "known"))
-    gains = split_gains(scores[0] + 1, scores[1])
+    gains = split_gains(member=scores[0] + 1, outsider=scores[1])
     # 2 Φ(1/2) - 1 for a shift of 1; the tuned threshold costs less than 0.005 at this size.
     assert abs(float(gains.mean()) - math.erf(0.5 / math.sqrt(2))) < 4 * math.sqrt(0.5 / 20_000) + 0.005
 
@@ -89,4 +89,4 @@ def test_impossible_experiments_are_refused(change, message):
 
 def test_scores_that_are_not_pairs_are_refused():
     with pytest.raises(ValueError, match="must be pairs"):
-        split_gains(torch.zeros(3), torch.zeros(4))
+        split_gains(member=torch.zeros(3), outsider=torch.zeros(4))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from leakage.attacks.membership import loss_threshold
-from leakage.attacks.membership.rates import rates
 from leakage.data import purchase_like
+from leakage.metrics.scores import rates
 from leakage.runtime import stream
 from leakage.studies.blessing import width_audit
 from leakage.trainers.ensembles import Recipe
@@ -53,7 +53,7 @@ def test_what_leaks_before_training_is_nothing_and_after_it_much(found):
 
 def test_kept_losses_give_the_same_rates(found):
     scores = found["thresholds"].clamp_min(0).unsqueeze(-1) - found["losses"]
-    again = rates(scores, found["member"], fprs=())["advantage"]
+    again = rates(scores, member=found["member"], fprs=())["advantage"]
     assert torch.equal(again, found["global/advantage"][[0, 2]])
 
 

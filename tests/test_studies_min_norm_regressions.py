@@ -10,7 +10,7 @@ from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.studies.min_norm import regressions
 from leakage.studies.min_norm.regressions import ridge_predictions, trained_predictions
-from leakage.theory import least_squares_law, ridge
+from leakage.theory import least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -62,7 +62,7 @@ def test_trained_ridge_has_the_exact_law(member):
     trained = trained_predictions(
         design, point, widths=[13], trials=4000, member=member, generator=generator, penalties=[0.1, 2.0]
     )
-    sample = ridge.sample_member if member else ridge.sample_outsider
+    sample = ridge_law.sample_member if member else ridge_law.sample_outsider
     for column, penalty in enumerate((0.1, 2.0)):
         exact = sample(design, 13, penalty, Query.of(point, design, 13), trials=20_000, generator=generator)
         assert stats.ks_2samp(trained[:, column], exact).pvalue > P_VALUE

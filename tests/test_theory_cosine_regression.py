@@ -122,7 +122,7 @@ def test_rounding_noise_decides_the_released_curve():
     member = torch.tensor([member_variance(model)]).double()
 
     def advantage(variances):
-        return float(total_variation(with_aliases(model, queries, variances), member).mean())
+        return float(total_variation(outsider=with_aliases(model, queries, variances), member=member).mean())
 
     exact = advantage(exact_outsider_variances(model, times, queries))
     cut = advantage(outsider_variances(model, times, queries, phase="left-to-right", cutoff=1e-10))
@@ -136,7 +136,7 @@ def test_one_full_period_reveals_membership_almost_surely():
     """p = 1024: no aliases, leverage 1.1e-4, exact advantage 0.9724 (a histogram of 10⁵ samples shows 0.960)."""
     model, queries = Cosines.released(128, 1024, 1024), torch.tensor([41, 800])
     variances = exact_outsider_variances(model, setting(model, queries=queries), queries)
-    advantage = total_variation(variances, torch.tensor([member_variance(model)]).double())
+    advantage = total_variation(outsider=variances, member=torch.tensor([member_variance(model)]).double())
     torch.testing.assert_close(advantage, torch.full((2,), 0.9724).double(), rtol=0, atol=2e-4)
 
 

@@ -75,15 +75,6 @@ def test_for_logistic_labels_the_mirror_swaps_the_classes():
         torch.testing.assert_close(one[layer], other[layer], rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", HOMOGENEOUS)
-def test_a_rescaled_batch_has_the_same_gradient(name):
-    module, r = client(name, bias=3.0)
-    factors = torch.tensor([0.5, 2.0, 7.0], dtype=DTYPE)
-    other = symmetries.rescaled(X, r, activation(name), factors=factors)
-    assert_same(module, other, (X, r))
-    torch.testing.assert_close(other[0].norm(dim=1), factors)
-
-
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, 1), (1, -1, -1)])
 def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
     module = TwoLayer(W, activation="quadratic")
@@ -130,8 +121,6 @@ def test_the_words_depend_on_which_layers_are_seen():
     [
         (lambda r: symmetries.mirrored(X, r, activation("relu"), flips=FLIPS), "odd up to a constant"),
         (lambda r: symmetries.mirrored_labels(Y, activation("gelu"), bias=0.0), "odd up to a constant"),
-        (lambda r: symmetries.rescaled(X, r, activation("tanh"), factors=Y.abs()), "must be homogeneous"),
-        (lambda r: symmetries.rescaled(X, r, activation("relu"), factors=Y), "`factors` must be finite and above 0"),
         (lambda r: symmetries.rotated(X, r, activation("tanh"), angle=1.0), "must be quadratic"),
         (lambda r: symmetries.rotated(X[:1], r[:1], activation("quadratic"), angle=1.0), "at least two"),
         (lambda r: symmetries.displaced(X, r, activation("sin"), shift=X[0]), "must be linear"),

@@ -116,7 +116,8 @@ def test_the_left_branch_of_figure_5a_needs_the_fresh_label():
     outsider = outsider_variances(model, latent, directions, trials=60, generator=generator)
     own, fresh = (
         total_variation(
-            outsider, member_variances(model, latent, directions, label=label, trials=60, generator=generator)
+            outsider=outsider,
+            member=member_variances(model, latent, directions, label=label, trials=60, generator=generator),
         ).mean()
         for label in ("own", "fresh")
     )

@@ -261,7 +261,7 @@ def test_the_gpu_gives_the_same_numbers():
     near, far = advantage(FIGURE, widths, points), advantage(FIGURE, widths.cuda(), there)
     torch.testing.assert_close(far.cpu(), near, rtol=0, atol=1e-12)
     assert noise_for_error(FIGURE, prediction_error(FIGURE, widths[1:].cuda())).device.type == "cuda"
-    assert float(two_gaussians.advantage(*(v.cuda() for v in (widths[:1], widths[:1])))) == 0
+    assert float(two_gaussians.advantage(member=widths[:1].cuda(), outsider=widths[:1].cuda())) == 0
 
 
 def test_sizes_may_come_from_numpy():

@@ -8,7 +8,7 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares, two_gaussians
+from leakage.theory import least_squares, least_squares_law, two_gaussians
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.least_squares_law import (
     member_mixture,
@@ -52,7 +52,7 @@ def trained(design, p, point, generator, *, member):
 
 def typical_laws(design, p):
     query = Query.typical(design, p)
-    return outsider_mixture(design, p, query), member_mixture(design, p, query)
+    return least_squares_law.laws(design, p, query)
 
 
 @pytest.mark.parametrize(("n", "p", "D", "sigma"), CONFIGURATIONS)
@@ -154,7 +154,7 @@ def test_the_unused_direction_has_the_law_of_its_two_dependent_parts():
     ("p", "distance", "digits"), [(102, 0.70468, 5e-6), (105, 0.600471, 5e-7), (199, 0.00465, 5e-6), (300, 0.171, 5e-5)]
 )
 def test_known_distances_at_finite_n_are_met(p, distance, digits):
-    assert float(total_variation(*typical_laws(FIGURE, p))) == pytest.approx(distance, abs=digits)
+    assert float(total_variation(**typical_laws(FIGURE, p))) == pytest.approx(distance, abs=digits)
 
 
 def test_halving_the_nodes_moves_the_distance_by_less_than_a_ten_thousandth():
@@ -166,17 +166,17 @@ def test_halving_the_nodes_moves_the_distance_by_less_than_a_ten_thousandth():
 
 def test_twice_as_many_features_as_rows_have_two_thresholds():
     laws = typical_laws(FIGURE, 200)
-    assert thresholds(*laws).tolist() == pytest.approx([1.107, 3.564], abs=5e-4)
+    assert thresholds(**laws).tolist() == pytest.approx([1.107, 3.564], abs=5e-4)
     small = typical_laws(Design(20, 60), 26)
-    assert float(total_variation(*small)) == pytest.approx(0.2326430, abs=1e-6)
+    assert float(total_variation(**small)) == pytest.approx(0.2326430, abs=1e-6)
 
 
 @pytest.mark.parametrize(("p", "one_threshold"), [(105, 0.59986), (199, 0.00279), (3000, None)])
 def test_the_rule_with_one_threshold_is_nearly_as_good_and_never_better(p, one_threshold):
     laws, query = typical_laws(FIGURE, p), Query.typical(FIGURE, p)
-    variances = least_squares.outsider_variance(FIGURE, torch.tensor(p), query), torch.tensor(2.0, dtype=DTYPE)
-    rule = float(rule_advantage(*laws, two_gaussians.threshold(*variances).reshape(1)).abs())
-    best = float(total_variation(*laws))
+    outsider, member = least_squares.outsider_variance(FIGURE, torch.tensor(p), query), torch.tensor(2.0, dtype=DTYPE)
+    rule = float(rule_advantage(two_gaussians.threshold(outsider=outsider, member=member).reshape(1), **laws).abs())
+    best = float(total_variation(**laws))
     assert best - 0.003 < rule <= best + 1e-9
     if one_threshold is not None:
         assert rule == pytest.approx(one_threshold, abs=1e-5)
@@ -195,7 +195,7 @@ def test_the_limit_is_approached_at_the_rate_of_one_over_n(gamma, gaps):
 def test_known_true_positive_rates_at_low_false_positive_rates_are_met(p, powers):
     laws = typical_laws(FIGURE, p)
     for fpr, reference in zip((0.01, 0.001), powers, strict=True):
-        assert float(power(*laws, fpr=fpr, cells=1500)) == pytest.approx(reference, abs=5e-4)
+        assert float(power(**laws, fpr=fpr, cells=1500)) == pytest.approx(reference, abs=5e-4)
 
 
 @pytest.mark.parametrize("p", [99, 100, 101])
@@ -203,7 +203,9 @@ def test_where_the_theorem_is_void_there_is_a_law_and_it_leaks(p):
     law = outsider_mixture(FIGURE, p, Query.typical(FIGURE, p))
     assert bool(torch.isfinite(law.variances).all())
     if p >= 100:
-        assert 0.7 < float(total_variation(law, member_mixture(FIGURE, p, Query.typical(FIGURE, p)))) < 1
+        assert (
+            0.7 < float(total_variation(outsider=law, member=member_mixture(FIGURE, p, Query.typical(FIGURE, p)))) < 1
+        )
 
 
 def test_points_of_a_batch_are_answered_one_by_one():

@@ -6,7 +6,7 @@ import torch
 from leakage.runtime import DTYPE
 from leakage.theory.logistic.fixed_point import TOLERANCE, solve
 from leakage.theory.logistic.output_law import OutputLaw
-from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.problem import Setting, Spectrum
 from logistic_points import of, random_settings
 
 # λ, δ, φ, η, κ; α, σ, γ to ten decimals or so, from an independent solver with 800 nodes.
@@ -61,22 +61,17 @@ def test_the_plain_iteration_agrees_where_it_converges():
 
 def test_a_general_spectrum_with_the_same_two_levels_gives_the_same():
     ours = solve(Setting.bilevel(penalty=0.1, delta=1.0, phi=4.0, eta=2.0, kappa=5.0))
-    split = Setting.general(
-        penalty=0.1,
-        delta=1.0,
-        kappa=5.0,
-        eigenvalues=of(4.0, 8 / 3, 4.0),
-        features=of(0.125, 0.75, 0.125),
-        signal=of(0.3, 0.0, 0.7),
-    )
-    torch.testing.assert_close(solve(split).sigma, ours.sigma, rtol=1e-10, atol=0)
+    spectrum = Spectrum(of(4.0, 8 / 3, 4.0), features=of(0.125, 0.75, 0.125), signal=of(0.3, 0.0, 0.7))
+    split = Setting(of(0.1), of(1.0), of(5.0), spectrum)
+    torch.testing.assert_close(solve(split).sigma.squeeze(), ours.sigma, rtol=1e-10, atol=0)
 
 
 def test_signal_spread_over_unequal_eigenvalues_adds_to_the_noise():
-    spectrum = dict(eigenvalues=of(3.0, 0.5), features=of(0.5, 0.5))
-    common = dict(penalty=5.0, delta=1e4, kappa=2.0)
-    mixed = solve(Setting.general(**common, **spectrum, signal=of(0.5, 0.5)))
-    pure = solve(Setting.general(**common, **spectrum, signal=of(1.0, 0.0)))
+    values, features = of(3.0, 0.5), of(0.5, 0.5)
+    mixed, pure = (
+        solve(Setting(of(5.0), of(1e4), of(2.0), Spectrum(values, features, signal)))
+        for signal in (of(0.5, 0.5), of(1.0, 0.0))
+    )
     # With so much data nothing else makes noise: what is left is the unequal shrinkage.
     assert float(mixed.sigma) > 10 * float(pure.sigma)
 

@@ -51,18 +51,3 @@ def test_the_panel_names_its_own_arguments():
         Setting.panel(lambda_delta=0.1, phi=2.0, samples=0.0)
     with pytest.raises(ValueError, match="`lambda_delta` must be finite and positive"):
         Setting.panel(lambda_delta=0.0, phi=2.0)
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (dict(eigenvalues=of(1.0, 0.0)), "`eigenvalues` must be finite and positive"),
-        (dict(features=of(0.7, 0.7)), "`features` must hold one share for each eigenvalue, with sum 1"),
-        (dict(signal=of(1.0)), "`signal` must hold one share"),
-        (dict(signal=of(1.5, -0.5)), "`signal` must be finite and at least 0"),
-    ],
-)
-def test_a_spectrum_that_is_none_is_refused(change, complaint):
-    spectrum = dict(eigenvalues=of(1.0, 2.0), features=of(0.5, 0.5), signal=of(1.0, 0.0))
-    with pytest.raises(ValueError, match=complaint):
-        Setting.general(penalty=0.1, delta=1.0, kappa=1.0, **spectrum | change)

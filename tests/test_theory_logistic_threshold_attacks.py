@@ -7,12 +7,10 @@ import torch
 
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage, tpr_at_fpr
+from leakage.theory.logistic.output_law import OutputLaw, average_advantage
 from leakage.theory.logistic.prox import loss
 from leakage.theory.logistic.threshold_attacks import (
     best_threshold,
-    global_tpr_at_fpr,
-    magnitude_rates,
     threshold_rates,
 )
 from logistic_points import of, random_settings, spread_out
@@ -30,20 +28,12 @@ def test_samples_have_the_rates_of_the_loss_threshold(threshold):
     assert abs(float((loss(fresh, label) < threshold).to(DTYPE).mean() - rates.fpr)) < ROOM
 
 
-def test_samples_have_the_rates_of_the_size_threshold():
-    _, _, fresh, seen = draws(LAW, COUNT, seed=3)
-    rates = magnitude_rates(LAW, of(1.7))
-    assert abs(float((seen.abs() > 1.7).to(DTYPE).mean() - rates.tpr)) < ROOM
-    assert abs(float((fresh.abs() > 1.7).to(DTYPE).mean() - rates.fpr)) < ROOM
-
-
 def test_no_single_threshold_beats_the_best_attacker():
     law = solve(random_settings(50)).law
     best, optimum = best_threshold(law), average_advantage(law)
     others = spread_out(1e-4, 5.0, 20, stream(0, "thresholds"))
     assert bool((optimum >= best.advantage - 1e-9).all())
     assert bool((best.advantage[:, None] >= threshold_rates(law.unsqueeze(), others).advantage - 1e-9).all())
-    assert bool((optimum[:, None] >= magnitude_rates(law.unsqueeze(), others).advantage - 1e-9).all())
 
 
 def test_the_best_threshold_has_the_rates_it_reports():
@@ -59,21 +49,14 @@ def test_a_threshold_above_every_loss_calls_all_members():
 
 def test_without_a_pull_there_is_no_advantage():
     blind = OutputLaw(LAW.alpha, LAW.sigma, 0 * LAW.gamma, LAW.kappa)
-    for rates in (threshold_rates(blind, of(0.3)), magnitude_rates(blind, of(0.3)), best_threshold(blind)):
+    for rates in (threshold_rates(blind, of(0.3)), best_threshold(blind)):
         assert float(rates.advantage) == pytest.approx(0, abs=1e-12)
-    assert float(global_tpr_at_fpr(blind, of(0.01))) == pytest.approx(0.01, abs=1e-12)
-
-
-def test_at_a_small_false_positive_rate_one_threshold_sees_less_than_one_for_each_point():
-    assert 0.01 <= float(global_tpr_at_fpr(LAW, of(0.01))) < float(tpr_at_fpr(LAW, of(0.01)))
 
 
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
         (lambda: threshold_rates(LAW, of(0.0)), "`threshold` must be positive and finite, in nats"),
-        (lambda: magnitude_rates(LAW, of(float("inf"))), "`threshold` must be positive and finite"),
-        (lambda: global_tpr_at_fpr(LAW, of(1.0)), "`fpr` must lie strictly between 0 and 1"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):

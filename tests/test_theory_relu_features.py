@@ -110,8 +110,8 @@ def test_the_dip_of_figure_5c_belongs_to_the_linear_query():
     generator = stream(0, "relu figure")
     advantage = {
         query: total_variation(
-            outsider_variances(design, norms, widths=[400], query=query, trials=20, generator=generator),
-            label[:, None, None],
+            outsider=outsider_variances(design, norms, widths=[400], query=query, trials=20, generator=generator),
+            member=label[:, None, None],
         ).item()
         for query in ("linear", "relu")
     }

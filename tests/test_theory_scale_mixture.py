@@ -1,6 +1,7 @@
 """Scale mixtures: distances by quadrature equal integrals, no rule beats them, and nothing leaks between equal laws."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -42,69 +43,73 @@ def integral(outsider, member, *, points=200_000):
 def test_the_distance_is_the_integral_of_the_density_difference(seed):
     outsider, member = random_law(seed), random_law(seed + 100, atoms=4)
     # The rule's error: second differences on a grid of 6e-5 relative steps.
-    assert float(total_variation(outsider, member)) == pytest.approx(integral(outsider, member), abs=1e-7)
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
+        integral(outsider, member), abs=1e-7
+    )
 
 
 @repeatable
 @given(outsider=st.floats(-6, 6), member=st.floats(-6, 6))
 def test_single_gaussians_have_the_closed_form(outsider, member):
-    laws = tensor(10**outsider), tensor(10**member)
+    laws = {"outsider": tensor(10**outsider), "member": tensor(10**member)}
     # The crossing is known to 1e-6 of its place, and the error of the distance is the square of that.
-    assert float(total_variation(*laws)) == pytest.approx(float(two_gaussians.advantage(*laws)), abs=1e-9)
+    assert float(total_variation(**laws)) == pytest.approx(float(two_gaussians.advantage(**laws)), abs=1e-9)
 
 
 def test_laws_that_alternate_in_scale_cross_many_times_and_no_crossing_is_missed():
     outsider, member = (ScaleMixture(10.0 ** torch.arange(start, 12, 4).to(DTYPE)) for start in (0, 2))
-    assert thresholds(outsider, member).shape == (5,)
-    assert float(total_variation(outsider, member)) == pytest.approx(integral(outsider, member), abs=1e-7)
+    assert thresholds(member=member, outsider=outsider).shape == (5,)
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
+        integral(outsider, member), abs=1e-7
+    )
 
 
 def test_the_one_threshold_of_gaussians_is_where_their_densities_cross():
-    laws = tensor(0.3), tensor(2.0)
-    torch.testing.assert_close(thresholds(*laws), two_gaussians.threshold(*laws), rtol=1e-5, atol=0)
+    laws = {"outsider": tensor(0.3), "member": tensor(2.0)}
+    torch.testing.assert_close(thresholds(**laws), two_gaussians.threshold(**laws), rtol=1e-5, atol=0)
 
 
 def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
     outsider, member = ScaleMixture(tensor(0.5, 30.0), tensor(0.95, 0.05)), ScaleMixture(tensor(1.0))
-    crossings = thresholds(outsider, member)
+    crossings = thresholds(member=member, outsider=outsider)
     assert crossings.shape == (2,)
     torch.testing.assert_close(outsider.density(crossings), member.density(crossings), rtol=1e-4, atol=0)
-    band = float(torch.diff(rule_advantage(outsider, member, crossings)).abs())
+    band = float(torch.diff(rule_advantage(crossings, member=member, outsider=outsider)).abs())
     # Members are in the band between the two thresholds; a rule with one of them is worse.
-    assert float(total_variation(outsider, member)) == pytest.approx(band, abs=1e-14)
-    assert band > float(rule_advantage(outsider, member, crossings).abs().max()) + 0.01
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(band, abs=1e-14)
+    assert band > float(rule_advantage(crossings, member=member, outsider=outsider).abs().max()) + 0.01
 
 
 @repeatable
 @given(outsider=variances, member=variances, rules=st.lists(st.floats(-4, 4), min_size=2, max_size=2))
 def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
-    distance = float(total_variation(outsider, member))
+    distance = float(total_variation(member=member, outsider=outsider))
     low, high = sorted(10**rule for rule in rules)
-    single = rule_advantage(outsider, member, tensor(low, high))
+    single = rule_advantage(tensor(low, high), member=member, outsider=outsider)
     assert 0 <= distance <= 1
     assert distance >= float(single.abs().max()) - 1e-9
     assert distance >= abs(float(torch.diff(single))) - 1e-9
-    assert distance == pytest.approx(float(total_variation(member, outsider)), abs=1e-12)
+    assert distance == pytest.approx(float(total_variation(member=outsider, outsider=member)), abs=1e-12)
 
 
 def test_a_rule_that_points_the_wrong_way_has_a_negative_advantage():
     """Where members vary less, "large answers are members" calls more outsiders members than members."""
     rule = tensor(0.5, 1.0, 2.0)
-    assert bool((rule_advantage(tensor(4.0), tensor(1.0), rule) < 0).all())
-    assert bool((rule_advantage(tensor(1.0), tensor(4.0), rule) > 0).all())
+    assert bool((rule_advantage(rule, outsider=tensor(4.0), member=tensor(1.0)) < 0).all())
+    assert bool((rule_advantage(rule, outsider=tensor(1.0), member=tensor(4.0)) > 0).all())
 
 
 @repeatable
 @given(law=variances)
 def test_equal_laws_are_indistinguishable_however_they_are_written(law):
     split = ScaleMixture(torch.cat([law, law.flip(0)]), torch.full((2 * len(law),), 0.5 / len(law), dtype=DTYPE))
-    assert float(total_variation(law, split)) < 1e-12
-    assert float(power(law, split, fpr=0.1)) == pytest.approx(0.1, abs=1e-9)
+    assert float(total_variation(outsider=law, member=split)) < 1e-12
+    assert float(power(outsider=law, member=split, fpr=0.1)) == pytest.approx(0.1, abs=1e-9)
 
 
 def test_very_different_laws_are_told_apart_for_certain():
-    assert float(total_variation(tensor(1e-12), tensor(1.0, 2.0))) > 1 - 1e-5
-    assert float(power(tensor(1e-12), tensor(1.0, 2.0), fpr=1e-3)) > 1 - 1e-4
+    assert float(total_variation(outsider=tensor(1e-12), member=tensor(1.0, 2.0))) > 1 - 1e-5
+    assert float(power(outsider=tensor(1e-12), member=tensor(1.0, 2.0), fpr=1e-3)) > 1 - 1e-4
 
 
 def test_distribution_function_and_density_are_those_of_the_mixture():
@@ -139,47 +144,49 @@ def test_samples_have_the_law_they_are_drawn_from():
 @pytest.mark.parametrize("fpr", [0.001, 0.01, 0.1, 0.6])
 @pytest.mark.parametrize("member", [0.2, 1.0, 1.5, 9.0])
 def test_power_between_gaussians_is_the_closed_form(member, fpr):
-    laws = tensor(1.0), tensor(member)
+    laws = {"outsider": tensor(1.0), "member": tensor(member)}
     # A cell is 3e-3 of its place wide, and only the cell in which the rate is spent is taken as a whole.
-    reference = float(two_gaussians.power(*laws, fpr=fpr))
-    assert float(power(*laws, fpr=fpr)) == pytest.approx(reference, abs=1e-5)
+    reference = float(two_gaussians.power(**laws, fpr=fpr))
+    assert float(power(**laws, fpr=fpr)) == pytest.approx(reference, abs=1e-5)
 
 
 def test_power_rises_with_the_false_positives_and_exceeds_them_by_the_distance_at_most():
     outsider, member = random_law(1), random_law(2)
     rates = torch.linspace(0.005, 0.995, 199).tolist()
-    powers = torch.stack([power(outsider, member, fpr=rate) for rate in rates])
+    powers = torch.stack([power(member=member, outsider=outsider, fpr=rate) for rate in rates])
     gaps = powers - tensor(*rates)
     assert bool((torch.diff(powers) > 0).all())
     assert bool((torch.diff(powers, n=2) < 1e-6).all())  # a ROC curve of optimal tests is concave; cells are not points
     assert bool((gaps >= 0).all())
     # 199 rates miss the top of the gap by half a step where the curve is flat.
-    assert float(total_variation(outsider, member)) == pytest.approx(float(gaps.max()), abs=1e-4)
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(float(gaps.max()), abs=1e-4)
 
 
 @pytest.mark.parametrize("batch", [(3,), (2, 3)])
 def test_laws_of_a_batch_are_compared_one_by_one(batch):
     outsider, member = random_law(5, batch=batch), random_law(6, batch=batch[-1:], atoms=2)
-    table = total_variation(outsider, member)
+    table = total_variation(member=member, outsider=outsider)
     assert table.shape == batch
     for index in torch.cartesian_prod(*map(torch.arange, batch)).reshape(-1, len(batch)).tolist():
         one = ScaleMixture(outsider.variances[*index], outsider.weights[*index])
         other = ScaleMixture(member.variances[index[-1]], member.weights[index[-1]])
-        assert float(table[*index]) == pytest.approx(float(total_variation(one, other)), abs=1e-12)
+        assert float(table[*index]) == pytest.approx(float(total_variation(outsider=one, member=other)), abs=1e-12)
 
 
 def test_the_order_of_the_atoms_does_not_matter():
     law, other = random_law(7), random_law(8)
     turned = ScaleMixture(law.variances.flip(-1), law.weights.flip(-1))
-    assert float(total_variation(turned, other)) == pytest.approx(float(total_variation(law, other)), abs=1e-12)
+    assert float(total_variation(outsider=turned, member=other)) == pytest.approx(
+        float(total_variation(outsider=law, member=other)), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("chunk", [1, 100])
 def test_evaluating_in_pieces_changes_nothing(chunk, monkeypatch):
     outsider, member = random_law(9, batch=(3,)), random_law(10)
-    whole = total_variation(outsider, member)
+    whole = total_variation(member=member, outsider=outsider)
     monkeypatch.setattr(scale_mixture, "_CHUNK", chunk)
-    assert torch.equal(total_variation(outsider, member), whole)
+    assert torch.equal(total_variation(member=member, outsider=outsider), whole)
 
 
 def test_memory_is_bounded_when_a_single_law_is_asked_about_many_points(monkeypatch):
@@ -212,7 +219,7 @@ def test_weights_that_are_no_probabilities_are_refused(weights):
 @pytest.mark.parametrize("fpr", [0.0, 1.0, -0.1, math.nan])
 def test_a_false_positive_rate_lies_between_zero_and_one(fpr):
     with pytest.raises(ValueError, match=r"`fpr` must be .*at least 1e-13 and below 1"):
-        power(tensor(1.0), tensor(2.0), fpr=fpr)
+        power(outsider=tensor(1.0), member=tensor(2.0), fpr=fpr)
 
 
 @pytest.mark.gpu
@@ -220,13 +227,18 @@ def test_a_false_positive_rate_lies_between_zero_and_one(fpr):
 def test_the_gpu_gives_the_same_distance_and_power():
     outsider, member = random_law(11, batch=(4,)), random_law(12)
     there = [ScaleMixture(law.variances.cuda(), law.weights.cuda()) for law in (outsider, member)]
-    for function in (total_variation, thresholds, lambda o, m: power(o, m, fpr=0.01)):
-        torch.testing.assert_close(function(*there).cpu(), function(outsider, member), rtol=1e-9, atol=1e-9)
+    for function in (total_variation, thresholds, partial(power, fpr=0.01)):
+        torch.testing.assert_close(
+            function(outsider=there[0], member=there[1]).cpu(),
+            function(outsider=outsider, member=member),
+            rtol=1e-9,
+            atol=1e-9,
+        )
 
 
 def test_whole_variances_are_refused_rather_than_given_no_weight():
     with pytest.raises(ValueError, match="`variances` must be floating-point"):
-        total_variation(torch.tensor([1, 2]), torch.tensor([4]))
+        total_variation(outsider=torch.tensor([1, 2]), member=torch.tensor([4]))
 
 
 def test_every_atom_has_a_weight_of_its_own():

@@ -1,12 +1,11 @@
 """A measured number with its uncertainty, and the intervals the book uses.
 
-Every interval is two-sided with the stated coverage `level`. Samples are finite tensors and are turned into float64;
-random resampling takes its generator from the caller. Nothing here knows what a member is: see `roc` for that.
+Every interval is two-sided with the stated coverage `level`. Samples are finite tensors and are turned into float64.
+Nothing here is random, or knows what a member is: see `roc` for that.
 """
 
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from leakage import arguments
 
-_LARGEST_RESAMPLE = 2**22  # numbers held at once by `bootstrap`: 32 MiB of float64
 _EXACT = 2**53  # whole numbers up to this are float64 numbers
 _LONG = (torch.int64, torch.uint64)  # the integer types that can hold more
 _SQUARABLE = 1e150  # a sample between its inverse and this has a variance that neither over- nor underflows
@@ -26,8 +24,7 @@ _SQUARABLE = 1e150  # a sample between its inverse and this has a variance that 
 class Estimate:
     """A number, its confidence interval and the number of observations behind it.
 
-    `format(e, ".2f")` gives `0.12 [0.10, 0.14]`: the specification (by default `.3f`) applies to each number. The
-    estimate may lie outside its own interval where the statistic is biased, as a bootstrapped maximum is.
+    `format(e, ".2f")` gives `0.12 [0.10, 0.14]`: the specification (by default `.3f`) applies to each number.
 
     Args:
         estimate: the value measured.
@@ -50,7 +47,7 @@ class Estimate:
         for name in ("estimate", "low", "high"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "n", operator.index(self.n))
-        check_level(self.level)
+        arguments.number("level", self.level, above=0, below=1)
         if math.isnan(self.estimate) or not self.low <= self.high:
             raise ValueError(
                 f"`Estimate` needs a number and low <= high, got {self._numbers()}; is a sample degenerate?"
@@ -117,10 +114,8 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     Raises:
         ValueError: if there are fewer than two values, or one is not finite.
     """
-    check_level(level)
-    values = as_sample(values, "values", least=2)
-    if values.ndim != 1:
-        raise ValueError(f"`values` must have one axis, got shape {tuple(values.shape)}; flatten what is independent.")
+    arguments.number("level", level, above=0, below=1)
+    values = arguments.tensor("values", as_sample(values, "values", least=2), "n")
     unit = _unit(values)
     values = values / unit
     mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
@@ -138,77 +133,25 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
         ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis, or `level` is
             outside (0, 1).
     """
-    check_level(level)
-    samples = [as_sample(first, "first", least=2), as_sample(second, "second", least=2)]
-    for name, sample in zip(("first", "second"), samples, strict=True):
-        arguments.tensor(name, sample, "n")
+    arguments.number("level", level, above=0, below=1)
+    given = {"first": first, "second": second}
+    samples = [arguments.tensor(name, as_sample(values, name, least=2), "n") for name, values in given.items()]
     test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
     low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
     difference = float(samples[0].mean() - samples[1].mean())
     return Estimate(difference, low, high, sum(map(len, samples)), level)
 
 
-def bootstrap(
-    statistic: Callable[..., Float[Tensor, " batch"]],
-    *samples: Real[Tensor, "_ ..."],
-    generator: torch.Generator,
-    draws: int = 2000,
-    level: float = 0.95,
-) -> Estimate:
-    """A statistic of one or more samples with its percentile bootstrap interval.
-
-    Each sample is resampled with replacement along its *first* axis, independently of the others; to resample pairs,
-    or models with all their points, give one sample whose rows they are. The statistic is computed for many resamples
-    at once. The interval ignores bias and is somewhat short below some 20 observations.
-
-    Source: B. Efron, R. J. Tibshirani (1993), An Introduction to the Bootstrap, section 13.3.
-
-    Args:
-        statistic: takes for each sample a float64 tensor `(batch, n, *rest)` and returns `(batch,)`.
-        samples: the observations, at least two in each.
-        generator: random stream on the samples' device.
-        draws: number of resamples; at least `2 / (1 - level)`, so that a draw falls beyond either end.
-        level: coverage of the interval.
-
-    Raises:
-        ValueError: if a sample is too small or not finite, `draws` is too small, the devices differ, or the statistic
-            returns another shape or NaN.
-    """
-    check_level(level)
-    if draws * (1 - level) < 2 - 1e-9:
-        raise ValueError(f"`draws` must be at least 2 / (1 - level) = {2 / (1 - level):.0f}, got {draws}.")
-    if not samples:
-        raise ValueError("`samples` must hold at least one sample, got none.")
-    rows = [as_sample(sample, f"samples[{i}]", least=2) for i, sample in enumerate(samples)]
-    for i, sample in enumerate(rows):
-        if sample.device.type != generator.device.type:
-            raise ValueError(
-                f"`generator` must be on the device of samples[{i}], {sample.device}, got {generator.device}; "
-                "take it from `run.stream(name)`."
-            )
-    batch = max(1, _LARGEST_RESAMPLE // max(sample.numel() for sample in rows))
-    values = torch.cat(
-        [
-            _apply(statistic, [_resample(sample, count, generator) for sample in rows])
-            for count in (min(batch, draws - start) for start in range(0, draws, batch))
-        ]
-    )
-    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype, device=values.device)
-    low, high = torch.quantile(values, tails).tolist()
-    estimate = float(_apply(statistic, [sample[None] for sample in rows]))
-    return Estimate(estimate, low, high, n=sum(len(sample) for sample in rows), level=level)
-
-
 def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> Float[Tensor, "*shape"]:
     """`values` as float64 on their device, detached, once they are known to be a usable sample called `name`.
 
     Raises:
-        TypeError: if `values` is not a tensor of real numbers.
-        ValueError: if there are fewer than `least` along the first axis, none at all, one is not finite, or one is a
-            whole number beyond ±2⁵³, which float64 would round.
+        TypeError: if `values` is no tensor.
+        ValueError: if its numbers are complex, there are fewer than `least` along the first axis, none at all, one is
+            not finite, or one is a whole number beyond ±2⁵³, which float64 would round.
     """
-    if not isinstance(values, Tensor) or values.is_complex():
-        raise TypeError(f"`{name}` must be a tensor of real numbers, got {type(values).__name__}; try torch.as_tensor.")
+    if arguments.tensor(name, values).is_complex():
+        raise ValueError(f"`{name}` must hold real numbers, got {values.dtype}; take a part of it, or its size.")
     if values.ndim == 0 or len(values) < least or values.numel() == 0:
         raise ValueError(f"`{name}` must hold at least {least} observation(s), got shape {tuple(values.shape)}.")
     if values.dtype in _LONG and bool(((values > _EXACT) | (values < -_EXACT)).any()):
@@ -216,14 +159,7 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
             f"`{name}` must hold whole numbers within ±2**53, which float64 tells apart, got larger ones; "
             "subtract a constant, or give ranks."
         )
-    values = values.detach().to(torch.float64)
-    if not bool(values.isfinite().all()):
-        bad = int((~values.isfinite()).sum())
-        raise ValueError(
-            f"`{name}` must be finite, got {bad} NaN or infinite of {values.numel()} values; "
-            "find the failed runs, or clamp a log-likelihood of zero with torch.nan_to_num."
-        )
-    return values
+    return arguments.real(name, values.detach().to(torch.float64))
 
 
 def _unit(values: Float[Tensor, " n"]) -> float:
@@ -232,15 +168,8 @@ def _unit(values: Float[Tensor, " n"]) -> float:
     return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
-def check_level(level: float) -> float:
-    """Return `level` if it is a coverage in (0, 1); raise `ValueError` otherwise."""
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must be a coverage between 0 and 1, such as 0.95, got {level!r}.")
-    return level
-
-
 def _proportion(successes: int, trials: int, *, level: float, method: str) -> tuple[float, float]:
-    check_level(level)
+    arguments.number("level", level, above=0, below=1)
     successes, trials = operator.index(successes), operator.index(trials)
     if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
         raise ValueError(
@@ -248,22 +177,3 @@ def _proportion(successes: int, trials: int, *, level: float, method: str) -> tu
         )
     interval = stats.binomtest(successes, trials).proportion_ci(level, method=method)
     return float(interval.low), float(interval.high)
-
-
-def _resample(
-    sample: Float[Tensor, " n *rest"], count: int, generator: torch.Generator
-) -> Float[Tensor, "count n *rest"]:
-    index = torch.randint(len(sample), (count, len(sample)), generator=generator, device=sample.device)
-    return sample[index]
-
-
-def _apply(statistic: Callable[..., Tensor], samples: list[Tensor]) -> Float[Tensor, " batch"]:
-    values = arguments.tensor("statistic", statistic(*samples)).to(torch.float64)
-    if values.shape != samples[0].shape[:1]:
-        raise ValueError(
-            f"`statistic` must return shape (batch,) = ({len(samples[0])},), got {tuple(values.shape)}; "
-            "reduce every axis but the first."
-        )
-    if bool(values.isnan().any()):
-        raise ValueError("`statistic` must be defined on every resample, got NaN; does it divide by a spread of zero?")
-    return values

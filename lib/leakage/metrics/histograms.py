@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
+from leakage import arguments
 from leakage.metrics.estimates import as_sample
 
 
@@ -24,9 +25,9 @@ class Histograms(NamedTuple):
 
 
 def histograms(
+    *,
     member: Real[Tensor, "*batch m"],
     outsider: Real[Tensor, "*batch n"],
-    *,
     edges: int = 150,
     percentiles: tuple[float, float] = (0.01, 99.99),
     outside: Literal["drop", "clip"] = "drop",
@@ -55,12 +56,10 @@ def histograms(
             "`member` and `outsider` must have the same leading axes, got shapes "
             f"{tuple(member.shape)} and {tuple(outsider.shape)}."
         )
-    if edges < 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
-        raise ValueError(
-            f"`edges` must be at least 2 and `percentiles` rise within [0, 100], got {edges} and {percentiles}."
-        )
-    if outside not in ("drop", "clip"):
-        raise ValueError(f"`outside` must be drop or clip, got {outside!r}.")
+    arguments.count("edges", edges, least=2)
+    arguments.choice("outside", outside, ("drop", "clip"))
+    if not 0 <= percentiles[0] < percentiles[1] <= 100:
+        raise ValueError(f"`percentiles` must rise within [0, 100], got {percentiles}.")
     low, high = (_percentile(torch.cat([member, outsider], dim=-1), percent) for percent in percentiles)
     if bool((low == high).any()):
         raise ValueError(
@@ -78,9 +77,9 @@ def histograms(
 
 
 def histogram_advantage(
+    *,
     member: Real[Tensor, "*batch m"],
     outsider: Real[Tensor, "*batch n"],
-    *,
     edges: int = 150,
     percentiles: tuple[float, float] = (0.01, 99.99),
     outside: Literal["drop", "clip"] = "drop",
@@ -92,7 +91,7 @@ def histogram_advantage(
     It tests on what it was fitted to: where nothing leaks it shows `histogram_null_bias`, while binning hides what is
     finer than a bin. Source, options and errors: see `histograms`.
     """
-    both = histograms(member, outsider, edges=edges, percentiles=percentiles, outside=outside)
+    both = histograms(member=member, outsider=outsider, edges=edges, percentiles=percentiles, outside=outside)
     return (both.member - both.outsider).clamp(min=0).sum(-1)
 
 
@@ -114,11 +113,10 @@ def histogram_null_bias(masses: Float[Tensor, "*batch bins"], *, samples: float)
     Raises:
         ValueError: if a mass is negative or NaN, their sum exceeds 1, or `samples` is not positive.
     """
-    masses = as_sample(masses, "masses")
-    if bool((masses < 0).any()) or bool((masses.sum(-1) > 1 + 1e-9).any()):
-        raise ValueError("`masses` must be non-negative and sum to at most 1, got others; divide counts by their sum.")
-    if not 0 < samples < math.inf:
-        raise ValueError(f"`samples` must be positive and finite, got {samples!r}.")
+    masses = arguments.real("masses", as_sample(masses, "masses"), least=0)
+    arguments.number("samples", samples, above=0)
+    if bool((masses.sum(-1) > 1 + 1e-9).any()):
+        raise ValueError("`masses` must sum to at most 1, got others; divide counts by their sum.")
     rate = samples * masses * (1 - masses)
     return (rate * (torch.special.i0e(2 * rate) + torch.special.i1e(2 * rate))).sum(-1) / samples
 

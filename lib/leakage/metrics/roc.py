@@ -1,8 +1,9 @@
 """How well scores tell members from outsiders.
 
 Scores are oriented: larger means "more likely a member", and a threshold calls a member whatever *reaches* it. `member`
-and `outsider` are independent samples of finite scores; they are compared in float64 on their own device. Nothing here
-trains, draws or touches a file, and what is measured on the data it was tuned on says so.
+and `outsider` are independent samples of finite scores of one model; they are compared in float64 on their own device,
+by the counts of `scores`, and intervals are over points. Nothing here trains, draws or touches a file, and what is
+measured on the data it was tuned on says so.
 """
 
 import math
@@ -14,7 +15,9 @@ from jaxtyping import Float, Int, Real
 from scipy import stats
 from torch import Tensor
 
-from leakage.metrics.estimates import Estimate, as_sample, check_level, clopper_pearson, newcombe
+from leakage import arguments
+from leakage.metrics.estimates import Estimate, as_sample, clopper_pearson, newcombe
+from leakage.metrics.scores import Scores, apart
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
 
@@ -43,7 +46,7 @@ class KsTest(NamedTuple):
 
 
 def evaluate(
-    member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, threshold: float, level: float = 0.95
+    *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Evaluation:
     """Advantage, true and false positive rate of calling a member whatever reaches `threshold`.
 
@@ -53,10 +56,7 @@ def evaluate(
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
     """
-    member, outsider = _scores(member, outsider)
-    if math.isnan(threshold):
-        raise ValueError("`threshold` must be a number (inf calls nobody a member), got NaN.")
-    hits, alarms = (int((scores >= threshold).sum()) for scores in (member, outsider))
+    hits, alarms = map(int, _ranked(member, outsider).accused(threshold))
     return Evaluation(
         advantage=newcombe((hits, len(member)), (alarms, len(outsider)), level=level),
         tpr=clopper_pearson(hits, len(member), level=level),
@@ -65,13 +65,13 @@ def evaluate(
 
 
 def membership_advantage(
-    member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, threshold: float, level: float = 0.95
+    *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Estimate:
     r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`."""
-    return evaluate(member, outsider, threshold=threshold, level=level).advantage
+    return evaluate(member=member, outsider=outsider, threshold=threshold, level=level).advantage
 
 
-def best_advantage(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
+def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
     r"""The largest advantage any one threshold has *on these very scores*, in [0, 1].
 
     $$ \max_t \, \big(\hat F_{\text{outsider}}(t) - \hat F_{\text{member}}(t)\big), $$
@@ -86,27 +86,24 @@ def best_advantage(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, 
     Raises:
         ValueError: as `evaluate`.
     """
-    check_level(level)
-    member, outsider = _scores(member, outsider)
-    _, hits, alarms = _corners(member, outsider)
-    best = float(_gap(hits, alarms).max()) / (len(member) * len(outsider))
+    arguments.number("level", level, above=0, below=1)
+    best = float(_ranked(member, outsider).best_advantage())
     half = sum(math.sqrt(math.log(4 / (1 - level)) / (2 * len(scores))) for scores in (member, outsider))
     n = len(member) + len(outsider)
     return Estimate(best, max(best - half, 0.0), min(best + half, 1.0), n=n, level=level)
 
 
-def curve(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> Roc:
+def curve(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> Roc:
     """The ROC curve, one corner for each distinct score: tied scores make one slanted step, in no one's favour.
 
     Raises:
         ValueError: as `evaluate`.
     """
-    member, outsider = _scores(member, outsider)
-    thresholds, hits, alarms = _corners(member, outsider)
+    thresholds, hits, alarms = _corners(_ranked(member, outsider))
     return Roc(fpr=alarms.double() / len(outsider), tpr=hits.double() / len(member), thresholds=thresholds)
 
 
-def auc(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
+def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
     r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$.
 
     DeLong's variance on the logit scale keeps the interval within [0, 1]. Where that variance is 0 (perfectly separated
@@ -118,11 +115,10 @@ def auc(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, level: floa
     Raises:
         ValueError: as `evaluate`, or if a sample has fewer than two scores.
     """
-    check_level(level)
-    member, outsider = _scores(member, outsider, least=2)
-    beaten, beating = _share_below(outsider, member), 1 - _share_below(member, outsider)
-    area = float(beaten.mean())
-    error = math.sqrt(float(beaten.var()) / len(member) + float(beating.var()) / len(outsider))
+    arguments.number("level", level, above=0, below=1)
+    ranked = _ranked(member, outsider, least=2)
+    area, placements = float(ranked.auc()), ranked.placements()
+    error = math.sqrt(sum(float(shares.var()) / len(shares) for shares in placements))
     if error > 0 and 0 < area < 1:
         half = float(stats.norm.ppf((1 + level) / 2)) * error / (area * (1 - area))
         low, high = (1 / (1 + (1 - area) / area * math.exp(-shift)) for shift in (-half, half))
@@ -133,7 +129,7 @@ def auc(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, level: floa
 
 
 def tpr_at_fpr(
-    member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, fpr: float, level: float = 0.95
+    *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float, level: float = 0.95
 ) -> Estimate:
     """The share of members found while at most a share `fpr` of these outsiders is accused.
 
@@ -150,12 +146,11 @@ def tpr_at_fpr(
     Raises:
         ValueError: as `evaluate`; if `fpr` is outside (0, 1); or if n·fpr < 1, where no rate that small can be seen.
     """
-    member, outsider = _scores(member, outsider)
-    ceiling = _first_spared(outsider, fpr)
-    return clopper_pearson(int((member > ceiling).sum()), len(member), level=level)
+    found = int(_ranked(member, outsider).found_at_fpr(fpr))
+    return clopper_pearson(found, len(member), level=level)
 
 
-def calibrate_threshold(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], *, fpr: float | None = None) -> float:
+def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:
     """The threshold an attacker would choose on these scores, to be judged on others with `evaluate`.
 
     Without `fpr` it maximises the advantage, and of several best ones takes the one that accuses fewest; with `fpr` it
@@ -165,12 +160,12 @@ def calibrate_threshold(member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]
     Raises:
         ValueError: as `evaluate`, and with `fpr` as `tpr_at_fpr`.
     """
-    member, outsider = _scores(member, outsider)
-    thresholds, hits, alarms = _corners(member, outsider)
+    ranked = _ranked(member, outsider)
+    thresholds, hits, alarms = _corners(ranked)
     if fpr is None:
-        chosen = int(_gap(hits, alarms).argmax())
+        chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
     else:
-        chosen = int((thresholds > _first_spared(outsider, fpr)).sum()) - 1
+        chosen = int((thresholds > ranked.first_spared(fpr)).sum()) - 1
     if chosen == 0:
         return math.inf
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
@@ -188,7 +183,7 @@ def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> KsTes
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis.
     """
-    a, b = _scores(sample_a, sample_b, names=("sample_a", "sample_b"))
+    a, b = _sample("sample_a", sample_a), _sample("sample_b", sample_b)
     method = "exact" if max(len(a), len(b)) <= _EXACT_KS else "asymp"
     with warnings.catch_warnings():
         # Where the exact p-value is 1, rounding can lift it above 1; SciPy then says so and gives the asymptotic 1.
@@ -197,52 +192,17 @@ def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> KsTes
     return KsTest(float(statistic), float(p_value))
 
 
-def ks_distance(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> float:
-    """The largest gap between the distribution functions of two samples, in [0, 1]; see `ks_test`."""
-    return ks_test(sample_a, sample_b).statistic
+def _ranked(member: Tensor, outsider: Tensor, *, least: int = 1) -> Scores:
+    return apart(member=_sample("member", member, least=least), outsider=_sample("outsider", outsider, least=least))
 
 
-def _scores(
-    first: Tensor, second: Tensor, *, least: int = 1, names: tuple[str, str] = ("member", "outsider")
-) -> tuple[Tensor, Tensor]:
-    pair = (as_sample(first, names[0], least=least), as_sample(second, names[1], least=least))
-    for name, scores in zip(names, pair, strict=True):
-        if scores.ndim != 1:
-            raise ValueError(f"`{name}` must have one axis, got shape {tuple(scores.shape)}; choose a row, or flatten.")
-    if first.device != second.device:
-        raise ValueError(f"`{names[0]}` and `{names[1]}` must share a device, got {first.device} and {second.device}.")
-    return pair
+def _sample(name: str, values: Tensor, *, least: int = 1) -> Float[Tensor, " n"]:
+    return arguments.tensor(name, as_sample(values, name, least=least), "n")
 
 
-def _corners(member: Tensor, outsider: Tensor) -> tuple[Tensor, Int[Tensor, " corners"], Int[Tensor, " corners"]]:
+def _corners(ranked: Scores) -> tuple[Float[Tensor, " corners"], Int[Tensor, " corners"], Int[Tensor, " corners"]]:
     """Every distinct score from the top, with the numbers of members and outsiders that reach it; first inf: nobody."""
-    levels = torch.unique(torch.cat([member, outsider])).flip(0)
+    levels = torch.unique(torch.cat([ranked.member, ranked.outsider])).flip(0)
     thresholds = torch.cat([levels.new_full((1,), math.inf), levels])
-    hits, alarms = (len(s) - torch.searchsorted(s.sort().values, thresholds) for s in (member, outsider))
+    hits, alarms = (len(s) - torch.searchsorted(s, thresholds) for s in (ranked.member, ranked.outsider))
     return thresholds, hits, alarms
-
-
-def _gap(hits: Int[Tensor, " corners"], alarms: Int[Tensor, " corners"]) -> Int[Tensor, " corners"]:
-    """TPR - FPR times the product of the sample sizes: whole numbers, so that equal advantages compare equal."""
-    return hits * alarms[-1] - alarms * hits[-1]
-
-
-def _share_below(reference: Float[Tensor, " m"], scores: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """For each score the share of the reference below it, those equal to it counted half."""
-    ordered = reference.sort().values
-    below, reached = (torch.searchsorted(ordered, scores.contiguous(), right=right) for right in (False, True))
-    return (below + reached).double() / (2 * len(reference))
-
-
-def _first_spared(outsider: Float[Tensor, " n"], fpr: float) -> float:
-    """The highest-ranking outsider's score that a rate of `fpr` does not allow to accuse."""
-    if not 0 < fpr < 1:
-        raise ValueError(f"`fpr` must lie between 0 and 1, got {fpr!r}.")
-    # 0.29 * 100 is 28.999999999999996: the tolerance keeps what was meant as a whole number whole.
-    allowed = math.floor(len(outsider) * fpr * (1 + 1e-12))
-    if allowed < 1:
-        raise ValueError(
-            f"`fpr` = {fpr!r} cannot be seen on {len(outsider)} outsiders (n·fpr < 1); "
-            f"give at least {math.ceil(1 / fpr)} outsiders or a larger `fpr`."
-        )
-    return float(outsider.kthvalue(max(len(outsider) - allowed, 1)).values)

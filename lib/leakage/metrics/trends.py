@@ -1,12 +1,13 @@
-"""How one quantity goes with another: least-squares slopes and rank correlations of paired numbers.
+"""How one quantity goes with another: slopes and rank correlations, and curves read where another crosses a target.
 
 Nothing here fits a model of the book; these are summaries that rules are stated in.
 """
 
+import math
 from typing import Any
 
 import torch
-from jaxtyping import Int, Real
+from jaxtyping import Float, Float64, Int, Real
 from scipy import stats
 from torch import Tensor
 
@@ -44,6 +45,57 @@ def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
         return 0.0
     found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
     return float(found.statistic)
+
+
+def at_crossing(
+    level: Float[Tensor, "*b epochs"], value: Float[Tensor, "*b epochs"], *, target: float
+) -> Float64[Tensor, "*b"]:
+    """`value` where `level` first reaches `target`, by linear interpolation between epochs; NaN if it never does.
+
+    `level` must rise to the target where its first epoch is below it, and fall to it where its first epoch is above; a
+    curve that crosses several times is read where it crosses first. A curve that starts on the target has not been seen
+    crossing it: NaN too, never the value at an end.
+
+    Raises:
+        ValueError: if shapes differ, there are fewer than two epochs, or a number is not finite.
+    """
+    arguments.real("level", level)
+    arguments.real("value", value)
+    arguments.number("target", target)
+    if level.shape != value.shape or level.ndim < 1 or level.shape[-1] < 2:
+        raise ValueError(
+            f"`level` and `value` must be curves over the same epochs, two at least; got {tuple(level.shape)} and "
+            f"{tuple(value.shape)}."
+        )
+    level, value = level.double(), value.double()
+    towards = torch.where(level[..., :1] > target, -1.0, 1.0)
+    reached = towards * level >= towards * target
+    after = reached.to(torch.int8).argmax(-1, keepdim=True)
+    valid = reached.any(-1, keepdim=True) & (after > 0)
+    before = (after - 1).clamp_min(0)
+    (low, high), (start, end) = ([curve.gather(-1, place) for place in (before, after)] for curve in (level, value))
+    share = (target - low) / torch.where(valid, high - low, 1.0)
+    return torch.where(valid, start + share * (end - start), math.nan).squeeze(-1)
+
+
+def pairs_at_crossing(
+    level: Float[Tensor, "*s epochs models"], value: Float[Tensor, "*s epochs models"], *, target: float
+) -> Float64[Tensor, "*s pairs"]:
+    """`at_crossing` for the mean curves of every complementary pair of models, as `audit` gives the curves.
+
+    Each pair is stopped where its own curve crosses, so that the spread over pairs includes how well that is known.
+
+    Raises:
+        ValueError: as `at_crossing`, or if the number of models is odd.
+    """
+    arguments.real("level", level, "*s epochs models")
+    arguments.real("value", value, "*s epochs models")
+    if level.shape[-1] % 2 or not level.shape[-1] or value.shape != level.shape:
+        raise ValueError(
+            f"`level` and `value` must hold the same pairs of models, got {tuple(level.shape)}, {tuple(value.shape)}."
+        )
+    curves = (curve.double().unflatten(-1, (-1, 2)).mean(-1).mT for curve in (level, value))
+    return at_crossing(*curves, target=target)
 
 
 def _levels(values: Tensor) -> Int[Tensor, " n"]:

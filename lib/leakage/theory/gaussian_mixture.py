@@ -58,7 +58,7 @@ class GaussianMixture:
         return torch.cat([kernel((part.unsqueeze(-1) - mean) / scale, scale).mean(-1) for part in parts], dim=-1)
 
 
-def total_variation(outsider: GaussianMixture, member: GaussianMixture) -> Float[Tensor, "*batch"]:
+def total_variation(*, member: GaussianMixture, outsider: GaussianMixture) -> Float[Tensor, "*batch"]:
     """Total variation distance, the advantage of the best attack, from the distribution functions at the crossings.
 
     Every atom is evaluated at some points of every atom, so the cost grows with the square of their number: 0.3 s for

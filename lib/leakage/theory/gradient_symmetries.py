@@ -51,19 +51,6 @@ def mirrored_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias
     return 2 * (activation.centre + arguments.number("bias", bias)) - arguments.real("labels", labels, "B")
 
 
-def rescaled(inputs: Tensor, residuals: Tensor, activation: Activation, *, factors: Float[Tensor, " B"]) -> Batch:
-    r"""$(x_i, r_i) \to (s_i x_i, r_i / s_i^k)$ with $s_i > 0$, for an activation of degree k.
-
-    Raises:
-        ValueError: if the activation has no degree or a factor is not positive.
-    """
-    if activation.degree is None:
-        raise ValueError(f"`activation` must be homogeneous to be rescaled, got {activation.name!r}.")
-    _check(inputs, residuals)
-    arguments.real("factors", factors, "B", B=len(inputs), above=0, like=inputs)
-    return factors.unsqueeze(-1) * inputs, residuals / factors**activation.degree
-
-
 def rotated(inputs: Tensor, residuals: Tensor, activation: Activation, *, angle: float) -> Batch:
     r"""Turn the first two inputs of a quadratic network into each other, with $z_i = \sqrt{|r_i|}\, x_i$:
 

@@ -29,32 +29,6 @@ _LEAST_NORM = 1e-3  # below it, rounding of 1e-16 is no longer small next to t^4
 _RESOLVED = 1e-9  # of E|σ(tz) He(z)|: how far twice as many nodes may be from a mean; rounding leaves 1e-15
 
 
-def hermite_tensor(w: Float[Tensor, "*b d"], *, order: int) -> Float[Tensor, "..."]:
-    r"""$H_p(w)$, the tensor of the derivatives $(-1)^p \varphi^{(p)}/\varphi$ of the standard normal density.
-
-    $$ H_0 = 1, \quad H_1 = w, \quad H_{p+1} = w \otimes H_p - \nabla H_p, \qquad
-       \nabla H_p = \text{the sum over its slots of } I \text{ with } H_{p-1} . $$
-
-    It has $d^p$ entries: for checks in few dimensions.
-
-    Source: Wang et al., Section 4.1, with the sums over distinct placements of the indices written out.
-
-    Raises:
-        ValueError: if `order` is not between 0 and 4.
-    """
-    _check_order(order)
-    identity = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
-    before, current = torch.zeros_like(w[..., 0]), torch.ones_like(w[..., 0])
-    for degree in range(order):
-        slots = list(range(degree + 1))
-        raised = torch.einsum(w, [..., 0], current, [..., *slots[1:]], [..., *slots])
-        for slot in slots[1:]:
-            others = [other for other in slots[1:] if other != slot]
-            raised = raised - torch.einsum(identity, [0, slot], before, [..., *others], [..., *slots])
-        before, current = current, raised
-    return current
-
-
 def gaussian_mean(function: Callable[[Tensor], Tensor], *, device: torch.device | str = "cpu") -> Tensor:
     r"""$\E f(z)$, $z \sim N(0, 1)$, over the last axis of what `function` gives for a vector of z.
 
@@ -104,21 +78,6 @@ class Route:
     span: int | None
     tensor: int
     moments: tuple[float, ...]
-
-    @property
-    def remark(self) -> int | None:
-        """The remark of Wang et al. that the route is in; `None` for that of their Algorithm 1 itself."""
-        return 4 if self.tensor == 4 else 3 if self.span == 3 else None
-
-    @property
-    def span_weight(self) -> float:
-        r"""$\nu = \max(|s_2|, |s_3|)$ of Wang et al., Theorem 5.1."""
-        return max(abs(self.moments[2]), abs(self.moments[3]))
-
-    @property
-    def tensor_weight(self) -> float:
-        r"""$\lambda = \max(|s_3|, |s_4|)$ of Wang et al., Theorem 5.1."""
-        return max(abs(self.moments[3]), abs(self.moments[4]))
 
 
 def route(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> Route:

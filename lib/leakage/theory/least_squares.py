@@ -153,7 +153,7 @@ def advantage(design: Design, p: Real[Tensor, "*#q"], query: Query) -> Float[Ten
     """
     if bool((design.widths(p) < design.n).any()):
         raise ValueError(f"`p` must be at least n = {design.n}: below it eq. (2) has no member variance.")
-    return two_gaussians.advantage(outsider_variance(design, p, query), member_variance(design, query))
+    return two_gaussians.advantage(member=member_variance(design, query), outsider=outsider_variance(design, p, query))
 
 
 def crossover(design: Design) -> float:
@@ -216,7 +216,7 @@ def noise_advantage(
     full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
-    return two_gaussians.advantage(outsider, member)
+    return two_gaussians.advantage(member=member, outsider=outsider)
 
 
 def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | None:
@@ -236,7 +236,8 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
         width = torch.tensor(p, dtype=DTYPE)
         noise = 1 + design.sigma**2 - width / design.D
         outsider = design.n * (1 / design.D + noise / (width - design.n - 1))
-        return float(two_gaussians.advantage(outsider, torch.tensor(1 + design.sigma**2, dtype=DTYPE))) - budget
+        member = torch.tensor(1 + design.sigma**2, dtype=DTYPE)
+        return float(two_gaussians.advantage(member=member, outsider=outsider)) - budget
 
     first, last = float(design.n + 2), float(design.D)
     middle = min(max(crossover(design), first), last)

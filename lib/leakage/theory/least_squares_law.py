@@ -21,7 +21,7 @@ from torch import Tensor
 from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.scale_mixture import ScaleMixture, total_variation
+from leakage.theory.scale_mixture import Laws, ScaleMixture, total_variation
 
 NODES = (24, 64, 8)
 """Quadrature nodes in B, K and τ². Total variation is good to 5e-6 from n = 100 on. At small sizes the laws have
@@ -117,6 +117,12 @@ def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:
     return ScaleMixture((query.total / design.D + design.sigma**2).unsqueeze(-1))
 
 
+def laws(design: Design, p: int, query: Query, *, nodes: Sequence[int] = NODES) -> Laws:
+    """`outsider_mixture` and `member_mixture`, with the errors of the latter."""
+    outsider = outsider_mixture(design, p, query, nodes=nodes)
+    return {"outsider": outsider, "member": member_mixture(design, p, query)}
+
+
 def total_variations(
     design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
 ) -> Float[Tensor, "*q w"]:
@@ -127,12 +133,7 @@ def total_variations(
     """
     if query.used.shape[-1:] != (len(widths),):
         raise ValueError(f"`query` must have the {len(widths)} widths on its last axis, got {tuple(query.used.shape)}.")
-    columns = []
-    for index, p in enumerate(widths):
-        point = query.at(index)
-        columns.append(
-            total_variation(outsider_mixture(design, p, point, nodes=nodes), member_mixture(design, p, point))
-        )
+    columns = [total_variation(**laws(design, p, query.at(index), nodes=nodes)) for index, p in enumerate(widths)]
     return torch.stack(columns, dim=-1)
 
 

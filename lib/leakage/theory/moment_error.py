@@ -103,34 +103,6 @@ def hidden_tilt(
     return _tilt(activation, dimension, slopes.square / (4 * width), batch=batch, order=2)
 
 
-def contracted_tilt(
-    activation: Activation,
-    dimension: Real[Tensor, "*#b"],
-    width: Real[Tensor, "*#b"],
-    *,
-    batch: int,
-    centre: bool = False,
-) -> Float[Tensor, "*b"]:
-    r"""The tilt of the moment of order 3 of the hidden gradient in the direction $a = B^{-1/2} \sum_i x_i$, σ' even.
-
-    $$ \delta^2 = \frac{d - B}{9 m s_3^2} \Bigl( 4\, \E[\tau^2 u^2] + (B - 1)
-       \bigl( 2\, \E\tau^2 + 4\, \E[\tau u^2]\, \E\tau + (B - 2) (\E\tau)^2 \bigr) \Bigr) , $$
-
-    where $\tau = \sigma'(u)$, less its mean under `centre`. The direction is that of the moment of order 1, which has
-    no error of its own.
-
-    Raises:
-        ValueError: as `outputs_tilt`, with $s_3$ in place of $s_2$; or if σ' is not even.
-    """
-    if activation.centre is None:
-        raise ValueError(f"`activation` must be odd about a constant, got {activation.name!r}.")
-    _check(dimension, width, batch)
-    slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
-    cross = 2 * slopes.square + 4 * slopes.bent * slopes.mean + (batch - 2) * slopes.mean.square()
-    variance = (4 * slopes.tilted + (batch - 1) * cross) / (9 * width)
-    return _tilt(activation, dimension, variance, batch=batch, order=3)
-
-
 def _check(dimension: Tensor, width: Tensor, batch: int) -> None:
     arguments.count("batch", batch, least=1)
     for name, sizes in (("dimension", dimension), ("width", width)):

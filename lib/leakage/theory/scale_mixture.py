@@ -8,6 +8,7 @@ are batched over leading dimensions. Nothing here draws a random number except `
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float
@@ -111,7 +112,14 @@ class ScaleMixture:
         return torch.cat([kernel(part.unsqueeze(-1) / scale, scale, weights) for part in y.split(step, dim=-1)], dim=-1)
 
 
-def total_variation(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -> Float[Tensor, "*batch"]:
+class Laws(TypedDict):
+    """Both laws of one prediction, to be handed on by keyword: `total_variation(**laws)`."""
+
+    outsider: ScaleMixture
+    member: ScaleMixture
+
+
+def total_variation(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor) -> Float[Tensor, "*batch"]:
     r"""Total variation distance: the advantage of the likelihood ratio test, and so of the best attack.
 
     $$ \mathrm{TV} = \tfrac12 \sum_j \bigl| G(t_{j+1}) - G(t_j) \bigr|, \qquad G = F_0 - F_1, $$
@@ -120,14 +128,14 @@ def total_variation(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tens
     Source: Tan et al. (2022), Proposition 3.1, evaluated exactly.
 
     Args:
-        outsider, member: the two laws, or tensors of variances with equal weights. Their batches broadcast.
+        member, outsider: the two laws, or tensors of variances with equal weights. Their batches broadcast.
     """
-    crossings = thresholds(outsider, member)
+    crossings = thresholds(member=member, outsider=outsider)
     first, second = _as_mixture(outsider), _as_mixture(member)
     return distance_from_gaps(first.cdf(crossings) - second.cdf(crossings))
 
 
-def thresholds(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -> Float[Tensor, "*batch crossings"]:
+def thresholds(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor) -> Float[Tensor, "*batch crossings"]:
     r"""The values of $|y|$ at which the likelihood ratio crosses 1, ascending, padded with $+\infty$.
 
     A Gaussian against a Gaussian has one crossing; heavy tails add more.
@@ -137,14 +145,14 @@ def thresholds(outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor) -
 
 
 def rule_advantage(
-    outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor, threshold: Float[Tensor, "*#batch points"]
+    threshold: Float[Tensor, "*#batch points"], *, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor
 ) -> Float[Tensor, "*batch points"]:
     r"""Advantage TPR − FPR of the rule "member iff $|y| > t$": $F_0(t) - F_1(t)$, negative for a bad rule."""
     return _as_mixture(outsider).cdf(threshold) - _as_mixture(member).cdf(threshold)
 
 
 def power(
-    outsider: ScaleMixture | Tensor, member: ScaleMixture | Tensor, *, fpr: float, cells: int = 4000
+    *, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float, cells: int = 4000
 ) -> Float[Tensor, "*batch"]:
     r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of `cells` cells of $|y|$.
 

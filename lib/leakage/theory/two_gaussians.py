@@ -14,7 +14,7 @@ from leakage import arguments
 _EQUAL = 1e-12  # |log ratio| under which the two laws are one: the limits below are then exact to rounding
 
 
-def advantage(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+def advantage(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""Advantage of the likelihood ratio test, which is the total variation distance of the two laws.
 
     $$ \mathrm{Adv} = 2\,\bigl|\Phi(\alpha/\sigma_0) - \Phi(\alpha/\sigma_1)\bigr|, \qquad
@@ -24,7 +24,7 @@ def advantage(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
     Source: Tan et al. (2022), eq. (4); the ratio form avoids its 0/0 at $\sigma_0 = \sigma_1$.
 
     Args:
-        outsider, member: variances $\sigma_0^2, \sigma_1^2 \in (0, \infty]$, not both infinite.
+        member, outsider: variances $\sigma_1^2, \sigma_0^2 \in (0, \infty]$, not both infinite.
 
     Raises:
         TypeError: if a variance is no tensor.
@@ -34,7 +34,7 @@ def advantage(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
     return 2 * (torch.special.ndtr(over_outsider) - torch.special.ndtr(over_member)).abs()
 
 
-def threshold(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+def threshold(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""The $|y| = \alpha$ at which the two densities cross.
 
     $$ \alpha^2 = \frac{\sigma_0^2 \sigma_1^2 \log(\sigma_0^2 / \sigma_1^2)}{\sigma_0^2 - \sigma_1^2} $$
@@ -49,7 +49,7 @@ def threshold(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"]) -> F
     return torch.where(torch.isinf(outsider) | torch.isinf(member), torch.inf, found)
 
 
-def power(outsider: Float[Tensor, "*#b"], member: Float[Tensor, "*#b"], *, fpr: float) -> Float[Tensor, "*b"]:
+def power(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"], fpr: float) -> Float[Tensor, "*b"]:
     r"""True positive rate of the best test with false positive rate `fpr`.
 
     $$ \mathrm{TPR} = 2\,\Phi\!\Bigl(\tfrac{\sigma_0}{\sigma_1}\,\Phi^{-1}(\mathrm{FPR}/2)\Bigr)

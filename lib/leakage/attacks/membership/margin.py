@@ -153,32 +153,32 @@ def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
 
 
 def line_ups(
-    members: Float[Tensor, "*b n"], fresh: Float[Tensor, "*b t"], *, size: int = 10
+    *, member: Float[Tensor, "*b n"], outsider: Float[Tensor, "*b t"], size: int = 10
 ) -> Float[Tensor, "*b groups size"]:
-    """Candidates for `leaked_point`: the fresh points in groups of `size - 1`, each with one member in the last place.
+    """Candidates for `leaked_point`: the outsiders in groups of `size - 1`, each with one member in the last place.
 
-    Every fresh point is in at most one group; the members take turns. Equal answers are decided for the fresh point.
+    Every outsider is in at most one group; the members take turns. Equal answers are decided for the outsider.
 
     Raises:
-        ValueError: if the size is below 2, or there are too few fresh points for one group, there is no member, or an
+        ValueError: if the size is below 2, or there are too few outsiders for one group, there is no member, or an
             answer is not finite.
     """
     arguments.count("size", size)
-    arguments.real("members", members, "*b n")
-    arguments.real("fresh", fresh, "*b t", like=members)
-    if members.shape[:-1] != fresh.shape[:-1]:
+    arguments.real("member", member, "*b n")
+    arguments.real("outsider", outsider, "*b t", like=member)
+    if member.shape[:-1] != outsider.shape[:-1]:
         raise ValueError(
-            f"`fresh` must be of the members' networks, {tuple(members.shape[:-1])}, got {tuple(fresh.shape)}."
+            f"`outsider` must be of the members' networks, {tuple(member.shape[:-1])}, got {tuple(outsider.shape)}."
         )
-    groups = fresh.shape[-1] // max(size - 1, 1)
-    if size < 2 or not groups or not members.shape[-1]:
+    groups = outsider.shape[-1] // max(size - 1, 1)
+    if size < 2 or not groups or not member.shape[-1]:
         raise ValueError(
-            f"`size` must be at least 2, with a member and {size - 1} fresh points at hand; "
-            f"got {members.shape[-1]} and {fresh.shape[-1]}."
+            f"`size` must be at least 2, with a member and {size - 1} outsiders at hand; "
+            f"got {member.shape[-1]} and {outsider.shape[-1]}."
         )
-    innocent = fresh[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
-    turns = torch.arange(groups, device=members.device) % members.shape[-1]
-    return torch.cat([innocent, members[..., turns].unsqueeze(-1)], dim=-1)
+    innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
+    turns = torch.arange(groups, device=member.device) % member.shape[-1]
+    return torch.cat([innocent, member[..., turns].unsqueeze(-1)], dim=-1)
 
 
 def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:

@@ -97,11 +97,14 @@ def privacy_and_error(
     found = margin_outputs(model, widths=widths, rows=rows, trials=trials, fresh=fresh, generator=generator)
     inside, outside, half = model.label * found.member, model.label * found.outsider, trials // 2
     # Of different training sets, as the paper's: pairs would hide the histograms' noise.
-    biased = [_histogram(member[:half], other[half:], bin_width) for member, other in zip(inside, outside, strict=True)]
+    biased = [
+        _histogram(member=member[:half], outsider=other[half:], bin_width=bin_width)
+        for member, other in zip(inside, outside, strict=True)
+    ]
     return Curve(
-        torch.stack([split_gains(*pair) for pair in zip(inside, outside, strict=True)]),
+        torch.stack([split_gains(member=of, outsider=other) for of, other in zip(inside, outside, strict=True)]),
         found.errors,
-        torch.stack([split_gains(row[:half], row[half : 2 * half]) for row in outside]),
+        torch.stack([split_gains(member=row[:half], outsider=row[half : 2 * half]) for row in outside]),
         *torch.tensor(biased, dtype=torch.float64, device=inside.device).mT,
     )
 
@@ -143,7 +146,7 @@ def margin_outputs(
     return MarginOutputs(*torch.cat(parts, dim=-1))
 
 
-def split_gains(member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
+def split_gains(*, member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
     """1 for a member accused less 1 for an outsider accused, pair by pair, by a threshold tuned on the other half.
 
     Where both laws are one its mean is 0, whatever pairs have in common.
@@ -155,11 +158,11 @@ def split_gains(member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -> F
     arguments.real("outsider", outsider, "T", like=member)
     if member.shape != outsider.shape or len(member) < 2:
         raise ValueError(f"`member` and `outsider` must be pairs, two or more, got {len(member)} and {len(outsider)}.")
-    halves = list(zip(member.tensor_split(2), outsider.tensor_split(2), strict=True))
+    inside, outside = member.tensor_split(2), outsider.tensor_split(2)
     gains = []
     for tuned, judged in ((1, 0), (0, 1)):
-        threshold = calibrate_threshold(*halves[tuned])
-        accused = [(scores >= threshold).to(scores.dtype) for scores in halves[judged]]
+        threshold = calibrate_threshold(member=inside[tuned], outsider=outside[tuned])
+        accused = [(scores >= threshold).to(scores.dtype) for scores in (inside[judged], outside[judged])]
         gains.append(accused[0] - accused[1])
     return torch.cat(gains)
 
@@ -189,11 +192,11 @@ def _machine(gram: Tensor, labels: Tensor, width: int, box: float) -> Machine:
     return hard_margin(gram, labels) if width >= labels.shape[-1] else soft_margin(gram, labels, box=box)
 
 
-def _histogram(member: Tensor, outsider: Tensor, bin_width: float) -> tuple[float, float]:
+def _histogram(*, member: Tensor, outsider: Tensor, bin_width: float) -> tuple[float, float]:
     """The advantage between two histograms of bins no wider than `bin_width`, and its mean where nothing leaks."""
     pooled = torch.cat([member, outsider])
     edges = max(2, math.ceil(float(pooled.max() - pooled.min()) / bin_width) + 1)
-    both = histograms(member, outsider, edges=edges, percentiles=(0.0, 100.0))
+    both = histograms(member=member, outsider=outsider, edges=edges, percentiles=(0.0, 100.0))
     mean = (both.member + both.outsider) / 2
     bias = histogram_null_bias(mean, samples=2 / (1 / len(member) + 1 / len(outsider)))
     return float((both.member - both.outsider).clamp(min=0).sum()), float(bias)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import loss_threshold, shadow_models
-from leakage.attacks.membership.rates import FPRS, rates
+from leakage.metrics.scores import FPRS, rates
 from leakage.studies.blessing.early_stopping import trajectories
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
@@ -34,7 +34,7 @@ def audit(
     attacks: Sequence[str] = tuple(ATTACKS),
     fprs: Sequence[float] = FPRS,
 ) -> dict[str, Tensor]:
-    """Rates of every attack on every model, as `<attack>/<rate>`; see `rates.rates`.
+    """Rates of every attack on every model, as `<attack>/<rate>`; see `metrics.scores.rates`.
 
     Raises:
         ValueError: if an attack is unknown, or as the attacks and `rates` do.
@@ -44,7 +44,7 @@ def audit(
     return {
         f"{name}/{rate}": values
         for name in attacks
-        for rate, values in rates(ATTACKS[name](losses, member, partner), member, fprs=fprs).items()
+        for rate, values in rates(ATTACKS[name](losses, member, partner), member=member, fprs=fprs).items()
     }
 
 

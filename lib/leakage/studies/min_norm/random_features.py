@@ -214,8 +214,8 @@ def random_feature_advantage(
             so few features are asked for that some design has none which responds to the input.
     """
     arguments.number("sigma", sigma, above=0)
-    trained = [
-        label_weights(
+    trained = {
+        who: label_weights(
             inputs,
             query,
             rows=rows,
@@ -224,10 +224,10 @@ def random_feature_advantage(
             member=member,
             generator=stream(seed, f"random features/{query}/{member}", inputs.device),
         )
-        for member in (False, True)
-    ]
-    if any(bool((models.weights == 0).all(-1).any()) for models in trained):
+        for who, member in (("outsider", False), ("member", True))
+    }
+    if any(bool((models.weights == 0).all(-1).any()) for models in trained.values()):
         raise ValueError(f"`widths` starts too low: with {widths[0]} features some design is silent at the input.")
-    teacher = [teacher_variances(models, inputs, sigma=sigma) for models in trained]
-    noisy = [GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for models in trained]
-    return Advantages(scale_mixture.total_variation(*teacher), gaussian_mixture.total_variation(*noisy))
+    teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}
+    noisy = {who: GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for who, models in trained.items()}
+    return Advantages(scale_mixture.total_variation(**teacher), gaussian_mixture.total_variation(**noisy))

@@ -16,7 +16,8 @@ from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
 from leakage.attacks.membership.boundary_walk import Steps
 from leakage.attacks.membership.label_only import Jumps
-from leakage.metrics import roc
+from leakage.metrics.roc import calibrate_threshold
+from leakage.metrics.scores import marked
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
@@ -137,7 +138,7 @@ def printed_trial(
             scores = capped(there.distances)[0]
             ratio = (there.distances / nearest)[met & nearest.isfinite()]
             found[f"{variant}, {width:g}"] = {
-                "accuracy": _best(scores, side.member),
+                "accuracy": (1 + float(marked(scores, member=side.member).best_advantage())) / 2,
                 "once": float((there.changes[met] == 1).double().mean()),
                 "more": float((there.changes[met] > 1).double().mean()),
                 "ratio": float(ratio.median()),
@@ -174,12 +175,12 @@ def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, 
         member: which of them are members, of the target and of the shadow.
     """
     target, shadow = capped(*scores)
-    members, outsiders = target[member[0]], target[~member[0]]
-    threshold = roc.calibrate_threshold(shadow[member[1]], shadow[~member[1]])
+    threshold = calibrate_threshold(member=shadow[member[1]], outsider=shadow[~member[1]])
+    ranked = marked(target, member=member[0])
     return {
-        "optimal": _best(target, member[0]),
-        "shadow": (1 + roc.membership_advantage(members, outsiders, threshold=threshold).estimate) / 2,
-        "auc": roc.auc(members, outsiders).estimate,
+        "optimal": (1 + float(ranked.best_advantage())) / 2,
+        "shadow": (1 + float(ranked.advantage(threshold))) / 2,
+        "auc": float(ranked.auc()),
         "unreached": float(scores[0].isinf().double().mean()),
     }
 
@@ -192,10 +193,6 @@ def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
 
 def _pair(split: int, *, task: Task, seed: int, device: torch.device | str) -> Pair:
     return shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
-
-
-def _best(scores: Float[Tensor, " t"], member: Bool[Tensor, " t"]) -> float:
-    return (1 + roc.best_advantage(scores[member], scores[~member]).estimate) / 2
 
 
 def _distance(pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]) -> Judged:

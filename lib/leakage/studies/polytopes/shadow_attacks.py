@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.boundary_distance import deepfool
-from leakage.metrics import roc
+from leakage.metrics.scores import marked
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
@@ -161,15 +161,12 @@ def judge(
 
     Without a threshold the accuracy is that of the best one on these very scores.
     """
-    pair = scores[member], scores[~member]
-    if threshold is None:
-        advantage = roc.best_advantage(*pair).estimate
-    else:
-        advantage = roc.membership_advantage(*pair, threshold=threshold).estimate
-    found["accuracy"][name] = (1 + advantage) / 2
-    found["auc"][name] = roc.auc(*pair).estimate
-    if len(pair[1]) >= 100:
-        found["tpr@0.01"][name] = roc.tpr_at_fpr(*pair, fpr=0.01).estimate
+    ranked = marked(scores, member=member)
+    advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
+    found["accuracy"][name] = (1 + float(advantage)) / 2
+    found["auc"][name] = float(ranked.auc())
+    if int(ranked.outsiders) >= 100:
+        found["tpr@0.01"][name] = float(ranked.tpr_at_fpr(0.01))
 
 
 def tree_sizes(

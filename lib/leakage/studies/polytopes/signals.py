@@ -17,7 +17,7 @@ from leakage.attacks.membership.calibration import calibrated
 from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
-from leakage.metrics import roc
+from leakage.metrics.scores import marked
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -151,10 +151,6 @@ def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> 
 def _judged(
     scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], rates: tuple[float, ...]
 ) -> dict[str, Tensor]:
-    pairs = [(score[of], score[~of]) for score, of in zip(scores, member, strict=True)]
-    found = {
-        "auc": [roc.auc(*pair).estimate for pair in pairs],
-        "accuracy": [(1 + roc.best_advantage(*pair).estimate) / 2 for pair in pairs],
-    }
-    found |= {f"tpr@{rate:g}": [roc.tpr_at_fpr(*pair, fpr=rate).estimate for pair in pairs] for rate in rates}
-    return {key: torch.tensor(values, dtype=torch.float64) for key, values in found.items()}
+    ranked = marked(scores, member=member)
+    found = {"auc": ranked.auc(), "accuracy": (1 + ranked.best_advantage()) / 2}
+    return found | {f"tpr@{rate:g}": ranked.tpr_at_fpr(rate) for rate in rates}

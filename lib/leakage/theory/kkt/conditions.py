@@ -63,11 +63,6 @@ class Conditions:
     unit_norm: Float[Tensor, "*b"]
     imbalance: Float[Tensor, "*b"]
 
-    @property
-    def normalised_margin(self) -> Float[Tensor, "*b"]:
-        r"""$m / \lVert\theta\rVert^2$, which is $1 / (2 \sum_i \lambda_i)$ at a KKT point."""
-        return self.margin / self.squared_norm
-
 
 def check(
     model: TwoLayer, points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"], *, kinks: float = 1e-2

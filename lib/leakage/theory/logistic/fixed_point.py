@@ -32,6 +32,10 @@ class Solution(NamedTuple):
 
     `residual` is the largest error of the three equations in $\log\alpha$, $\log\sigma$, $\log\gamma$; where it exceeds
     `TOLERANCE` the point has `converged` false and all its numbers are NaN.
+
+    θ and $r^2$ never exceed 1/4. For θ: $\operatorname{Prox}(h) \le h$, and h is symmetric. For $r^2 = \E e^2$ with
+    $e = \rho'(-\text{margin})$: a minimum of the ridge loss has $\E[e \cdot \text{margin}] \ge 0$, and
+    $e^2 + e \cdot \text{margin}/2 \le 1/4$ for every margin. The paper shows 1/2 and 2, (35) and (32).
     """
 
     alpha: Float[Tensor, "*b"]

@@ -16,10 +16,6 @@ from leakage.theory.logistic.problem import Setting, check, together
 from leakage.theory.logistic.prox import curvature
 from leakage.theory.logistic.teacher import Rule, logit_rule
 
-MOST_THETA = MOST_R_SQUARED = 0.25
-r"""θ and $r^2$ never exceed 1/4. For θ: $\operatorname{Prox}(h) \le h$, and h is symmetric. For $r^2 = \E e^2$ with
-$e = \rho'(-\text{margin})$: a minimum of the ridge loss has $\E[e \cdot \text{margin}] \ge 0$, and
-$e^2 + e \cdot \text{margin}/2 \le 1/4$ for every margin. The paper shows 1/2 and 2, (35) and (32)."""
 _DAMPING = 0.5
 _STEPS = 2000
 _GOAL = 1e-14

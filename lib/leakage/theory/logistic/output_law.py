@@ -3,7 +3,7 @@ r"""What ridge logistic regression says about a point it was, and was not, train
 An outsider with teacher logit Z gets the output $h \sim N(\alpha Z, \sigma^2)$, whatever its label; a member with
 label y gets $\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. The best attacker on one point compares the output with a
 single threshold (`sample_attack`). The laws are batched, everything broadcasts, and the label enters by the reflection
-$(Z, z, 0) \to (-Z, -z, 1)$. Float64; nothing is random, and nothing here solves for α, σ and γ (`system`).
+$(Z, z, 0) \to (-Z, -z, 1)$. Float64; nothing is random, and nothing here solves for α, σ and γ (`fixed_point`).
 """
 
 import math
@@ -17,10 +17,8 @@ from torch import Tensor
 from leakage import arguments
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox, side
 from leakage.theory.logistic.teacher import (
-    NODES,
     SPAN,
     LabelMoments,
-    Rule,
     average_over_points,
     label_moments,
     logit_rule,
@@ -75,13 +73,6 @@ class SampleAttack(NamedTuple):
     tpr: Float[Tensor, "*b"]
     fpr: Float[Tensor, "*b"]
     advantage: Float[Tensor, "*b"]
-
-
-class MeanLosses(NamedTuple):
-    """Mean loss in nats on training points and on fresh points."""
-
-    member: Float[Tensor, "*b"]
-    outsider: Float[Tensor, "*b"]
 
 
 class OutputRule(NamedTuple):
@@ -174,39 +165,6 @@ def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"
     return average_over_points(attack.advantage, rule)
 
 
-def tpr_at_fpr(law: OutputLaw, fpr: Float[Tensor, "*#b"], *, nodes: int = NODES) -> Float[Tensor, "*b"]:
-    r"""Mean true positive rate of loss thresholds that have the false positive rate f on every point:
-
-    $$ 2\E\Bigl[\rho'(Z)\,\Phi\Bigl(\frac{\gamma\rho'(-z)}\sigma - t\Bigr)\Bigr], \qquad
-       z = \alpha Z + \sigma t, \quad \Phi(-t) = f . $$
-
-    At small f the best test is another one: far on its side of the label a point that was seen and one that was not
-    get the same outputs, so that the most telling outputs are an interval.
-
-    Raises:
-        ValueError: if a rate is not strictly between 0 and 1.
-    """
-    if not bool(((arguments.real("fpr", fpr) > 0) & (fpr < 1)).all()):
-        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr.flatten().tolist()}.")
-    return average_over_points(*_power(law, -torch.special.ndtri(fpr)[..., None], nodes=nodes))
-
-
-def auc(law: OutputLaw, *, nodes: int = NODES) -> Float[Tensor, "*b"]:
-    r"""Mean area under the ROC curve of the loss of one point: how often a member's is below an outsider's."""
-    t = torch.linspace(-SPAN, SPAN, nodes, dtype=law.alpha.dtype, device=law.alpha.device)
-    weights = torch.exp(-t.square() / 2)
-    inner = law.unsqueeze()
-    power = average_over_points(*_power(inner, t[:, None], nodes=nodes))
-    return (power * weights).sum(-1) / weights.sum()
-
-
-def _power(law: OutputLaw, t: Tensor, *, nodes: int) -> tuple[Tensor, Rule]:
-    """Φ(γρ'(-z)/σ - t) at z = αZ + σt, and the rule in Z."""
-    rule, wide = logit_rule(law.kappa, nodes=nodes), law.unsqueeze()
-    pull = wide.gamma * torch.sigmoid(-(wide.alpha * rule.nodes + wide.sigma * t)) / wide.sigma
-    return torch.special.ndtr(pull - t), rule
-
-
 def exceedance(law: OutputLaw, bound: Float[Tensor, "*#b"], *, nodes: int = _EXCEEDANCE_NODES) -> Float[Tensor, "*b"]:
     r"""How often the output on a fresh point of label 1 exceeds `bound`, $2\E[\rho'(Z)\Phi((\alpha Z - b)/\sigma)]$."""
     rule, wide = logit_rule(law.kappa, nodes=nodes), law.unsqueeze()
@@ -219,11 +177,6 @@ def generalisation_error(law: OutputLaw) -> Float[Tensor, "*b"]:
     Source: Tan et al. (2023), (59); (6) lacks the factor 2 in our copy.
     """
     return 1 - exceedance(law, torch.zeros_like(law.alpha))
-
-
-def training_error(law: OutputLaw) -> Float[Tensor, "*b"]:
-    r"""Misclassification of training points: label 1 is missed if $h < -\gamma/2$, which the pull brings to 0."""
-    return 1 - exceedance(law, -law.gamma / 2)
 
 
 def output_rule(law: OutputLaw, *, nodes: int = _RULE_NODES) -> OutputRule:
@@ -250,11 +203,3 @@ def label_given_output(law: OutputLaw, fresh: Float[Tensor, "*b nodes"]) -> Labe
     mean = (slope[..., None] * fresh).reshape(-1, fresh.shape[-1])
     moments = label_moments(mean, (law.kappa * law.sigma / law.spread).flatten())
     return LabelMoments(*(moment.reshape(fresh.shape) for moment in moments))
-
-
-def mean_losses(law: OutputLaw) -> MeanLosses:
-    r"""Mean training and test loss, $2\E[\rho'(-Z)\rho(w)]$ and $2\E[\rho'(-Z)\rho(h)]$."""
-    rule = output_rule(law)
-    weights = 2 * rule.weights * label_given_output(law, rule.fresh).zero
-    zero = torch.zeros_like(weights)
-    return MeanLosses(*((weights * loss(output, zero)).sum(-1) for output in (rule.seen, rule.fresh)))

@@ -32,8 +32,8 @@ class Spectrum(NamedTuple):
 class Setting:
     r"""Points of a grid of problems, batched: `penalty` λ, `delta` $\delta = n/p$, `kappa` κ, and the spectrum of Σ.
 
-    Make one with `bilevel` or `general`, which broadcast and check. κ is the standard deviation of the teacher's logit;
-    at $\kappa = 0$ the labels are coin flips and α is its limit as $\kappa \to 0$.
+    `bilevel` and `panel` make those of the paper, broadcast and checked. κ is the standard deviation of the teacher's
+    logit; at $\kappa = 0$ the labels are coin flips and α is its limit as $\kappa \to 0$.
     """
 
     penalty: Float[Tensor, "*b"]
@@ -91,31 +91,6 @@ class Setting:
         check("lambda_delta", product, product > 0, "positive: without a ridge separable data have no solution")
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
-
-    @classmethod
-    def general(
-        cls,
-        *,
-        penalty: Tensor | float,
-        delta: Tensor | float,
-        kappa: Tensor | float,
-        eigenvalues: Float[Tensor, " atoms"],
-        features: Float[Tensor, " atoms"],
-        signal: Float[Tensor, " atoms"],
-    ) -> "Setting":
-        r"""Any Σ with finitely many distinct `eigenvalues`, their shares of the `features` and of the `signal`.
-
-        Raises:
-            ValueError: if an eigenvalue is not positive, shares are negative or do not sum to 1, or as in `bilevel`.
-        """
-        penalty, delta, kappa = together(penalty=penalty, delta=delta, kappa=kappa)
-        check("eigenvalues", eigenvalues, eigenvalues > 0, "positive")
-        for name, share in (("features", features), ("signal", signal)):
-            check(name, share, share >= 0, "at least 0: they are shares")
-            if share.shape != eigenvalues.shape or not bool((share.sum() - 1).abs() < 1e-9):
-                raise ValueError(f"`{name}` must hold one share for each eigenvalue, with sum 1; got {share.tolist()}.")
-        parts = (part.to(penalty).expand(*penalty.shape, -1) for part in (eigenvalues, features, signal))
-        return cls(penalty, delta, kappa, Spectrum(*parts))
 
     def __post_init__(self) -> None:
         check("penalty", self.penalty, self.penalty > 0, "positive: without a ridge separable data have no solution")

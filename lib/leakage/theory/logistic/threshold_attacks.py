@@ -1,8 +1,7 @@
 r"""Attacks with one threshold for all points, on ridge logistic regression in the limit.
 
-"Member if the loss is below τ" reads the label; "member if the output exceeds τ in size" does not. Both are weaker than
-`output_law.sample_attack`, which has a threshold of its own for each point. Rates are averages over points and labels.
-Nothing is random, and nothing here solves for α, σ and γ.
+"Member if the loss is below τ" is weaker than `output_law.sample_attack`, which has a threshold of its own for each
+point. Rates are averages over points and labels. Nothing is random, and nothing here solves for α, σ and γ.
 """
 
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from leakage.theory.logistic.prox import inverse_prox, prox
 _TAIL = 9.0  # deviations of the fresh output within which thresholds are looked for
 _CELLS = 64  # of each round's grid
 _ROUNDS = 5
-_HALVINGS = 60
 
 
 class Rates(NamedTuple):
@@ -53,24 +51,6 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     return _rates(law, -torch.log(torch.expm1(threshold)))
 
 
-def magnitude_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
-    r"""Rates of "member if the output is larger than τ in size", elementwise.
-
-    Source: Tan et al. (2023), Lemma 10, whose proof takes this rule for a threshold of the loss.
-
-    Raises:
-        ValueError: if a threshold is not positive and finite.
-    """
-    arguments.real("threshold", threshold, finite=False)
-    if not bool(((threshold > 0) & torch.isfinite(threshold)).all()):
-        raise ValueError(f"`threshold` must be positive and finite; got {threshold.flatten().tolist()}.")
-    threshold, one = torch.broadcast_tensors(threshold, torch.ones_like(law.alpha))
-    upper, lower = (inverse_prox(bound, law.gamma, one) for bound in (threshold, -threshold))
-    tpr = exceedance(law, upper) + 1 - exceedance(law, lower)
-    fpr = 2 * torch.special.ndtr(-threshold / law.spread)
-    return Rates(tpr, fpr, tpr - fpr)
-
-
 def best_threshold(law: OutputLaw) -> BestThreshold:
     r"""The one loss threshold with the largest advantage, by grids of c (`threshold_rates`) that close in on it.
 
@@ -86,24 +66,6 @@ def best_threshold(law: OutputLaw) -> BestThreshold:
         low, high = (cuts.gather(-1, (index + i).clamp(0, _CELLS)).squeeze(-1) for i in (-1, 1))
     cut = low + (high - low) / 2
     return BestThreshold(torch.nn.functional.softplus(-cut, threshold=40.0), *_rates(law, cut))
-
-
-def global_tpr_at_fpr(law: OutputLaw, fpr: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
-    """True positive rate of the one loss threshold with false positive rate `fpr` over all points.
-
-    Raises:
-        ValueError: if a rate is not strictly between 0 and 1.
-    """
-    arguments.real("fpr", fpr)
-    if not bool(((fpr > 0) & (fpr < 1)).all()):
-        raise ValueError(f"`fpr` must lie strictly between 0 and 1, got {fpr.flatten().tolist()}.")
-    fpr, reach = torch.broadcast_tensors(fpr, _TAIL * law.spread)
-    low, high = -reach, reach
-    for _ in range(_HALVINGS):
-        middle = low + (high - low) / 2
-        above = exceedance(law, middle) > fpr
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    return _rates(law, low).tpr
 
 
 def _rates(law: OutputLaw, cut: Tensor) -> Rates:

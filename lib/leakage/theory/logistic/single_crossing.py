@@ -1,6 +1,6 @@
-r"""The likelihood ratio of one point's output with and without the point: its sign by quadrature and by inspection.
+r"""Whether the densities of one point's output with and without the point cross once, by quadrature and inspection.
 
-`output_law.sample_attack` rests on the fact that the ratio crosses 1 once. Here are the numbers that could contradict
+`output_law.sample_attack` rests on the fact that their ratio crosses 1 once. Here are the numbers that could contradict
 it: the advantage as an integral over outputs, and how the distribution functions and the ratio run along a fine grid.
 Elementwise over points; grids run along a new last dimension. Nothing is random.
 """
@@ -31,24 +31,6 @@ class SingleRoot(NamedTuple):
     largest_gap: Float[Tensor, "*b"]
     excess: Float[Tensor, "*b"]
     least_increase: Float[Tensor, "*b"]
-
-
-def log_ratio(
-    law: OutputLaw, outputs: Float[Tensor, "*#b points"], *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]
-) -> Float[Tensor, "*b points"]:
-    r"""Logarithm of member's over outsider's density: $S(z)$ of `sample_attack`, reflected for label 0.
-
-    $S(z) = \log(1 + \gamma\rho''(z)) + a(z)\,(2(z - \alpha Z) - a(z))/(2\sigma^2)$ with $a(z) = \gamma\rho'(-z)$.
-
-    Raises:
-        ValueError: if a label is neither 0 nor 1, or an output or a teacher's logit is not finite.
-    """
-    arguments.real("outputs", outputs)
-    arguments.real("teacher", teacher)
-    sign = side(label).to(outputs)[..., None]
-    wide, z, mean = law.unsqueeze(), sign * outputs, sign * (law.alpha * teacher)[..., None]
-    pull = wide.gamma * torch.sigmoid(-z)
-    return torch.log1p(wide.gamma * curvature(z)) + pull * (2 * (z - mean) - pull) / (2 * wide.sigma.square())
 
 
 def integrated_advantage(

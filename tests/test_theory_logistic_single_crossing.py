@@ -4,14 +4,13 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.likelihood_ratio import (
+from leakage.theory.logistic.output_law import OutputLaw, sample_attack
+from leakage.theory.logistic.single_crossing import (
     integrated_advantage,
-    log_ratio,
     output_grid,
     single_root,
     variation_excess,
 )
-from leakage.theory.logistic.output_law import OutputLaw, densities, sample_attack
 from logistic_points import of, spread_out
 
 
@@ -42,15 +41,6 @@ def test_the_printed_integral_is_the_advantage():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # the kink leaves the step squared
 
 
-def test_the_ratio_is_that_of_the_densities():
-    law, teacher, label = OutputLaw(of(0.3), of(1.0), of(5.0), of(1.0)), of(2.0, 2.0), of(0.0, 1.0)
-    outputs = torch.linspace(-3, 3, 25, dtype=DTYPE)
-    outsider, member = densities(law, outputs, teacher=teacher, label=label)
-    torch.testing.assert_close(
-        log_ratio(law, outputs, teacher=teacher, label=label), (member / outsider).log(), rtol=1e-9, atol=1e-9
-    )
-
-
 def test_two_gaussians_of_unequal_variance_need_two_thresholds():
     grid = torch.linspace(-20, 20, 4001, dtype=DTYPE)
     gaps = torch.special.ndtr(grid / 2) - torch.special.ndtr(grid)
@@ -70,7 +60,5 @@ def test_the_grid_covers_both_laws_in_order():
 @pytest.mark.parametrize("label", [2.0, 0.5, -1.0])
 def test_a_label_is_0_or_1(label):
     law = OutputLaw(of(1.0), of(1.0), of(1.0), of(1.0))
-    with pytest.raises(ValueError, match="`label` must hold 0 and 1 only"):
-        log_ratio(law, of(1.0), teacher=of(0.0), label=of(label))
     with pytest.raises(ValueError, match="`label` must hold 0 and 1 only"):
         single_root(law, teacher=of(0.0), label=of(label))

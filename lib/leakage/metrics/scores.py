@@ -1,0 +1,177 @@
+r"""What scores achieve against each model of a batch: area under the curve, advantage, hits at few false alarms.
+
+Scores are larger for likelier members, and a threshold calls a member whatever *reaches* it. Every model is measured
+at once, by whole counts and so alike on every processor; `roc` puts intervals over the points of one model,
+`over_models` one over models. Nothing here tunes: what is best on the scores it is measured on says so.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int64, Real
+from torch import Tensor
+
+from leakage import arguments
+from leakage.metrics.estimates import Estimate, as_sample, mean_interval
+
+FPRS = (0.01, 0.001)
+_MEANT = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996: what was meant as a whole number stays whole
+
+
+class Scores(NamedTuple):
+    """The scores of members and of outsiders, each ascending; +∞ fills up the models that have fewer of a kind.
+
+    Made by `apart` or `marked`, not by hand.
+    """
+
+    member: Float64[Tensor, "*b m"]
+    outsider: Float64[Tensor, "*b n"]
+    members: Int64[Tensor, "*b"]
+    outsiders: Int64[Tensor, "*b"]
+
+    def accused(self, threshold: float, *, beyond: bool = False) -> tuple[Int64[Tensor, "*b"], Int64[Tensor, "*b"]]:
+        """How many members and how many outsiders reach the threshold or, `beyond`, exceed it."""
+        cut = self.member.new_full((*self.members.shape, 1), arguments.number("threshold", threshold, finite=False))
+        hits, alarms = (_reaching(*kind, cut, beyond=beyond).squeeze(-1) for kind in self._kinds())
+        return hits, alarms
+
+    def advantage(self, threshold: float, *, beyond: bool = False) -> Float64[Tensor, "*b"]:
+        r"""$\mathrm{TPR} - \mathrm{FPR}$ of calling members whoever reaches the threshold or, `beyond`, exceeds it."""
+        hits, alarms = self.accused(threshold, beyond=beyond)
+        return hits / self.members.double() - alarms / self.outsiders.double()
+
+    def best_advantage(self) -> Float64[Tensor, "*b"]:
+        """The largest advantage any one threshold has *on these very scores*, in [0, 1]."""
+        cuts = torch.cat([self.member, self.outsider], dim=-1)
+        hits, alarms = (_reaching(*kind, cuts) for kind in self._kinds())
+        gaps = hits * self.outsiders.unsqueeze(-1) - alarms * self.members.unsqueeze(-1)
+        return gaps.amax(-1).clamp_min(0) / (self.members * self.outsiders).double()
+
+    def auc(self) -> Float64[Tensor, "*b"]:
+        r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$."""
+        ranks = torch.arange(self.member.shape[-1], device=self.member.device)
+        wins = (self._wins() * (ranks < self.members.unsqueeze(-1))).sum(-1)
+        return wins / (2 * self.members * self.outsiders).double()
+
+    def placements(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
+        """For each member the share of outsiders below it, for each outsider that of members above it; ties half."""
+        below = self._wins() / (2 * self.outsiders.unsqueeze(-1)).double()
+        turned = Scores(self.outsider, self.member, self.outsiders, self.members)
+        return below, 1 - turned._wins() / (2 * self.members.unsqueeze(-1)).double()
+
+    def first_spared(self, fpr: float) -> Float64[Tensor, "*b"]:
+        """The score of the highest-ranking outsider that a rate of `fpr` does not allow to accuse.
+
+        Raises:
+            ValueError: if `fpr` is outside (0, 1), or some model has fewer than 1 / `fpr` outsiders.
+        """
+        arguments.number("fpr", fpr, above=0, below=1)
+        allowed = (self.outsiders.double() * (fpr * _MEANT)).long()
+        if bool((allowed < 1).any()):
+            raise ValueError(
+                f"`fpr` = {fpr!r} cannot be seen on {int(self.outsiders.min())} outsiders (n·fpr < 1); "
+                f"give at least {math.ceil(1 / fpr)} outsiders or a larger `fpr`."
+            )
+        place = (self.outsiders - 1 - allowed).clamp_min(0).unsqueeze(-1)
+        return self.outsider.gather(-1, place).squeeze(-1)
+
+    def found_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
+        """How many members score above all outsiders but a share `fpr`; ties help nobody. Errors: `first_spared`."""
+        return _reaching(self.member, self.members, self.first_spared(fpr).unsqueeze(-1), beyond=True).squeeze(-1)
+
+    def tpr_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
+        """`found_at_fpr` as a share of the members."""
+        return self.found_at_fpr(fpr) / self.members.double()
+
+    def _kinds(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return (self.member, self.members), (self.outsider, self.outsiders)
+
+    def _wins(self) -> Int64[Tensor, "*b m"]:
+        """For each member twice the number of outsiders below it, and once that of its equals."""
+        reached, exceeded = (
+            _reaching(self.outsider, self.outsiders, self.member, beyond=beyond) for beyond in (False, True)
+        )
+        return 2 * self.outsiders.unsqueeze(-1) - reached - exceeded
+
+
+def apart(*, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> Scores:
+    """Scores that are given apart: as many members, and as many outsiders, in every model.
+
+    Raises:
+        TypeError: if a sample is no tensor of real numbers.
+        ValueError: if a sample is empty or not finite, or leading axes or devices differ.
+    """
+    member, outsider = as_sample(member, "member"), as_sample(outsider, "outsider")
+    arguments.real("outsider", outsider, f"{_axes(member.shape[:-1])} n".strip(), like=member)
+    counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in (member, outsider))
+    return Scores(member.sort(-1).values, outsider.sort(-1).values, *counts)
+
+
+def marked(scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> Scores:
+    """Scores of points of which `member` says, for each model, who is a member.
+
+    Args:
+        scores: one row a model; further leading axes (epochs, say) share the marks.
+        member: of the shape of `scores`, or of its last axes.
+
+    Raises:
+        TypeError: if one is no tensor.
+        ValueError: if scores are not finite, shapes do not fit, or a model has no member or no outsider.
+    """
+    arguments.truth("member", member, "*m points")
+    arguments.tensor("scores", scores, f"*e {_axes(member.shape)}")
+    values = as_sample(scores, "scores")
+    if bool((member.all(-1) | ~member.any(-1)).any()):
+        raise ValueError("`member` must have members and outsiders in every model.")
+    kinds, counts = [], []
+    for kind in (member, ~member):
+        count = kind.sum(-1)
+        kinds.append(values.masked_fill(~kind, math.inf).sort(-1).values[..., : int(count.max())].contiguous())
+        counts.append(count.expand(values.shape[:-1]))
+    return Scores(*kinds, *counts)
+
+
+def rates(
+    scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"], fprs: Sequence[float] = FPRS
+) -> dict[str, Float64[Tensor, "*b"]]:
+    r"""What an attack whose positive scores accuse achieves against each model.
+
+    Returns:
+        `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of accusing positive scores; `auc`: ties count half; and for each of
+        `fprs` `tpr_at_<fpr>`: see `Scores.tpr_at_fpr`.
+
+    Raises:
+        ValueError: as `marked`, or if a rate in `fprs` cannot be seen on the outsiders.
+    """
+    ranked = marked(scores, member=member)
+    found = {"advantage": ranked.advantage(0.0, beyond=True), "auc": ranked.auc()}
+    return found | {f"tpr_at_{fpr}": ranked.tpr_at_fpr(fpr) for fpr in fprs}
+
+
+def over_models(values: Float[Tensor, "*splits models"], *, level: float = 0.95) -> Estimate:
+    """Mean over models with Student's t interval over *pairs* of them.
+
+    Models 2i and 2i + 1 are trained on complements of each other, so that they are no independent observations; their
+    means nearly are. For a difference, give differences model by model: what both share then cancels.
+
+    Raises:
+        ValueError: if the number of models is odd, there are fewer than two pairs, or a value is not finite (NaN: a
+            target that some model never reached).
+    """
+    if arguments.real("values", values, "*splits models").shape[-1] % 2:
+        raise ValueError(f"`values` must hold pairs of models, got {values.shape[-1]} models.")
+    return mean_interval(values.double().unflatten(-1, (-1, 2)).mean(-1).flatten(), level=level)
+
+
+def _reaching(
+    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], cuts: Float64[Tensor, "*b k"], *, beyond: bool = False
+) -> Int64[Tensor, "*b k"]:
+    """How many of the `count` numbers at the head of each ascending row reach each cut or, `beyond`, exceed it."""
+    return count.unsqueeze(-1) - torch.searchsorted(ordered, cuts.contiguous(), right=beyond)
+
+
+def _axes(lengths: Sequence[int]) -> str:
+    """A shape in the form of `arguments`."""
+    return " ".join(map(str, lengths))

@@ -1,0 +1,120 @@
+"""Scores of many models at once are measured as `leakage.metrics.roc` measures one, and refused alike."""
+
+import math
+
+import pytest
+import torch
+
+from leakage.metrics import estimates, roc, scores
+from leakage.runtime import stream
+
+MODELS, POINTS = 4, 130
+
+
+def some_scores(epochs=(3,), ties=True):
+    draws = stream(0, "scores")
+    member = torch.rand(MODELS, POINTS, generator=draws) < torch.linspace(0.3, 0.6, MODELS)[:, None]
+    values = torch.randn(*epochs, MODELS, POINTS, generator=draws, dtype=torch.float64) + member
+    return ((values * 4).round() / 4 if ties else values), member
+
+
+def alone(values, mask):
+    """What `roc` says of one model's scores."""
+    pair = {"member": values[mask], "outsider": values[~mask]}
+    return {
+        "advantage": roc.membership_advantage(**pair, threshold=1e-12),
+        "best": roc.best_advantage(**pair),
+        "auc": roc.auc(**pair),
+        "tpr_at_0.05": roc.tpr_at_fpr(**pair, fpr=0.05),
+        "tpr_at_0.29": roc.tpr_at_fpr(**pair, fpr=0.29),
+    }
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_every_model_of_a_batch_is_measured_as_one_alone(ties):
+    values, member = some_scores(ties=ties)
+    found = scores.rates(values, member=member, fprs=(0.05, 0.29))
+    assert set(found) == {"advantage", "auc", "tpr_at_0.05", "tpr_at_0.29"}
+    found["best"] = scores.marked(values, member=member).best_advantage()
+    for epoch in range(3):
+        for model in range(MODELS):
+            for name, value in alone(values[epoch, model], member[model]).items():
+                assert float(found[name][epoch, model]) == float(value), name
+
+
+def test_scores_apart_are_the_scores_marked():
+    values, _ = some_scores(epochs=())
+    member = torch.arange(POINTS) < 50
+    marked = scores.marked(values, member=member.expand(MODELS, -1))
+    apart = scores.apart(member=values[:, :50], outsider=values[:, 50:])
+    for one, other in zip(marked, apart, strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(marked, scores.marked(values, member=member), strict=True):
+        assert torch.equal(one, other), "marks that all models share"
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_a_score_on_the_threshold_reaches_it_and_does_not_exceed_it(beyond):
+    found = scores.apart(member=torch.tensor([0.0, 1.0]), outsider=torch.tensor([-1.0, 0.0, 0.0]))
+    assert [int(count) for count in found.accused(0.0, beyond=beyond)] == ([1, 0] if beyond else [2, 2])
+    assert [int(count) for count in found.accused(math.inf)] == [0, 0]
+    assert [int(count) for count in found.accused(-math.inf)] == [2, 3]
+
+
+def test_tied_scores_of_models_with_few_members_are_counted_by_halves():
+    member = torch.tensor([[True, False, False, False], [True, True, True, False]])
+    found = scores.marked(torch.ones(2, 4), member=member)
+    assert found.auc().tolist() == [0.5, 0.5]
+    assert found.best_advantage().tolist() == [0.0, 0.0]
+
+
+def test_a_rate_that_cannot_be_seen_is_refused():
+    values, member = some_scores()
+    found = scores.marked(values, member=member)
+    with pytest.raises(ValueError, match="give at least 1000"):
+        found.tpr_at_fpr(0.001)
+    with pytest.raises(ValueError, match="above 0 and below 1"):
+        found.tpr_at_fpr(1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, m: (s * math.nan, m), "finite"),
+        (lambda s, m: (s[..., :-1], m), "shape"),
+        (lambda s, m: (s, m.long()), "truth values"),
+        (lambda s, m: (s, m | True), "members and outsiders"),
+        (lambda s, m: (s, m.to(torch.uint8)), "truth values"),
+    ],
+)
+@pytest.mark.parametrize("measure", [scores.rates, scores.marked])
+def test_bad_scores_are_refused(measure, change, message):
+    values, member = change(*some_scores())
+    with pytest.raises(ValueError, match=message):
+        measure(values, member=member)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_one_point_without_a_score_is_no_rate(kind):
+    values, member = some_scores()
+    values[0, 0, int((member[0] == kind).nonzero()[0])] = math.nan
+    with pytest.raises(ValueError, match="`scores` must be finite"):
+        scores.marked(values, member=member)
+
+
+def test_batches_that_differ_are_refused():
+    with pytest.raises(ValueError, match="`outsider` must have shape"):
+        scores.apart(member=torch.zeros(3, 4), outsider=torch.zeros(2, 4))
+
+
+def test_pairs_are_the_observations():
+    values = torch.tensor([[0.1, 0.3, 0.2, 0.6], [0.5, 0.5, 0.0, 0.4]])
+    found = scores.over_models(values)
+    assert found.n == 4
+    expected = estimates.mean_interval(torch.tensor([0.2, 0.4, 0.5, 0.2]))
+    assert float(found) == pytest.approx(float(expected))
+    assert found.low == pytest.approx(expected.low, rel=1e-6)
+    with pytest.raises(ValueError, match="pairs"):
+        scores.over_models(torch.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        scores.over_models(torch.tensor([0.1, 0.2, math.nan, 0.3]))
