@@ -152,7 +152,7 @@ CASES = {
         ("single", "ranked", "empty"),
     ),
     "penalties": Case(
-        lambda penalty: ridge.limit_variances(DESIGN, torch.tensor(6), penalty, QUERY),
+        lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
         {"penalty": some(2)},
         ("whole", *ANY_REAL, "ranked", "empty"),
     ),

@@ -39,7 +39,7 @@ class Picture:
     weight_norms: Float[Tensor, " cells"]
     bias_norms: Float[Tensor, " cells"]
     boundary: Float[Tensor, "2 k"]
-    hyperedges: tuple[Float[Tensor, "2 k"], ...]
+    hyperedges: tuple[Float[Tensor, "2 _"], ...]
     regions: tuple[Tensor, Tensor, Tensor]
     outputs: Float[Tensor, "side side"]
     extent: tuple[float, float, float, float]

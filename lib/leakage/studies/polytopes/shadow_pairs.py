@@ -17,7 +17,9 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.perceptrons import Perceptrons
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ def train_pair(data: Labelled, task: Task, *, split: int, seed: int) -> Pair:
     widths = (features.shape[1], *task.hidden, int(labels.max()) + 1)
     start = mlp.initial((2,), widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
     shuffles = stream(seed, f"shuffles/{split}", device)
-    networks = ensembles.train(start, features, labels, rows[::2], task.recipe, generator=shuffles)
+    examples = Examples((features,), labels)
+    networks = ensembles.train(Perceptrons.of(start), examples, rows[::2], task.recipe, generator=shuffles)
     sides = [_side(network, data, rows[2 * i], rows[2 * i + 1]) for i, network in enumerate((networks[0], networks[1]))]
     return Pair(*sides)
 

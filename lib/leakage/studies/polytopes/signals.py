@@ -24,6 +24,8 @@ from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.shadow_pairs import Labelled, Task
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.perceptrons import Perceptrons
 
 _OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
 _DRAWS = 100
@@ -74,7 +76,8 @@ def board(
     widths = (data.features.shape[1], *task.hidden, int(data.labels.max()) + 1)
     start = mlp.initial((models,), widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
-    networks = ensembles.train(start, *data, rows, task.recipe, generator=shuffles)
+    examples = Examples((data.features,), data.labels)
+    networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data.labels), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw, reached = signals(networks, data)
     scores = {f"raw: {key}": value for key, value in raw.items()}
