@@ -26,12 +26,12 @@ class Densities(NamedTuple):
         areas: of the part of the window that is that far.
     """
 
-    counts: Int[Tensor, " bins"]
-    areas: Float[Tensor, " bins"]
+    counts: Int[Tensor, "*b bins"]
+    areas: Float[Tensor, "*b bins"]
 
-    def per_area(self, first: int, last: int) -> Float[Tensor, ""]:
+    def per_area(self, first: int, last: int) -> Float[Tensor, "*b"]:
         """Cells per area in the bins from `first` to before `last`; NaN where there is no area."""
-        return self.counts[first:last].sum() / self.areas[first:last].sum()
+        return self.counts[..., first:last].sum(-1) / self.areas[..., first:last].sum(-1)
 
 
 def by_distance(
