@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import device_checks
-from leakage.attacks.membership import loss_threshold, shadow_models
+from leakage.attacks.membership import loss_threshold, posterior
 from leakage.data import augmentation, bilevel, feature_models, gaussians, membership_splits, purchase_like
 from leakage.metrics import scores, trends
 from leakage.models import initialisation, mlp
@@ -199,7 +199,7 @@ CHECKS = {
     ],
     "membership_splits": lambda x: [
         vars(x.pairs),
-        vars(membership_splits.disjoint_quarters(12, splits=2, generator=x.generator)),
+        membership_splits.quarters(12, size=2, generator=x.generator),
     ],
     "purchase_like": lambda x: vars(purchase_like.draw(5, generator=x.generator, features=6, classes=2)),
     "shift_and_flip": lambda x: augmentation.shift_and_flip(
@@ -212,7 +212,7 @@ CHECKS = {
     "membership attacks": lambda x: [
         loss_threshold.global_thresholds(x.losses, *x.members),
         *(attack(x.losses, *x.members) for attack in width_audit.ATTACKS.values()),
-        shadow_models.logit(x.losses),
+        posterior.logit(x.losses),
     ],
     "membership rates": lambda x: [
         found := width_audit.audit(x.losses, *x.members, fprs=(0.5,)),

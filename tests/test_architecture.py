@@ -28,24 +28,27 @@ MAY_IMPORT = {
     "arguments": frozenset(),
     "runtime": frozenset({"arguments"}),
     "sources": frozenset(),
+    "fingerprints": frozenset(),
     "checked_files": frozenset(),
     "metrics": GROUND,
-    "content_keys": GROUND | {"sources"},
-    "sweeps": GROUND | {"checked_files", "content_keys"},
+    "content_keys": GROUND | {"sources", "fingerprints"},
+    "sweeps": GROUND | {"checked_files", "content_keys", "fingerprints"},
     "declarations": GROUND,
     "claims": GROUND | {"content_keys", "declarations", "data"},
-    "palette": frozenset(),
-    "figures": GROUND | {"content_keys", "palette"},
-    "data": GROUND,
+    "palette": frozenset({"arguments"}),
+    "plots": GROUND | {"palette"},
+    "figures": GROUND | {"palette", "plots"},
+    "data": GROUND | {"fingerprints"},
     "models": GROUND | {"data"},
-    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys"},
+    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys", "fingerprints"},
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "checked_files", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "declarations", "claims", "palette"}
+    | {"figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
@@ -198,6 +201,35 @@ def test_only_a_study_takes_a_seed(path):
 def test_a_seed_is_found(source):
     assert seeds(source)
     assert not seeds(source.replace("seed", "generator"))
+
+
+def mixed_up(source: str) -> list[str]:
+    """Every public function that takes members and outsiders by their places, where one passes for the other."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            placed = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args)}
+            named = placed | {argument.arg for argument in node.args.kwonlyargs}
+            pair = {name for name in named if name.startswith(("member", "outsider"))}
+            if len({name[:6] for name in pair}) == 2 and pair & placed:
+                found.append(node.name)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_members_and_outsiders_are_told_apart_by_name(path):
+    found = mixed_up(path.read_text(encoding="utf-8"))
+    assert not found, f"{found}: make `member` and `outsider` keyword-only"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(member, outsider): ...", "def f(member, *, outsider): ...", "def f(a, outsider_variance, members): ..."],
+)
+def test_a_pair_told_apart_by_place_is_found(source):
+    assert mixed_up(source)
+    assert not mixed_up(source.replace("(", "(*, ").replace("*, *", "*").replace(", *, outsider", ", outsider"))
+    assert not mixed_up(source.replace("outsider", "other"))
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name != "runtime.py"], ids=module_name)

@@ -79,8 +79,6 @@ CASES = {
     "share_on": case(margin.share_on, outputs=drawn(3, 5), margin=sizes(3)),
     "share_above": case(margin.share_above, outputs=drawn(3, 5), margin=sizes(3)),
     "known_margin": case(margin.known_margin, outputs=drawn(3, 5), margin=sizes(3)),
-    "near_margin": case(margin.near_margin, outputs=drawn(3, 5), margin=sizes(3)),
-    "bounded_margin": case(partial(margin.bounded_margin, least=1.0), outputs=drawn(5)),
     "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
     "line_ups": case(partial(margin.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
     "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
@@ -109,11 +107,11 @@ CASES = {
     "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
     "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
     "batch_gradient": case(
-        partial(federated.batch_gradient, clients.TwoLayer(drawn(M, D), activation="tanh"), loss="sum"),
+        partial(federated.batch_gradient, clients.Client(drawn(M, D), activation="tanh"), loss="sum"),
         inputs=drawn(B, D),
         labels=signs(B),
     ),
-    "client": case(partial(clients.TwoLayer, activation="tanh"), weights=drawn(M, D)),
+    "client": case(partial(clients.Client, activation="tanh"), weights=drawn(M, D)),
     "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
     "mirrored": case(
         partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
@@ -163,8 +161,6 @@ SHAPED = {  # which other shapes have a meaning, of all arguments or of one: lea
     "share_on": "rank margin, leading, longer outputs",
     "share_above": "rank margin, leading, longer outputs",
     "known_margin": "empty outputs, rank margin, leading, longer outputs",
-    "near_margin": "empty outputs, rank margin, leading, longer outputs",
-    "bounded_margin": "any",
     "leaked_point": "rank, leading, longer",
     "line_ups": "longer",
     "shadow_margin": "rank, leading, longer",

@@ -62,8 +62,8 @@ def test_triples_share_their_classes_and_differ_in_membership():
     assert abs(float((outsiders == 1).sum() / ((outsiders == 1) | (outsiders == 2)).sum()) - 0.5) < 0.2
 
 
-def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothing(monkeypatch):
-    task = noise_labels.task(monkeypatch)
+def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothing():
+    task = noise_labels.task()
     found = data_planes.trial(0, task=task, planes=25, seed=0, radii=(0.5, 1.0))
     assert found["member_lengths"].shape == (25, 2)
     gain = found["member_lengths"] - found["outsider_lengths"]

@@ -16,8 +16,8 @@ QUICK = Settings(hidden=16, recipe=Recipe(epochs=20, batch=40, learning_rate=1e-
 SHOTS = Shooting(rays=2, boundaries=3, cells=4, until=20.0)
 
 
-def test_what_memorises_is_found_out_by_posteriors(monkeypatch):
-    found = shadow_attacks.trial(0, task=noise_labels.task(monkeypatch), shooting=SHOTS, settings=QUICK)
+def test_what_memorises_is_found_out_by_posteriors():
+    found = shadow_attacks.trial(0, task=noise_labels.task(), shooting=SHOTS, settings=QUICK)
     assert found["fit"]["train"] > 0.99
     gap = (found["fit"]["train"] - found["fit"]["test"]) / 2
     assert found["accuracy"]["threshold: correct"] == pytest.approx(0.5 + gap, abs=1e-12)
@@ -28,8 +28,8 @@ def test_what_memorises_is_found_out_by_posteriors(monkeypatch):
     assert set(shadow_attacks.STANDALONE) <= {name.removeprefix("GBDT: ") for name in found["auc"]}
 
 
-def test_what_has_learned_nothing_is_not(monkeypatch):
-    task = noise_labels.task(monkeypatch, epochs=0)
+def test_what_has_learned_nothing_is_not():
+    task = noise_labels.task(epochs=0)
     found = shadow_attacks.trial(0, task=task, shooting=SHOTS, settings=QUICK, models=("GBDT",))
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
     for name, area in found["auc"].items():
@@ -37,13 +37,13 @@ def test_what_has_learned_nothing_is_not(monkeypatch):
         assert abs(area - 0.5) < 4 * error, name
 
 
-def test_tree_sizes_are_compared_on_target_and_shadow(monkeypatch):
-    found = shadow_attacks.tree_sizes(0, task=noise_labels.task(monkeypatch), leaves=(3, 8), trees=20)
+def test_tree_sizes_are_compared_on_target_and_shadow():
+    found = shadow_attacks.tree_sizes(0, task=noise_labels.task(), leaves=(3, 8), trees=20)
     assert found["leaves"].tolist() == [3, 8]
     assert all(bool((found[key] > 0.6).all()) for key in ("accuracy", "auc", "known"))
     assert found["accuracy"].dtype == torch.float64
 
 
-def test_an_unknown_attack_model_is_refused(monkeypatch):
+def test_an_unknown_attack_model_is_refused():
     with pytest.raises(ValueError, match="models"):
-        shadow_attacks.trial(0, task=noise_labels.task(monkeypatch, epochs=1), models=("forest",))
+        shadow_attacks.trial(0, task=noise_labels.task(epochs=1), models=("forest",))

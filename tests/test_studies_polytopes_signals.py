@@ -11,8 +11,8 @@ from leakage.runtime import stream
 from leakage.studies.polytopes import signals
 
 
-def test_a_network_that_memorised_is_found_out(monkeypatch):
-    found = signals.trial(0, task=noise_labels.task(monkeypatch, epochs=40, size=80), models=8, rates=(0.01,))
+def test_a_network_that_memorised_is_found_out():
+    found = signals.trial(0, task=noise_labels.task(epochs=40, size=80), models=8, rates=(0.01,))
     assert set(found) == {
         *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in scoreboard_signals()),
         "combined: margin",
@@ -25,8 +25,8 @@ def test_a_network_that_memorised_is_found_out(monkeypatch):
     assert float(found["DeepFool"]["reached"].min()) > 0.9
 
 
-def test_a_network_that_has_learned_nothing_is_not(monkeypatch):
-    found = signals.trial(0, task=noise_labels.task(monkeypatch, epochs=0, size=80), models=8, rates=(0.01,))
+def test_a_network_that_has_learned_nothing_is_not():
+    found = signals.trial(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
     for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: margin and cell"):
         # Models share points, so that their areas are not independent: twice the usual room.
@@ -41,12 +41,12 @@ def test_a_combiner_does_not_see_the_targets_membership():
     assert torch.equal(signals.combined(raw, member, target=2), signals.combined(raw, other, target=2))
 
 
-def test_bad_input_is_refused(monkeypatch):
-    task = noise_labels.task(monkeypatch, epochs=0, size=480)
+def test_bad_input_is_refused():
+    task = noise_labels.task(epochs=0, size=480)
     with pytest.raises(ValueError, match="size"):
         signals.trial(0, task=task, models=3)
     with pytest.raises(ValueError, match="references"):
-        signals.trial(0, task=noise_labels.task(monkeypatch, epochs=0), models=4)
+        signals.trial(0, task=noise_labels.task(epochs=0), models=4)
 
 
 def scoreboard_signals() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
+from leakage.arguments import choice, precision
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -23,7 +23,7 @@ _PARTS = {"test": "mnist", "train": "mnist-train"}
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
+class GreyImages:
     """Images with their labels.
 
     Attributes:
@@ -38,7 +38,7 @@ class ImageSet:
         return len(self.labels)
 
 
-def load(part: str = "test", *, download: bool = False) -> ImageSet:
+def load(part: str = "test", *, download: bool = False) -> GreyImages:
     """The test or the training part of MNIST.
 
     Args:
@@ -57,7 +57,7 @@ def load(part: str = "test", *, download: bool = False) -> ImageSet:
     labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
     if len(images) != len(labels):
         raise malformed(name, "as many images as labels", f"{len(images):,} and {len(labels):,}")
-    return ImageSet(images, labels)
+    return GreyImages(images, labels)
 
 
 def parse_images(payload: bytes, *, source: str = "payload") -> UInt8[Tensor, "n 28 28"]:
@@ -91,8 +91,7 @@ def pixels(images: UInt8[Tensor, "*shape"], *, dtype: torch.dtype = torch.float6
     Raises:
         ValueError: if the images are not bytes, or `dtype` is not floating-point.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = precision("dtype", dtype)
     if images.dtype != torch.uint8:
         raise ValueError(f"`images` must hold bytes (torch.uint8), got {images.dtype}: they may be converted already.")
     return images.to(dtype) / 255

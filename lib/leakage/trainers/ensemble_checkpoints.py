@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from tqdm import tqdm
 
-from leakage import arguments, checked_files, content_keys
+from leakage import arguments, checked_files, content_keys, fingerprints
 
 _TRAINERS = "from leakage.trainers import ensembles, modules, perceptrons"  # who keeps a journal
 
@@ -88,7 +88,7 @@ class Journal:
 
     def _versioned(self, key: str) -> str:
         files = sorted(content_keys.module_files(_TRAINERS))
-        return content_keys.fingerprint(
+        return fingerprints.fingerprint(
             (key, [self.watch.digest(file) for file in files], content_keys.environment(None))
         )
 

@@ -11,7 +11,7 @@ import torch
 
 from leakage import arguments
 from leakage.data.augmentation import shift_and_flip
-from leakage.data.cifar10 import CLASSES, ImageSet, standardised
+from leakage.data.cifar10 import CLASSES, ColourImages, standardised
 from leakage.data.membership_splits import complementary_pairs
 from leakage.models.initialisation import initial
 from leakage.models.residual import ResNet18
@@ -30,8 +30,8 @@ PAPER = Recipe(epochs=256, batch=128, learning_rate=1e-4)
 def watched(
     point: tuple[int, int],
     *,
-    training: ImageSet,
-    validation: ImageSet,
+    training: ColourImages,
+    validation: ColourImages,
     pool: int,
     models: int,
     recipe: Recipe,

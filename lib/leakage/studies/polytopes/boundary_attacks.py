@@ -35,7 +35,6 @@ def white_box_trial(
     losses: Sequence[str] = tuple(walks.LOSSES),
     width: float = 0.25,
     iterations: int = 30,
-    device: torch.device | str = "cpu",
 ) -> Judged:
     """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
 
@@ -50,13 +49,11 @@ def white_box_trial(
         losses: names in `walk.LOSSES`.
         width: of a step, in units of the input.
         iterations: steps.
-        device: where to compute.
 
     Raises:
-        DataAbsent: if the data are not here.
         ValueError: as `shadow_pairs.train_pair`, `Side.some` and `Steps`.
     """
-    pair = _pair(split, task=task, seed=seed, device=device)
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     found: Judged = {}
     for loss in losses:
         steps = Steps(loss=loss, width=width, iterations=iterations)
@@ -77,15 +74,14 @@ def label_only_trial(
     noise: str = "flip",
     amount: float = 0.05,
     copies: int = 200,
-    device: torch.device | str = "cpu",
 ) -> Judged:
     """HopSkipJump (with the true label: misclassified points are at distance 0), robustness to noise, the baselines.
 
     Arguments are those of `white_box_trial`, `label_only.hop_skip_jump` and `label_only.noise_robustness`. The pool
     of first points is the other side's points: for the target, those of the shadow, which the attacker knows.
     """
-    pair = _pair(split, task=task, seed=seed, device=device)
-    generator = stream(seed, f"label only/{split}", device)
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
+    generator = stream(seed, f"label only/{split}", task.device)
     found: list[tuple[Tensor, Tensor]] = []
     for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
         part = side.some(points)
@@ -114,7 +110,6 @@ def printed_trial(
     points: int = 300,
     widths: Sequence[float] = (1.0, 0.25, 0.05),
     iterations: int = 60,
-    device: torch.device | str = "cpu",
 ) -> Judged:
     """Algorithm 9 as printed, with the label fixed, and with exact crossings: what each makes of the same points.
 
@@ -124,10 +119,9 @@ def printed_trial(
         distances differ by more than 1e-6), `unreached`.
 
     Raises:
-        DataAbsent: if the data are not here.
         ValueError: as `white_box_trial`.
     """
-    side = _pair(split, task=task, seed=seed, device=device).target.some(points)
+    side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     nearest = deepfool(side.network, side.points).distances
     found: Judged = {}
     for width in widths:
@@ -148,16 +142,14 @@ def printed_trial(
     return found
 
 
-def bounds_trial(
-    split: int, *, task: Task, seed: int = 0, points: int = 300, device: torch.device | str = "cpu"
-) -> dict[str, Tensor]:
+def bounds_trial(split: int, *, task: Task, seed: int = 0, points: int = 300) -> dict[str, Tensor]:
     """Both bounds of each point's distance to another label: `certified` ≤ the distance ≤ `deepfool`.
 
     Returns:
         These two, `member`, and `stays`: whether the first projection ends on the polytope of the point. Where no other
         polytope comes between, the bounds are one number and may cross by rounding, some 1e-15 of the distance.
     """
-    side = _pair(split, task=task, seed=seed, device=device).target.some(points)
+    side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     reach = deepfool(side.network, side.points)
     return {
         "certified": certified_radius(side.network, side.points),
@@ -189,10 +181,6 @@ def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
     """The same scores with one finite number, beyond all others, for the infinite ones: their ranks stay."""
     most = max((float(part[part.isfinite()].max()) for part in scores if bool(part.isfinite().any())), default=0.0)
     return [torch.where(part.isinf(), 2 * most + 1, part) for part in scores]
-
-
-def _pair(split: int, *, task: Task, seed: int, device: torch.device | str) -> Pair:
-    return shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
 
 
 def _distance(pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]) -> Judged:

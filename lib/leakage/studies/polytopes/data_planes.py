@@ -98,7 +98,6 @@ def trial(
     planes: int,
     seed: int,
     radii: tuple[float, ...] = RADII,
-    device: torch.device | str = "cpu",
 ) -> dict[str, Tensor]:
     """Train target and shadow on one split and look at planes through members and through outsiders of the target.
 
@@ -106,22 +105,20 @@ def trial(
 
     Args:
         split: names the split.
-        task: the data and the networks; see `shadow_pairs.TASKS`.
+        task: the data and the networks; see `shadow_pairs.SIZES`.
         planes: of each kind.
         seed: with the split, fixes everything that is random.
         radii: ends of the rings.
-        device: where to do it.
 
     Returns:
         `radii` (rings,); `member_lengths`, `outsider_lengths`, `member_cells`, `outsider_cells` (planes, rings) in the
         target, and the same with `null_` before them in the shadow, which has seen none of these records.
 
     Raises:
-        DataAbsent: if the data are not here.
         ValueError: as `shadow_pairs.train_pair`, `triples` and `rings`.
     """
-    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
-    generator = stream(seed, f"planes/{split}", device)
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
+    generator = stream(seed, f"planes/{split}", task.device)
     found: dict[str, list[Tensor]] = {}
     for rows in triples(pair.target, planes, generator=generator):
         for kind, three in zip(("member", "outsider"), rows, strict=True):
@@ -129,7 +126,7 @@ def trial(
             for prefix, network in (("", pair.target.network), ("null_", pair.shadow.network)):
                 for name, values in _seen(network, view, radii)._asdict().items():
                     found.setdefault(f"{prefix}{kind}_{name}", []).append(values)
-    ends = torch.tensor(radii, dtype=torch.float64, device=device)
+    ends = torch.tensor(radii, dtype=torch.float64, device=task.device)
     return {"radii": ends} | {name: torch.stack(values) for name, values in found.items()}
 
 

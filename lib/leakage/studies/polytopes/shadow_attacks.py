@@ -70,7 +70,6 @@ def trial(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
-    device: torch.device | str = "cpu",
 ) -> dict[str, dict[str, float]]:
     """Train, measure and attack one split.
 
@@ -81,7 +80,6 @@ def trial(
         shooting: rays.
         settings: of the attack models.
         models: names in `attack_models.MODELS`.
-        device: where to compute.
 
     Returns:
         `fit` (the target's accuracy on members, `train`, and outsiders, `test`), and by "attack model: feature set"
@@ -89,10 +87,9 @@ def trial(
         attack; their accuracies are those of the best threshold.
 
     Raises:
-        DataAbsent: if the data are not here.
         ValueError: if an attack model is unknown, or as `shadow_pairs` and `hyperedges`.
     """
-    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models)
 
 
@@ -176,7 +173,6 @@ def tree_sizes(
     seed: int = 0,
     leaves: Sequence[int] = (4, 8, 31),
     trees: int = 1024,
-    device: torch.device | str = "cpu",
 ) -> dict[str, Tensor]:
     """ML-Leaks by boosted trees of different sizes on one split, chosen on the target or, as an attacker must, without.
 
@@ -187,7 +183,7 @@ def tree_sizes(
     Raises:
         ValueError: as `trial`.
     """
-    pair = shadow_pairs.train_pair(shadow_pairs.load(task, device=device), task, split=split, seed=seed)
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     shadow, target = ({"top-3": posterior.top(side.network(side.points))} for side in (pair.shadow, pair.target))
     held = torch.arange(len(pair.shadow.member), device=pair.shadow.points.device) % 2 == 1
     rows: list[tuple[float, float, float]] = []

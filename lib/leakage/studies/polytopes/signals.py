@@ -14,6 +14,7 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, posterior
 from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.attacks.membership.calibration import calibrated
+from leakage.data.labelled import Labelled
 from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
@@ -21,8 +22,7 @@ from leakage.metrics.scores import marked
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import shadow_pairs
-from leakage.studies.polytopes.shadow_pairs import Labelled, Task
+from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
@@ -44,7 +44,6 @@ def trial(
     models: int = 16,
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
-    device: torch.device | str = "cpu",
 ) -> dict[str, dict[str, Tensor]]:
     """Train `models` targets on random rows of the task's data and attack each with each signal.
 
@@ -54,31 +53,21 @@ def trial(
         models: targets, which are each other's references.
         seed: of the run.
         rates: false positive rates at which the true positive rate is given.
-        device: where to compute.
 
     Returns:
         By signal (`raw: …`, `calibrated: …`, `combined: …`): `auc`, `accuracy` (½ + half the best advantage) and
         `tpr@…` of each target; under `DeepFool`, `reached`: the share of points at which it found another label.
 
     Raises:
-        DataAbsent: if the data are not here.
         ValueError: as `shadow_pairs`, or if so few models would leave a point without references.
     """
-    return board(shadow_pairs.load(task, device=device), task, pool=pool, models=models, seed=seed, rates=rates)
-
-
-def board(
-    data: Labelled, task: Task, *, pool: int, models: int, seed: int, rates: tuple[float, ...] = (0.01, 0.001)
-) -> dict[str, dict[str, Tensor]]:
-    """As `trial`, on data in hand."""
-    device, name = data.features.device, f"scoreboard/{pool}"
-    rows = _rows(len(data.labels), models, task.size, generator=stream(seed, f"{name}/rows", device))
-    widths = (data.features.shape[1], *task.hidden, int(data.labels.max()) + 1)
-    start = mlp.initial((models,), widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
+    data, device, name = task.data, task.device, f"scoreboard/{pool}"
+    rows = _rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
+    start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
     examples = Examples((data.features,), data.labels)
     networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
-    member = torch.zeros(models, len(data.labels), dtype=torch.bool, device=device).scatter_(1, rows, True)
+    member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw, reached = signals(networks, data)
     scores = {f"raw: {key}": value for key, value in raw.items()}
     scores |= {f"calibrated: {key}": calibrated(value, member) for key, value in raw.items()}
