@@ -11,15 +11,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.attacks.membership import boundary_walk as walks
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
-from leakage.attacks.membership.boundary_walk import Steps
 from leakage.attacks.membership.label_only import Jumps
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import marked
 from leakage.runtime import stream
+from leakage.studies.polytopes import boundary_walk as walks
 from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.boundary_walk import Steps
 from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
 
 Judged = dict[str, dict[str, float]]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian
-from leakage.geometry.windows import box
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import cell_counts
+from leakage.studies.polytopes.windows import box
 
 REACH = 100.0
 """Half the side of the window, in units of the biases: beyond it one-layer networks have 1 to 5 % of their cells."""

@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
-from leakage.geometry.windows import box
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.densities import in_discs, nearest
 from leakage.studies.polytopes.shadow_pairs import Side, Task
+from leakage.studies.polytopes.windows import box
 
 RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
