@@ -52,9 +52,9 @@ def states(name="tiny"):
 
 def test_the_folder_is_the_one_the_user_names(monkeypatch, tmp_path):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    assert states.folder() == tmp_path
+    assert fetch.folder() == tmp_path
     monkeypatch.setenv("LEAKAGE_DATA", "~/data")
-    assert states.folder() == Path.home() / "data"
+    assert fetch.folder() == Path.home() / "data"
 
 
 @pytest.mark.parametrize("unset", [None, ""])
@@ -63,10 +63,10 @@ def test_the_folder_is_in_the_users_cache_by_default(monkeypatch, tmp_path, unse
     if unset is not None:
         monkeypatch.setenv("LEAKAGE_DATA", unset)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert states.folder() == tmp_path / "leakage"
+    assert fetch.folder() == tmp_path / "leakage"
     for ignored in ("", "relative/path"):
         monkeypatch.setenv("XDG_CACHE_HOME", ignored)
-        assert states.folder() == Path.home() / ".cache" / "leakage"
+        assert fetch.folder() == Path.home() / ".cache" / "leakage"
 
 
 # --- reading
@@ -364,7 +364,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_stays(root, register, site
 @pytest.mark.parametrize("name", ["mnist", "location", "adult", "multi30k"])
 def test_a_real_file_is_verified_and_refused_once_cut_or_altered(name, tmp_path, monkeypatch):
     file = registry.dataset(name).file(fetch.present(name)[0])
-    good = (states.folder() / file.path).read_bytes()
+    good = (fetch.folder() / file.path).read_bytes()
     assert fetch.status(name)[0].state == "verified"
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
     middle = len(good) // 2

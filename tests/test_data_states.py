@@ -135,7 +135,7 @@ def test_a_user_without_a_home_has_no_data_and_no_error(register, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", _no_home)
     assert fetch.checksum("tiny") == "absent"
-    assert states.folder() == Path("/var/cache/leakage")
+    assert fetch.folder() == Path("/var/cache/leakage")
 
 
 def _no_home():

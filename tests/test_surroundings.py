@@ -309,7 +309,7 @@ def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, states, lack):
     from leakage.data import fetch, registry
 
     files = registry.DATASETS["mnist"].files
-    found = tuple(states.FileStatus(file, Path(file.path), state) for file, state in zip(files, states, strict=True))
+    found = tuple(fetch.FileStatus(file, Path(file.path), state) for file, state in zip(files, states, strict=True))
     monkeypatch.setattr(fetch, "status", lambda name: found)
     assert lacking_data._lack("mnist") == lack
 
@@ -317,8 +317,8 @@ def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, states, lack):
 def test_either_form_of_a_set_is_enough(monkeypatch):
     from leakage.data import fetch, registry
 
-    found = [states.FileStatus(file, Path(file.path), "absent") for file in registry.DATASETS["adult"].files]
-    found[0] = states.FileStatus(found[0].file, found[0].path, "verified")
+    found = [fetch.FileStatus(file, Path(file.path), "absent") for file in registry.DATASETS["adult"].files]
+    found[0] = fetch.FileStatus(found[0].file, found[0].path, "verified")
     monkeypatch.setattr(fetch, "status", lambda name: tuple(found))
     assert lacking_data._lack("adult") is None
 
