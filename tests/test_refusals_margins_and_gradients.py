@@ -30,7 +30,7 @@ from leakage.theory import gradient_symmetries, hermite
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
 from leakage.trainers import federated, margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 
 M, D, B = 40, 4, 2
 TANH = activation("tanh")
@@ -64,7 +64,7 @@ GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
 KINKS = from_network(network(d=1))
 MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
 STACK = {name: part.detach().unsqueeze(0) for name, part in MODULE.named_parameters()}
-TRAIN = partial(module_flow.train, MODULE, STACK, recipe=Recipe(steps=2))
+TRAIN = partial(module_flow.train, MODULE, STACK, descent=Descent(steps=2))
 FLIPS = torch.tensor([True, False])
 
 Case = tuple[Callable, dict[str, torch.Tensor], tuple[str, ...]]  # and what of the ways to spoil it has a meaning
@@ -131,7 +131,7 @@ CASES = {
     "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), margin=sizes(3)),
     "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), margin=sizes(3)),
     "check": case(margin_flow.check, points=drawn(3, D), labels=signs(3)),
-    "train": case(partial(margin_flow.train, network(), recipe=Recipe(steps=2)), points=drawn(3, D), labels=signs(3)),
+    "train": case(partial(margin_flow.train, network(), descent=Descent(steps=2)), points=drawn(3, D), labels=signs(3)),
     "train a module": case(TRAIN, points=drawn(1, 3, D), labels=signs(1, 3)),
     "TwoLayer": case(two_layer.TwoLayer, "nan", "inf", weights=drawn(3, D), biases=drawn(3), outputs=drawn(3)),
     "a network": case(network(), "nan", "inf", points=drawn(5, D)),
@@ -271,7 +271,7 @@ def test_what_an_attacker_cannot_claim_is_refused_by_name(function, wrong):
     ("function", "good", "wrong"),
     [
         (partial(design.draw, generator=stream(0, "draw")), {"kind": "iid", "m": 4, "d": 2}, {"m": 2.0, "d": 0}),
-        (Recipe, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
+        (Descent, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
         (orthogonality.LearnableCase, {"n": 2, "dimension": 10}, {"n": 0, "dimension": 2.5}),
         (partial(margin_size.least_margin, sizes(2)), {}, {"share": 0.0, "kind": "hinge"}),
         (partial(conditions.check, network(), drawn(3, D), signs(3)), {}, {"kinks": math.nan}),

@@ -31,7 +31,7 @@ class Modules:
     Args:
         module: the form of the networks, without dropout.
         stack: their parameters and buffers.
-        criterion: `criteria.classes`, `criteria.words`, or another function of outputs and targets.
+        criterion: `criteria.classes`, or another function of outputs and targets.
         route: `loop` computes one network after the other, `vmap` several at once, `auto` chooses: `loop` on a CPU,
             where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
         together: networks at once on the route `vmap`, for large ones; all by default.

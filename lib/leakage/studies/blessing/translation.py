@@ -9,16 +9,19 @@ translation, and nothing attacks.
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from leakage.data import tokens
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import TokenPairs
+from leakage.data.tokens import PADDING, TokenPairs
 from leakage.models.initialisation import initial
 from leakage.models.transformer import Transformer
 from leakage.runtime import stream
-from leakage.trainers import criteria, trajectories
-from leakage.trainers.criteria import Examples
+from leakage.trainers import trajectories
+from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
@@ -88,7 +91,7 @@ def watched(
     draws = stream(seed, f"translation networks/{split}/{width}", device)
     stack = initial(module, models, generator=draws)
     return trajectories.watch(
-        Modules(module, stack, criterion=criteria.words, route=route, together=together),
+        Modules(module, stack, criterion=words, route=route, together=together),
         examples(members),
         examples(others),
         recipe,
@@ -97,6 +100,17 @@ def watched(
         generator=draws,
         checkpoint=checkpoint,
     )
+
+
+def words(logits: Float[Tensor, "b t k"], targets: Int[Tensor, "b t"]) -> Score:
+    r"""The criterion of translators: an answer for every word but padding, each given the right words before it.
+
+    $$ \ell = \sum_{t:\, y_t \ne 0} -\log \operatorname{softmax}(o_t)_{y_t} $$
+    """
+    asked = targets != PADDING
+    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").unflatten(0, targets.shape)
+    wrong = (logits.argmax(-1) != targets) & asked
+    return Score((losses * asked).sum(-1), wrong.sum(-1), asked.sum(-1))
 
 
 def prepared(
