@@ -38,10 +38,6 @@ class Categorical:
     codes: Int64[Tensor, " n"]
     categories: tuple[str, ...]
 
-    def words(self) -> tuple[str | None, ...]:
-        """The word of each row; None where it is missing."""
-        return tuple(self.categories[code] if code >= 0 else None for code in self.codes.tolist())
-
 
 @dataclass(frozen=True, eq=False)
 class AdultTable:
