@@ -67,8 +67,6 @@ CHECKS = {
     "attacks.membership.margin": lambda x: [
         *margin.margin_of(x.asked[..., 0]),
         *(rule(x.asked[..., 0], x.of(1, 2)) for rule in (margin.share_on, margin.share_above, margin.known_margin)),
-        margin.near_margin(x.asked[..., 0], x.of(1, 2)),
-        margin.bounded_margin(x.asked, least=0.5),
         *margin.leaked_point(margin.line_ups(member=x.asked[..., 0], outsider=x.asked[..., 1], size=3)),
         margin.shadow_margin(x.of(1, 2, 3)),
         margin.distance_score(x.asked[..., 0], x.of(1, 2), labels=x.asked[..., 1].sign()),

@@ -126,7 +126,7 @@ CHECKS = {
         *densities.by_distance(x.fine, x.flat, edges=(0.0, 0.1), lattice=windows.lattice(4, device=x.device)),
         *densities.in_discs(x.fine, x.flat, radius=0.2),
     ),
-    "movement": lambda x: (*movement.moves(x.deep, x.other, x.flat), movement.exact_moves(x.deep, x.other, x.square)),
+    "movement": lambda x: movement.moves(x.deep, x.other, x.flat),
     "Clusters2D": lambda x: (
         *(data := clusters.draw(clusters.Layout(pairs=2, points=3), generator=x.generator)),
         data.middles,

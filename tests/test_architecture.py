@@ -203,6 +203,35 @@ def test_a_seed_is_found(source):
     assert not seeds(source.replace("seed", "generator"))
 
 
+def mixed_up(source: str) -> list[str]:
+    """Every public function that takes members and outsiders by their places, where one passes for the other."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            placed = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args)}
+            named = placed | {argument.arg for argument in node.args.kwonlyargs}
+            pair = {name for name in named if name.startswith(("member", "outsider"))}
+            if len({name[:6] for name in pair}) == 2 and pair & placed:
+                found.append(node.name)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_members_and_outsiders_are_told_apart_by_name(path):
+    found = mixed_up(path.read_text(encoding="utf-8"))
+    assert not found, f"{found}: make `member` and `outsider` keyword-only"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(member, outsider): ...", "def f(member, *, outsider): ...", "def f(a, outsider_variance, members): ..."],
+)
+def test_a_pair_told_apart_by_place_is_found(source):
+    assert mixed_up(source)
+    assert not mixed_up(source.replace("(", "(*, ").replace("*, *", "*").replace(", *, outsider", ", outsider"))
+    assert not mixed_up(source.replace("outsider", "other"))
+
+
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name != "runtime.py"], ids=module_name)
 def test_only_runtime_asks_for_a_gpu(path):
     attributes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Attribute)]

@@ -172,8 +172,8 @@ def test_candidates_close_together_are_one():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(margin=0.0), "`margin` must be positive"),
-        (dict(margin=-1.0), "`margin` must be positive"),
+        (dict(margin=0.0), "`margin` must be a number finite and above 0"),
+        (dict(margin=-1.0), "`margin` must be a number finite and above 0"),
         (dict(margin=1.0, algorithm="Algorithm 3"), "`algorithm` must be one of Algorithm 1"),
         (dict(margin=1.0, simplification=0.0), "`simplification` must be a number finite and above 0"),
         (dict(margin=1.0, apart=0.0), "`apart` must be a number finite and above 0"),

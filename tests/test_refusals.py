@@ -28,7 +28,7 @@ from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.blessing import private_audit
 from leakage.studies.min_norm import random_features
-from leakage.studies.polytopes import densities, norm_ridges, theorem_checks
+from leakage.studies.polytopes import densities, norm_ridges
 from leakage.theory import (
     cosine_regression,
     gaussian_mixture,
@@ -152,7 +152,7 @@ CASES = {
         ("single", "ranked", "empty"),
     ),
     "penalties": Case(
-        lambda penalty: ridge.limit_variances(DESIGN, torch.tensor(6), penalty, QUERY),
+        lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
         {"penalty": some(2)},
         ("whole", *ANY_REAL, "ranked", "empty"),
     ),
@@ -238,7 +238,6 @@ CASES = {
     "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
     "near data": Case(densities.nearest, {"points": some(4, 2), "data": some(3, 2)}, ("points empty",)),
     "exceeds": Case(norm_ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
-    "one layer": Case(partial(theorem_checks.depth_one_count, FLAT), {"window": SQUARE}),
     "deepfool": Case(partial(boundary_distance.deepfool, NETWORK), {"points": some(4, 3)}),
     "certified": Case(partial(boundary_distance.certified_radius, NETWORK), {"points": some(4, 3)}),
     "walk": Case(

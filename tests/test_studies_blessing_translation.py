@@ -31,30 +31,29 @@ SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "hea
 def record(point=(8, 0), **changes):
     settings = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
     settings |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
-    return translation.trajectories(point, **(settings | changes))
+    return translation.watched(point, **(settings | changes))
 
 
-def test_the_record_has_the_form_of_early_stopping():
-    found = record()
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
-    assert shapes["losses"] == (2, 4, 12)
-    assert shapes["error"] == shapes["validation_loss"] == (2, 4)
-    assert found["losses"].dtype == torch.float64
-    assert bool(((found["error"] >= 0) & (found["error"] <= 1)).all())
+def test_the_record_has_the_form_that_attacks_read():
+    seen = record().seen
+    assert seen.losses.shape == (2, 4, 12)
+    assert seen.error.shape == seen.validation_loss.shape == (2, 4)
+    assert seen.losses.dtype == torch.float64
+    assert bool(((seen.error >= 0) & (seen.error <= 1)).all())
 
 
 def test_members_are_learnt_by_heart():
     found = record((16, 0), recipe=Recipe(25, 3, 0.02), epochs=(25,))
-    losses, member = found["losses"][0], found["member"]
+    losses, member = found.seen.losses[0], found.member
     # Four seeds gave members 0.03 to 0.07 and outsiders 2.3 to 2.5.
     assert float(losses[member].mean()) < 0.25 < float(losses[~member].mean()) / 4
 
 
 def test_widths_share_their_pool_and_pairs_and_splits_do_not():
     narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
-    assert torch.equal(narrow["member"], wide["member"])
-    assert not torch.equal(narrow["member"], other["member"])
-    assert not torch.equal(narrow["losses"], wide["losses"])
+    assert torch.equal(narrow.member, wide.member)
+    assert not torch.equal(narrow.member, other.member)
+    assert not torch.equal(narrow.seen.losses, wide.seen.losses)
 
 
 def test_a_pool_is_drawn_from_the_short_pairs_and_numbered_by_its_words():

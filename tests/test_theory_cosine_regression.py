@@ -173,10 +173,10 @@ def test_a_failed_decomposition_is_repeated_in_another_order(monkeypatch):
     ("arguments", "message"),
     [
         ((0, 32, 8, 15, 8), "`n`"),
-        ((32, 32, 8, 15, 8), "`n` must be smaller"),
+        ((32, 32, 8, 15, 8), "`n` must be a whole number at least 0 and at most"),
         ((4, 32, 0, 15, 8), "`width`"),
         ((4, 32, 8, 15.0, 8), "`period`"),
-        ((4, 32, 9, 15, 8), "`width` must be at most"),
+        ((4, 32, 9, 15, 8), "`width` must be a whole number at least 0 and at most"),
     ],
 )
 def test_impossible_models_are_refused(arguments, message):
@@ -201,7 +201,7 @@ def test_impossible_arguments_are_refused():
         rows(model, own, phase="exact")
     with pytest.raises(ValueError, match="2p − 1"):
         exact_outsider_variances(Cosines.band_limited(4, 32, 8), times, torch.tensor([6]))
-    with pytest.raises(ValueError, match="min\\(n, signal\\)"):
+    with pytest.raises(ValueError, match="`width` must be a whole number at least 20"):
         member_variance(Cosines.band_limited(20, 32, 8, signal=32))
     with pytest.raises(ValueError, match="leave n times"):
         training_times(Cosines.released(30, 32, 2), own, trials=1, aliases=False, generator=generator)

@@ -242,9 +242,9 @@ def test_impossible_points_are_refused():
 
 def test_formulas_refuse_the_regime_they_are_not_about():
     design = Design(10, 30)
-    with pytest.raises(ValueError, match="`p` must be at least n = 10"):
+    with pytest.raises(ValueError, match="`p` must be finite and at least 10"):
         typical_advantage(design, [9, 20])
-    with pytest.raises(ValueError, match=r"`p` must be at least n \+ 2 = 12"):
+    with pytest.raises(ValueError, match="`p` must be finite and at least 12"):
         prediction_error(design, torch.tensor([11, 20]))
     for budget in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match=r"`budget` must be .*above 0 and below 1"):

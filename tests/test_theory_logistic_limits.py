@@ -87,8 +87,8 @@ def test_no_smaller_bounds_would_do():
         (lambda: infinite_ridge(phi=3.0), "either `delta`.* or `samples`"),
         (lambda: infinite_ridge(phi=3.0, delta=1.0, samples=3.0), "either `delta`.* or `samples`"),
         (lambda: infinite_ridge(phi=1.0, samples=3.0), "`phi` must be finite and above 1"),
-        (lambda: max_margin(samples=0.0), "`samples` must be finite and positive"),
-        (lambda: max_margin(samples=5.0, eta=0.0), "`eta` must be finite and positive"),
+        (lambda: max_margin(samples=0.0), "`samples` must be finite and above 0"),
+        (lambda: max_margin(samples=5.0, eta=0.0), "`eta` must be finite and above 0"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):

@@ -56,7 +56,7 @@ def test_without_a_pull_there_is_no_advantage():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: threshold_rates(LAW, of(0.0)), "`threshold` must be positive and finite, in nats"),
+        (lambda: threshold_rates(LAW, of(0.0)), "`threshold` must be finite and above 0"),
     ],
 )
 def test_wrong_arguments_are_named(call, complaint):

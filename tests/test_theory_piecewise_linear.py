@@ -121,7 +121,7 @@ def test_nodes_must_increase_and_be_finite(nodes, values, message):
 
 @pytest.mark.parametrize("margin", [0, -1, math.inf, math.nan])
 def test_the_margin_must_be_positive(margin):
-    with pytest.raises(ValueError, match="`margin` must be positive"):
+    with pytest.raises(ValueError, match="`margin` must be a number finite and above 0"):
         Margins.of(function([0], [1]), margin, tolerance=1e-3)
 
 
@@ -133,7 +133,7 @@ def test_other_mistakes_are_named():
         simplify(line, low=0, high=1, tolerance=0)
     with pytest.raises(ValueError, match="`low` must be less"):
         simplify(line, low=1, high=1, tolerance=0.1)
-    with pytest.raises(ValueError, match="`model` must be one network with one input"):
+    with pytest.raises(ValueError, match="`model` must have shape \\(k, 1\\)"):
         from_network(TwoLayer(torch.ones(2, 2), torch.ones(2), torch.ones(2)))
     with pytest.raises(ValueError, match="`tolerance` must be a number finite and at least 0"):
         from_network(network((1, 0, 1)), tolerance=-1)

@@ -63,7 +63,9 @@ def histogram(
     ax.set(xlabel="", ylabel="")
 
 
-def curve(ax: Axes, x: Any, samples: Sequence[Any], quantity: str, *, label: str | None = None) -> None:
+def curve(
+    ax: Axes, x: Any, samples: Sequence[Any] | np.ndarray | Tensor, quantity: str, *, label: str | None = None
+) -> None:
     """Draw the mean of each sample over `x`, joined by a line, with its interval (`estimates.mean_interval`, 95 %).
 
     Args:

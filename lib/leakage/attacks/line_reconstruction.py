@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.models.two_layer import TwoLayer
-from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, check_margin, from_network, simplify
+from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
 
 _TOLERANCE = 1e-4  # of the margin: what an exact optimum's solver leaves of a flat piece
 _APART = 1e-4  # in units of the input: candidates closer than this are one
@@ -113,7 +113,7 @@ def candidates_from_weights(
     """
     arguments.choice("algorithm", algorithm, ALGORITHMS)
     arguments.number("simplification", simplification, above=0)
-    check_margin(margin)
+    arguments.number("margin", margin, above=0)
     function = simplify(from_network(model), low=low, high=high, tolerance=simplification * margin)
     found = ALGORITHMS[algorithm](function, margin, tolerance=2 * simplification, apart=apart)
     return found[(found > low) & (found < high)]
@@ -133,7 +133,7 @@ def from_crossing(model: TwoLayer, margin: float) -> Float[Tensor, " d"]:
             v is 0.
     """
     weights, bias, output = _one_neuron(model)
-    check_margin(margin)
+    arguments.number("margin", margin, above=0)
     if not bool(output):
         raise ValueError("`model` must have v ≠ 0: a network that answers 0 everywhere has no margin.")
     if not bool(weights.any()):

@@ -46,14 +46,12 @@ class Estimate:
     def __post_init__(self) -> None:
         for name in ("estimate", "low", "high"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        object.__setattr__(self, "n", operator.index(self.n))
+        object.__setattr__(self, "n", arguments.count("n", self.n, least=1))
         arguments.number("level", self.level, above=0, below=1)
         if math.isnan(self.estimate) or not self.low <= self.high:
             raise ValueError(
                 f"`Estimate` needs a number and low <= high, got {self._numbers()}; is a sample degenerate?"
             )
-        if self.n < 1:
-            raise ValueError(f"`n` must be at least 1, got {self.n}; an estimate needs an observation.")
 
     def __float__(self) -> float:
         return self.estimate
@@ -67,9 +65,7 @@ class Estimate:
 
     def agrees_with(self, value: float) -> bool:
         """Whether `value` lies in the closed interval."""
-        if math.isnan(value):
-            raise ValueError("`value` must be a number, got NaN.")
-        return bool(self.low <= value <= self.high)  # a NumPy value would make it a NumPy truth value
+        return self.low <= arguments.number("value", value, finite=False) <= self.high
 
     def _numbers(self) -> tuple[float, ...]:
         return tuple(getattr(self, field.name) for field in fields(self)[:3])

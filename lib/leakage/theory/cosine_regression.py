@@ -64,10 +64,8 @@ class Cosines:
     def __post_init__(self) -> None:
         for name in ("n", "horizon", "width", "period", "signal"):
             object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
-        if self.n >= self.horizon:
-            raise ValueError(f"`n` must be smaller than the horizon {self.horizon}, got {self.n}.")
-        if self.width > self.signal:
-            raise ValueError(f"`width` must be at most the {self.signal} cosines of the signal, got {self.width}.")
+        arguments.count("n", self.n, most=self.horizon - 1)
+        arguments.count("width", self.width, most=self.signal)
 
     @classmethod
     def released(cls, n: int, horizon: int, width: int) -> "Cosines":
@@ -89,8 +87,7 @@ def member_variance(model: Cosines) -> float:
     Raises:
         ValueError: if the fit can miss its labels: fewer cosines than observed times and than the signal has.
     """
-    if model.width < min(model.n, model.signal):
-        raise ValueError(f"`width` must be at least min(n, signal) to return the labels, got {model.width}.")
+    arguments.count("width", model.width, least=min(model.n, model.signal))
     return 1 / model.signal
 
 

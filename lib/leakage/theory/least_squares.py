@@ -119,7 +119,7 @@ class Query:
         return cls(used, used[:, -1:] - used + rest)
 
 
-def outsider_variance(design: Design, p: Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+def outsider_variance(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
     r"""Variance of the prediction at a fresh point, exact at every n.
 
     $$ \sigma_0^2 = r^2 \min\!\Bigl(1, \frac np\Bigr)
@@ -145,14 +145,13 @@ def member_variance(design: Design, query: Query) -> Float[Tensor, "*q"]:
     return design.sigma**2 + query.total / design.D
 
 
-def advantage(design: Design, p: Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+def advantage(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
     r"""The limit advantage of Tan et al. (2022), eq. (4), in the overparameterised regime.
 
     Raises:
         ValueError: if some p is smaller than n, where a training point's prediction is not its label.
     """
-    if bool((design.widths(p) < design.n).any()):
-        raise ValueError(f"`p` must be at least n = {design.n}: below it eq. (2) has no member variance.")
+    arguments.real("p", design.widths(p), least=design.n)
     return two_gaussians.advantage(member=member_variance(design, query), outsider=outsider_variance(design, p, query))
 
 
@@ -166,7 +165,7 @@ def crossover(design: Design) -> float:
     return design.n + (design.n + 1) * (1 - design.n / (design.D * (1 + design.sigma**2)))
 
 
-def prediction_error(design: Design, p: Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
+def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
     r"""Expected squared error at a fresh point, $p \ge n + 2$.
 
     $$ \mathrm{err}(p) = \frac pD \Bigl(1 - \frac np\Bigr)
@@ -178,9 +177,7 @@ def prediction_error(design: Design, p: Real[Tensor, "*w"]) -> Float[Tensor, "*w
     Raises:
         ValueError: if some p is below n + 2.
     """
-    p = design.widths(p)
-    if bool((p < design.n + 2).any()):
-        raise ValueError(f"`p` must be at least n + 2 = {design.n + 2}: the error is infinite at n and n + 1.")
+    p = arguments.real("p", design.widths(p), least=design.n + 2)
     noise = 1 - p / design.D + design.sigma**2
     return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
 

@@ -92,9 +92,7 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
         ValueError: if the model is not one network with one input, a parameter is not finite, or the tolerance is
             negative.
     """
-    if model.weights.ndim != 2 or model.weights.shape[-1] != 1:
-        shape = tuple(model.weights.shape)
-        raise ValueError(f"`model` must be one network with one input, weights (k, 1); got {shape}.")
+    arguments.tensor("model", model.weights, "k 1")
     arguments.number("tolerance", tolerance, least=0)
     for part in (model.weights, model.biases, model.outputs):
         arguments.real("model", part)
@@ -163,7 +161,7 @@ class Margins:
         Raises:
             ValueError: if the margin or the tolerance is not positive.
         """
-        check_margin(margin)
+        arguments.number("margin", margin, above=0)
         arguments.number("tolerance", tolerance, above=0)
         levels, near = (margin, -margin), tolerance * margin
         flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)
@@ -183,10 +181,3 @@ class Margins:
         beside[1:] |= free[:-1]
         beside[:-1] |= free[1:]
         return free & beside
-
-
-def check_margin(margin: float) -> float:
-    """Return `margin` if it is positive and finite; raise `ValueError` otherwise."""
-    if not 0 < margin < math.inf:
-        raise ValueError(f"`margin` must be positive and finite (does the network fit its points?), got {margin!r}.")
-    return margin

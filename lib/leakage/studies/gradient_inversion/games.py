@@ -107,7 +107,7 @@ def exchange(
 def errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """The root mean square error of an attack in each of `seeds` rounds (`evaluation.match_error`).
+    """The root mean square error of an attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
 
     Args:
         game: the rules.

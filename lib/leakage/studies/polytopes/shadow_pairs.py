@@ -19,7 +19,9 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.perceptrons import Perceptrons
 
 RECIPE = Recipe(epochs=60, batch=100)
 
@@ -129,7 +131,8 @@ def train_pair(task: Task, *, split: int, seed: int) -> Pair:
     rows = quarters(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
     start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
     shuffles = stream(seed, f"shuffles/{split}", device)
-    networks = ensembles.train(start, data.features, data.labels, rows[::2], task.recipe, generator=shuffles)
+    examples = Examples((data.features,), data.labels)
+    networks = ensembles.train(Perceptrons.of(start), examples, rows[::2], task.recipe, generator=shuffles)
     sides = [_side(network, data, rows[2 * i], rows[2 * i + 1]) for i, network in enumerate((networks[0], networks[1]))]
     return Pair(*sides)
 

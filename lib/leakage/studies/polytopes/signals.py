@@ -24,6 +24,8 @@ from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.perceptrons import Perceptrons
 
 _OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
 _DRAWS = 100
@@ -63,7 +65,8 @@ def trial(
     rows = _rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
-    networks = ensembles.train(start, data.features, data.labels, rows, task.recipe, generator=shuffles)
+    examples = Examples((data.features,), data.labels)
+    networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw, reached = signals(networks, data)
     scores = {f"raw: {key}": value for key, value in raw.items()}

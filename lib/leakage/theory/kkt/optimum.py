@@ -26,7 +26,6 @@ from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 from leakage.theory.kkt.cone_program import Cones, feasible, solve
-from leakage.theory.piecewise_linear import check_margin
 
 MOST_POINTS = 8
 """of `orthant`, whose program has two cones for each of the $2^n$ patterns"""
@@ -114,7 +113,7 @@ def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> 
     arguments.filled("point", arguments.real("point", point, "d"))
     if label not in (-1, 1):
         raise ValueError(f"`label` must be -1 or 1, got {label!r}.")
-    check_margin(margin)
+    arguments.number("margin", margin, above=0)
     extended = torch.cat([point, torch.ones_like(point[:1])])
     norm = extended.norm()
     output = label * (margin / norm).sqrt()

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
-from leakage.theory.logistic.problem import Setting, check, together
+from leakage.theory.logistic.problem import Setting, together
 from leakage.theory.logistic.prox import curvature
 from leakage.theory.logistic.teacher import Rule, logit_rule
 
@@ -120,7 +121,7 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
         ArithmeticError: if the iteration does not settle.
     """
     samples, eta, kappa = together(samples=samples, eta=eta, kappa=kappa)
-    check("samples", samples, samples > 0, "positive: it is n/d")
+    arguments.real("samples", samples, above=0)
     Setting.bilevel(penalty=1.0, delta=1.0, phi=2.0, eta=eta, kappa=kappa)  # for its checks
     rule = logit_rule(kappa, nodes=_NODES)
     alpha, sigma = torch.full_like(eta, 0.05), torch.full_like(eta, 0.5)

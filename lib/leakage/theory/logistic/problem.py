@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 
 
@@ -61,8 +62,8 @@ class Setting:
             ValueError: if $\phi \le 1$ (no tail), or δ, λ or η is not positive, or κ is negative, or one is not finite.
         """
         penalty, delta, phi, eta, kappa = together(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
-        check("phi", phi, phi > 1, "above 1: at 1 the tail has no features")
-        check("eta", eta, eta > 0, "positive: it is the variance of the tail")
+        arguments.real("phi", phi, above=1)  # at 1 the tail has no features
+        arguments.real("eta", eta, above=0)
         head, tail = torch.ones_like(phi), torch.zeros_like(phi)
         spectrum = Spectrum(
             torch.stack([phi, eta * phi / (phi - 1)], -1),
@@ -87,15 +88,15 @@ class Setting:
             ValueError: as `bilevel`.
         """
         product, phi, samples = together(lambda_delta=lambda_delta, phi=phi, samples=samples)
-        check("samples", samples, samples > 0, "positive: it is n/d")
-        check("lambda_delta", product, product > 0, "positive: without a ridge separable data have no solution")
+        arguments.real("samples", samples, above=0)
+        arguments.real("lambda_delta", product, above=0)
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
 
     def __post_init__(self) -> None:
-        check("penalty", self.penalty, self.penalty > 0, "positive: without a ridge separable data have no solution")
-        check("delta", self.delta, self.delta > 0, "positive: it is n/p")
-        check("kappa", self.kappa, self.kappa >= 0, "at least 0: it is a standard deviation")
+        arguments.real("penalty", self.penalty, above=0)  # without a ridge separable data have no solution
+        arguments.real("delta", self.delta, above=0)
+        arguments.real("kappa", self.kappa, least=0)
 
     @property
     def shape(self) -> torch.Size:
@@ -117,10 +118,3 @@ def together(**fields: Tensor | float) -> list[Tensor]:
     """Float64 tensors of one shape, on the device of those given as tensors."""
     device = next((field.device for field in fields.values() if isinstance(field, Tensor)), None)
     return list(torch.broadcast_tensors(*(torch.as_tensor(f, dtype=DTYPE, device=device) for f in fields.values())))
-
-
-def check(name: str, values: Tensor, good: Tensor, rule: str) -> None:
-    """Raise `ValueError` unless all values are good and finite."""
-    good = good & torch.isfinite(values)
-    if not bool(good.all()):
-        raise ValueError(f"`{name}` must be finite and {rule}; got {float(values[~good].flatten()[0])!r}.")

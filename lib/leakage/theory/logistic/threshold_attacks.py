@@ -45,9 +45,7 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     Raises:
         ValueError: if a threshold is not positive and finite: no loss is below 0.
     """
-    arguments.real("threshold", threshold, finite=False)
-    if not bool(((threshold > 0) & torch.isfinite(threshold)).all()):
-        raise ValueError(f"`threshold` must be positive and finite, in nats; got {threshold.flatten().tolist()}.")
+    arguments.real("threshold", threshold, above=0)
     return _rates(law, -torch.log(torch.expm1(threshold)))
 
 

@@ -85,8 +85,7 @@ def trade_off(
         ValueError: if `phi` is no vector of numbers above 1, `strongest` does not exceed `weakest`, or as in
             `Setting.panel`.
     """
-    if not len(arguments.real("phi", phi, "phis", above=1)):
-        raise ValueError("`phi` must hold an ensemble or more, got none.")
+    arguments.filled("phi", arguments.real("phi", phi, "phis", above=1))
     arguments.count("per_decade", per_decade, least=1)
     if not 0 < weakest < strongest:
         raise ValueError(f"`strongest` must exceed `weakest` and both be positive, got {strongest!r} and {weakest!r}.")
