@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leakage.data import adult, fetch, registry
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data.registry import DataDamaged
 
 HEADER = (
     "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
@@ -141,19 +141,6 @@ def test_what_the_encoder_has_not_seen_is_refused(old, new, message):
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="`part` must be one of train, test; got 'val'"):
         adult.load("val")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    for part, name in (("train", "adult"), ("test", "adult-test")):
-        with pytest.raises(DataAbsent, match=rf"Run `\.venv/bin/leakage data {name}`"):
-            adult.load(part)
-        assert asked == []
-        with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-            adult.load(part, download=True)
-        assert asked.pop() == name
 
 
 def test_the_test_part_is_read_from_the_folder(tmp_path, monkeypatch):
