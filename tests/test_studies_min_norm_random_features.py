@@ -195,7 +195,7 @@ def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
 def test_which_of_two_labels_is_positive_does_not_matter():
     labels = 1.0 - 2.0 * (torch.arange(POOL, dtype=DTYPE) % 3 == 0).double()
     options = dict(inputs=inputs(), rows=ROWS, widths=[12, 40], designs=50, sigma=0.5, seed=0)
-    one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options)["labels"] for sign in (1, -1))
+    one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options).labels for sign in (1, -1))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-13)  # the laws are mirrored, the sums rounded
 
 
