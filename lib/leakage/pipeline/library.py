@@ -58,7 +58,7 @@ class Library:
         return found
 
     @cached_property
-    def imports(self) -> dict[str, set[str]]:
+    def imports(self) -> tree.Graph:
         """What each module here imports of the others."""
         every = tree.imports(self.package)
         return {name: every[name] & self.modules.keys() for name in self.modules}
