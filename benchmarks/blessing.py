@@ -15,18 +15,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakage.data.bilevel import Bilevel, Points, fixed_points, training_sets
-from leakage.data.feature_models import weak_features
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import logistic_simulation
+from leakage.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
+from leakage.studies.blessing.feature_models import weak_features
 from leakage.theory.logistic.fixed_point import Solution, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
 from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import prox
 from leakage.theory.logistic.teacher import average_over_points, logit_rule
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
+from leakage.trainers.criteria import Examples
+from leakage.trainers.perceptrons import Perceptrons
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law
@@ -311,10 +313,11 @@ def training(sizes: Sizes) -> Case:
     draws, recipe = stream(0, "benchmark/training"), ensembles.Recipe(1, batch)
     features, labels = binary_records((records,), inputs, classes, draws)
     rows = torch.rand(models, records, generator=draws).argsort(-1)[:, :count]
+    examples = Examples((features,), labels)
     start = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(start: Mlp) -> Mlp:
-        return ensembles.train(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))
+        return ensembles.train(Perceptrons.of(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles"))
 
     def theirs(start: Mlp) -> Mlp:
         return by_modules(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))

@@ -16,7 +16,7 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import stream
 from leakage.trainers.federated import batch_gradient
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal
@@ -184,7 +184,7 @@ def problem(
     inputs = sphere(batch, dimension, generator=stream(0, f"benchmark/{id}/inputs"))
     labels = 1.0 - 2.0 * (torch.arange(batch) % 2).to(inputs)
     weights = gaussian((width, dimension), generator=stream(0, f"benchmark/{id}/weights"))
-    module = TwoLayer(weights, activation=activation, bias=bias)
+    module = Client(weights, activation=activation, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     return inputs, Observation.from_module(module, gradient, batch=batch, loss="half_sum")
 

@@ -20,7 +20,7 @@ from leakage.studies.kkt_margin.gaussian_networks import fresh_outputs, gaussian
 from leakage.theory.kkt import optimum
 from leakage.theory.kkt.optimum import draw_problem
 from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law
 
 PATHS = 0.02  # 1 − cos at one margin: two plain rates, 0.01 and 0.05, reach 0.016, plain and normalised steps 0.006
@@ -111,7 +111,7 @@ def step(sizes: Sizes) -> Case:
     start = TwoLayer(*(part.float() for part in parts(exact[0])))
 
     def check() -> str:
-        trained = margin_flow.train(*exact, Recipe(theirs, sizes.rate)).model
+        trained = margin_flow.train(*exact, Descent(theirs, sizes.rate)).model
         reference = by_autograd(*exact, steps=theirs, rate=sizes.rate)
         return equal(flat(trained).numpy(), flat(reference).numpy())
 
@@ -133,10 +133,10 @@ def path(sizes: Sizes) -> Case:
     problem = explicit("path", sizes.rows, dimension, width)
 
     def ours() -> margin_flow.Training:
-        return margin_flow.train(*problem, Recipe(100_000, margin=sizes.margin))
+        return margin_flow.train(*problem, Descent(100_000, margin=sizes.margin))
 
     def theirs() -> margin_flow.Training:
-        return margin_flow.train(*problem, Recipe(100_000, sizes.rate, margin=sizes.margin))
+        return margin_flow.train(*problem, Descent(100_000, sizes.rate, margin=sizes.margin))
 
     def check() -> str:
         quick, slow = ours(), theirs()
@@ -169,7 +169,7 @@ def far(sizes: Sizes) -> Case:
             width=width,
             fresh=sizes.fresh,
             runs=networks,
-            recipe=Recipe(steps),
+            descent=Descent(steps),
             seed=0,
         )
 
@@ -194,7 +194,7 @@ def same_answers(sizes: Sizes) -> str:
     draws, rate = stream(0, "benchmark/checked"), 10 * sizes.rate
     sample = mixtures.draw("mixture", rows=sizes.rows, fresh=1, dimension=dimension, runs=networks, generator=draws)
     start = two_layer.initial((networks,), width, sample.train.shape[-1], generator=draws)
-    model = margin_flow.train(start, sample.train, sample.labels, Recipe(steps, rate)).model
+    model = margin_flow.train(start, sample.train, sample.labels, Descent(steps, rate)).model
     full, points, labels = explicit("checked", sizes.rows + 1, dimension, width, batch=(networks,))
     reference = by_autograd(full, points[:, :-1], labels[:, :-1], steps=steps, rate=rate)
     return same_law(reference(points[:, -1:]).flatten(), fresh_outputs(model, sample, draws))
@@ -210,7 +210,7 @@ def optima(sizes: Sizes) -> Case:
         return [optimum.univariate(*problem) for problem in problems]
 
     def theirs() -> margin_flow.Training:
-        return margin_flow.train(start, points.unsqueeze(-1), labels, Recipe(steps))
+        return margin_flow.train(start, points.unsqueeze(-1), labels, Descent(steps))
 
     def check() -> str:
         trained, least = theirs(), torch.stack([found.value for found in ours()])
@@ -249,7 +249,7 @@ def explicit(
 
 def train_plain(start: TwoLayer, data: tuple[Tensor, ...], steps: int, sizes: Sizes) -> TwoLayer:
     points, labels = data
-    return margin_flow.train(start, points, labels, Recipe(steps, sizes.rate)).model
+    return margin_flow.train(start, points, labels, Descent(steps, sizes.rate)).model
 
 
 def parts(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:

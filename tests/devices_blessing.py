@@ -1,33 +1,28 @@
 """What chapter blessing computes on a second device (`device_checks`)."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
 import device_checks
-from leakage.attacks.membership import loss_threshold, shadow_models
-from leakage.data import augmentation, bilevel, feature_models, gaussians, membership_splits, purchase_like
+from leakage.attacks.membership import loss_threshold, posterior
+from leakage.data import augmentation, gaussians, membership_splits
 from leakage.metrics import scores, trends
 from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE
 from leakage.studies.blessing import (
-    early_stopping,
+    bilevel,
+    feature_models,
+    halves,
     logistic_simulation,
     private_audit,
-    private_training,
+    purchase_like,
+    single_crossing,
     support_vectors,
+    tradeoff,
     width_audit,
 )
-from leakage.theory.logistic import (
-    limits,
-    output_law,
-    prox,
-    single_crossing,
-    threshold_attacks,
-    tradeoff,
-)
+from leakage.theory.logistic import limits, output_law, prox, threshold_attacks
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
 from leakage.trainers import (
@@ -35,14 +30,15 @@ from leakage.trainers import (
     dp_sgd,
     ensembles,
     logistic_regression,
-    module_ensembles,
-    module_trajectories,
     svm,
+    trajectories,
 )
 from leakage.trainers.criteria import Examples
+from leakage.trainers.modules import Modules
+from leakage.trainers.perceptrons import Perceptrons
 
 ENSEMBLE = bilevel.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
-RECIPE, PRIVATE = ensembles.Recipe(2, 4), dp_sgd.Recipe(3, 5.0)
+RECIPE, PRIVATE = ensembles.Recipe(2, 4), dp_sgd.PrivateRecipe(3, 5.0)
 
 
 class Inputs(device_checks.Inputs):
@@ -60,7 +56,8 @@ class Inputs(device_checks.Inputs):
         self.losses = gaussians.chi_square(1.0, (2, 8, 12), generator=generator)
         self.members = self.pairs.member, self.pairs.partner
         self.classes = (self.pool[:, 0] > 0).long()
-        self.networks = mlp.initial((4,), (6, 5, 2), generator=generator)
+        self.networks = Perceptrons.of(mlp.initial((4,), (6, 5, 2), generator=generator))
+        self.examples = Examples((self.pool,), self.classes)
         self.halves = torch.stack([torch.arange(20, device=device)] * 4)
         self.pooled = dict(features=self.pool, labels=self.classes, pool=20, seed=0)
 
@@ -72,15 +69,13 @@ class Inputs(device_checks.Inputs):
             return self.generator
 
         with pytest.MonkeyPatch.context() as patch:
-            for room in (early_stopping, private_training):
+            for room in (halves, private_audit, width_audit):
                 patch.setattr(room, "stream", stream)
             return work()
 
     def trained(self, optimiser, **settings):
         recipe = ensembles.Recipe(2, 8, optimiser=optimiser, **settings)
-        return vars(
-            ensembles.train(self.networks, self.pool, self.classes, self.halves, recipe, generator=self.generator)
-        )
+        return vars(ensembles.train(self.networks, self.examples, self.halves, recipe, generator=self.generator))
 
     def fit(self):
         data = bilevel.training_sets(ENSEMBLE, 3, generator=self.generator, points=self.points)
@@ -102,31 +97,26 @@ class Inputs(device_checks.Inputs):
 
     def modules(self, route):
         form = nn.Sequential(nn.Linear(6, 3), nn.ReLU(), nn.Linear(3, 2)).to("meta")
-        examples = Examples((self.pool,), self.classes)
         stack = initialisation.initial(form, 4, generator=self.generator, dtype=DTYPE)
-        how: dict[str, Any] = dict(criterion=criteria.classes, route=route)
-        found = module_ensembles.train(form, stack, examples, self.halves, RECIPE, generator=self.generator, **how)
-        seen = module_trajectories.trajectories(
-            form,
-            examples[slice(0, 20)],
-            examples[slice(20, 30)],
+        networks = Modules(form, stack, criterion=criteria.classes, route=route)
+        found = ensembles.train(networks, self.examples, self.halves, RECIPE, generator=self.generator)
+        seen = trajectories.watch(
+            networks,
+            self.examples[slice(0, 20)],
+            self.examples[slice(20, 30)],
             RECIPE,
-            models=4,
+            pairs=membership_splits.complementary_pairs(20, 4, generator=self.generator),
             epochs=(0, 2),
-            draws=self.generator,
-            starts=self.generator,
-            start=stack,
-            **how,
+            generator=self.generator,
         )
-        return [vars(found), module_ensembles.scores(form, found, examples, **how), seen]
+        return [vars(found.stack), found.scores(self.examples), seen.seen, seen[1:]]
 
     def private(self):
         wide = dp_sgd.for_settings(self.networks, 2)
         batch, labels = self.pool[:20].reshape(4, 5, 6), self.classes[:20].reshape(4, 5)
         trained = dp_sgd.train(
             wide,
-            self.pool,
-            self.classes,
+            self.examples,
             self.halves,
             PRIVATE,
             noise=self.of(0, 1),
@@ -136,7 +126,6 @@ class Inputs(device_checks.Inputs):
         return [
             vars(trained),
             vars(dp_sgd.at_setting(trained, 1)),
-            dp_sgd.example_norms(wide, batch, labels),
             vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5)),
             vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5, present=labels > 0)),
         ]
@@ -208,29 +197,27 @@ CHECKS = {
     ],
     "membership_splits": lambda x: [
         vars(x.pairs),
-        vars(membership_splits.disjoint_quarters(12, splits=2, generator=x.generator)),
+        membership_splits.quarters(12, size=2, generator=x.generator),
     ],
     "purchase_like": lambda x: vars(purchase_like.draw(5, generator=x.generator, features=6, classes=2)),
     "shift_and_flip": lambda x: augmentation.shift_and_flip(
         gaussians.gaussian((2, 3, 1, 4, 4), generator=x.generator), x.generator, pixels=1
     ),
     "ensembles.train": lambda x: [x.trained("adam"), x.trained("sgd", momentum=0.9, weight_decay=0.1)],
-    "ensembles.losses": lambda x: [
-        ensembles.losses(x.networks, x.pool, x.classes),
-        ensembles.mistakes(x.networks, x.pool, x.classes),
-        ensembles.outcomes(x.networks, x.pool, x.classes),
+    "ensembles.scores": lambda x: [
+        x.networks.scores(x.examples),
     ],
     "membership attacks": lambda x: [
         loss_threshold.global_thresholds(x.losses, *x.members),
         *(attack(x.losses, *x.members) for attack in width_audit.ATTACKS.values()),
-        shadow_models.logit(x.losses),
+        posterior.logit(x.losses),
     ],
     "membership rates": lambda x: [
         found := width_audit.audit(x.losses, *x.members, fprs=(0.5,)),
         *scores.rates(x.losses, member=x.pairs.member, fprs=(0.5,)).values(),
         scores.marked(x.losses, member=x.pairs.member).best_advantage(),
         trends.at_crossing(x.of(1, 2, 3), x.of(1, 2, 3), target=1.5),
-        trends.pairs_at_crossing(found["lira/auc"], found["lira/auc"], target=0.5),
+        trends.pairs_at_crossing(found["lira"].auc, found["lira"].auc, target=0.5),
     ],
     "width_audit": lambda x: x.named(
         lambda: width_audit.width_audit(
@@ -244,8 +231,8 @@ CHECKS = {
                 (5, 0), recipe=PRIVATE, models=4, noise=(1.0, 2.0), learning_rates=(0.1,), **x.pooled
             )
         ),
-        private_audit.pareto_front(found["error"], found["global/advantage"]),
-        private_audit.least_error(found["error"], found["global/advantage"], at_most=0.9),
+        private_audit.pareto_front(found.error, found.attacks["global"].advantage),
+        private_audit.least_error(found.error, found.attacks["global"].advantage, at_most=0.9),
     ],
-    "module_ensembles": lambda x: [x.modules(route) for route in ("loop", "vmap")],
+    "modules": lambda x: [x.modules(route) for route in ("loop", "vmap")],
 }

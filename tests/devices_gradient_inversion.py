@@ -20,10 +20,10 @@ from leakage.data import gaussians
 from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import TwoLayer as Client
-from leakage.studies.gradient_inversion import step_errors
+from leakage.models.clients import Client
+from leakage.studies.gradient_inversion import moment_error, step_errors
 from leakage.studies.gradient_inversion.games import Round
-from leakage.theory import gradient_symmetries, hermite, moment_error
+from leakage.theory import gradient_symmetries, hermite
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 
@@ -42,7 +42,7 @@ class Inputs(device_checks.Inputs):
 
     def client(self, name="tanh", **options):
         """A client, its gradient, and what the server sees; `depth` makes it a stack."""
-        kind = clients.DeepStack if "depth" in options else clients.TwoLayer
+        kind = clients.DeepStack if "depth" in options else clients.Client
         module = kind(self.pool, activation=name, bias=1.0, **options)
         gradient = federated.batch_gradient(module, self.pool[:2], self.of(1, -1), loss="mean")
         see = deep.effective_observation if "depth" in options else Observation.from_module

@@ -6,11 +6,11 @@ from leakage.attacks.membership import margin
 from leakage.data import gaussians, images, mixtures
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.studies.kkt_margin import line_statements
+from leakage.studies.kkt_margin import kink_shift, line_statements, margin_size, orthogonality
 from leakage.theory import piecewise_linear
-from leakage.theory.kkt import bounds, conditions, kink_shift, margin_size, optimum, orthogonality
+from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.trainers import margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 
 
 class Inputs(device_checks.Inputs):
@@ -19,13 +19,13 @@ class Inputs(device_checks.Inputs):
     def network(self):
         return two_layer.initial((2,), 4, 3, generator=self.generator, hidden_scale=0.5)
 
-    def trained_modules(self, route, recipe):
+    def trained_modules(self, route, descent):
         module = convolutional.Convolutional(3, width=2)
         start = convolutional.initial(module, 2, generator=self.generator)
         points = gaussians.gaussian((2, 4, 9), generator=self.generator)
         labels = self.of(1, -1, 1, -1, 1, 1, -1, -1).reshape(2, 4)
-        found = module_flow.train(module, start, points, labels, recipe, route=route)
-        return [vars(found), module_flow.outputs(module, found.parameters, points)]
+        found = module_flow.train(module, start, points, labels, descent, route=route)
+        return [vars(found), module_flow.outputs(module, found.model, points)]
 
     def kkt(self):
         """A network whose outputs at two points are their labels' signs, its conditions and their geometry."""
@@ -55,20 +55,18 @@ CHECKS = {
         two_layer.cosine(network, network),
     ],
     "margin_flow.train": lambda x: [
-        vars(margin_flow.train(x.network(), x.asked, x.asked[..., 0].sign(), recipe, snapshots=[0, 3], route=route))
-        for recipe in (Recipe(5, 0.1), Recipe(5, margin=0.5))
+        vars(margin_flow.train(x.network(), x.asked, x.asked[..., 0].sign(), descent, snapshots=[0, 3], route=route))
+        for descent in (Descent(5, 0.1), Descent(5, margin=0.5))
         for route in ("dual", "primal")
     ],
     "module_flow.train": lambda x: [
-        x.trained_modules(route, recipe)
+        x.trained_modules(route, descent)
         for route in ("loop", "vmap")
-        for recipe in (Recipe(2), Recipe(2, learning_rate=0.1))
+        for descent in (Descent(2), Descent(2, learning_rate=0.1))
     ],
     "attacks.membership.margin": lambda x: [
         *margin.margin_of(x.asked[..., 0]),
         *(rule(x.asked[..., 0], x.of(1, 2)) for rule in (margin.share_on, margin.share_above, margin.known_margin)),
-        margin.near_margin(x.asked[..., 0], x.of(1, 2)),
-        margin.bounded_margin(x.asked, least=0.5),
         *margin.leaked_point(margin.line_ups(member=x.asked[..., 0], outsider=x.asked[..., 1], size=3)),
         margin.shadow_margin(x.of(1, 2, 3)),
         margin.distance_score(x.asked[..., 0], x.of(1, 2), labels=x.asked[..., 1].sign()),

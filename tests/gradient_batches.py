@@ -6,7 +6,7 @@ import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import stream
 from leakage.trainers.federated import batch_gradient
 
@@ -23,7 +23,7 @@ class Batch:
 def observe(name, inputs, weights, *, labels=None, bias=30.0):
     """The batch with these inputs, labels -1, 1, -1, … and weights, under the activation called `name`."""
     labels = (-1.0) ** torch.arange(1, len(inputs) + 1, dtype=inputs.dtype) if labels is None else labels
-    module = TwoLayer(weights, activation=name, bias=bias)
+    module = Client(weights, activation=name, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     seen = Observation.from_module(module, gradient, batch=len(inputs), loss="half_sum", activation=name)
     return Batch(seen, inputs, module(inputs).detach() - labels)

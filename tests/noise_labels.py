@@ -2,18 +2,16 @@
 
 import torch
 
+from leakage.data.labelled import Labelled
 from leakage.runtime import stream
-from leakage.studies.polytopes.shadow_pairs import LOADERS, Labelled, Task
+from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers.ensembles import Recipe
 
-
-def noise_labels() -> Labelled:
-    """480 points of 60 random bits, each with one of four classes by lot."""
-    features = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
-    return Labelled(features, torch.randint(4, (480,), generator=stream(0, "classes")))
+FEATURES = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
+NOISE = Labelled(FEATURES, torch.randint(4, (480,), generator=stream(0, "classes")))
+"""480 points of 60 random bits, each with one of four classes by lot."""
 
 
-def task(monkeypatch, *, epochs: int = 40, size: int = 120) -> Task:
+def task(*, epochs: int = 40, size: int = 120) -> Task:
     """The task of fitting it; with no epochs nothing is learned, and nothing can leak."""
-    monkeypatch.setitem(LOADERS, "noise labels", noise_labels)
-    return Task("noise labels", size=size, hidden=(24,), recipe=Recipe(epochs=epochs, batch=20, learning_rate=5e-3))
+    return Task(NOISE, size=size, hidden=(24,), recipe=Recipe(epochs=epochs, batch=20, learning_rate=5e-3))

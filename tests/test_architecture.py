@@ -28,24 +28,27 @@ MAY_IMPORT = {
     "arguments": frozenset(),
     "runtime": frozenset({"arguments"}),
     "sources": frozenset(),
+    "fingerprints": frozenset(),
     "checked_files": frozenset(),
     "metrics": GROUND,
-    "content_keys": GROUND | {"sources"},
-    "sweeps": GROUND | {"checked_files", "content_keys"},
+    "content_keys": GROUND | {"sources", "fingerprints"},
+    "sweeps": GROUND | {"checked_files", "content_keys", "fingerprints"},
     "declarations": GROUND,
     "claims": GROUND | {"content_keys", "declarations", "data"},
-    "palette": frozenset(),
-    "figures": GROUND | {"content_keys", "palette"},
-    "data": GROUND,
+    "palette": frozenset({"arguments"}),
+    "plots": GROUND | {"palette"},
+    "figures": GROUND | {"palette", "plots"},
+    "data": GROUND | {"fingerprints"},
     "models": GROUND | {"data"},
-    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys"},
+    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys", "fingerprints"},
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
-    | {"sources", "checked_files", "content_keys", "sweeps", "declarations", "claims", "palette", "figures", "attacks"},
+    | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "declarations", "claims", "palette"}
+    | {"figures", "attacks"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})

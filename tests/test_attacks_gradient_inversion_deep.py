@@ -9,7 +9,7 @@ from leakage.attacks.gradient_inversion import deep, matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import DeepStack, TwoLayer, stack_features
+from leakage.models.clients import Client, DeepStack, stack_features
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
@@ -29,7 +29,7 @@ LOSS = {"sigmoid": 1e-11, "softplus": 1e-11}  # a pair of sigmoids at depth 5 ha
 def test_the_top_of_a_stack_is_a_two_layer_client_of_the_features(kind, name, depth, loss):
     stack = DeepStack(W, activation=name, depth=depth, kind=kind, bias=2.0)
     found = deep.effective_observation(stack, batch_gradient(stack, X, Y, loss=loss), batch=3, loss=loss)
-    client = TwoLayer(W, activation=name, bias=2.0)
+    client = Client(W, activation=name, bias=2.0)
     features = stack_features(X, activation(name), depth=depth, kind=kind)
     expected = Observation.from_module(
         client, batch_gradient(client, features, Y, loss=loss), batch=3, loss=loss, activation=name

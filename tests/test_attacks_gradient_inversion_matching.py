@@ -10,7 +10,7 @@ from leakage.attacks.gradient_inversion import matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
@@ -21,7 +21,7 @@ def problem(name="tanh", *, batch=2, m=120, bias=2.0, loss="sum", seed=0, labels
     """A secret batch, and what the server sees of it."""
     inputs = sphere(batch, d, generator=stream(seed, "inputs"))
     labels = torch.tensor(labels, dtype=DTYPE).repeat(batch // 2)
-    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    module = Client(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss=loss)
     return inputs, labels, Observation.from_module(module, gradient, batch=batch, loss=loss, activation=name)
 

@@ -10,7 +10,7 @@ from torch import nn
 from leakage.attacks.gradient_inversion.observation import LAYERS, Observation, misfit, observed
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import DeepStack, TwoLayer
+from leakage.models.clients import Client, DeepStack
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import LOSSES, batch_gradient
 
@@ -50,7 +50,7 @@ def check(module, observation):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_loss_and_activation_comes_out_normalised(name, loss):
-    module = TwoLayer(W, activation=name, bias=3.0)
+    module = Client(W, activation=name, bias=3.0)
     observation = seen(module, loss=loss)
     assert observation.activation is activation(name)
     assert observation.bias == pytest.approx(3.0, abs=1e-12)
@@ -79,7 +79,7 @@ def test_biases_of_zero_are_no_biases():
 
 
 def test_one_layer_of_the_gradient_is_enough():
-    module = TwoLayer(W, activation="tanh")
+    module = Client(W, activation="tanh")
     full = batch_gradient(module, X, Y, loss="sum")
     for kept, lost in (("hidden", "outputs"), ("outputs", "hidden")):
         observation = Observation.from_module(module, {kept: full[kept]}, batch=3, loss="sum")
@@ -97,7 +97,7 @@ def test_an_observation_has_no_room_for_the_batch():
         "logistic",
         "readout",
     ]
-    observation = seen(TwoLayer(W, activation="tanh"))
+    observation = seen(Client(W, activation="tanh"))
     shapes = {tuple(value.shape) for value in vars(observation).values() if isinstance(value, torch.Tensor)}
     assert shapes == {(9, 6), (9,)}  # of the network, never (3, …) of the batch
 
@@ -116,9 +116,9 @@ def test_an_observation_has_no_room_for_the_batch():
         (lambda: Observation.from_module(sequential(), {}, batch=3, loss="sum"), "`outputs` or `hidden` must be given"),
         (lambda: Observation.from_module(sequential(), {}, batch=0, loss="sum"), "`batch` .* at least 1, got 0"),
         (lambda: seen(sequential(nn.ReLU6)), "with a known activation"),
-        (lambda: seen(TwoLayer(W, activation="relu", bias=1e13)), "a smaller bias would tell"),
-        (lambda: seen(TwoLayer(torch.cat([W, -W]), activation="tanh")), "the outputs fit tanh, sigmoid, sin, linear"),
-        (lambda: seen(TwoLayer(0 * W, activation="tanh", bias=1.0)), "other than 0"),
+        (lambda: seen(Client(W, activation="relu", bias=1e13)), "a smaller bias would tell"),
+        (lambda: seen(Client(torch.cat([W, -W]), activation="tanh")), "the outputs fit tanh, sigmoid, sin, linear"),
+        (lambda: seen(Client(0 * W, activation="tanh", bias=1.0)), "other than 0"),
         (lambda: Observation.from_module(sequential(), {}, batch=3, loss="max"), "`loss` must be one of"),
     ],
 )
@@ -136,17 +136,17 @@ def test_a_neuron_that_is_cut_off_is_refused():
 
 
 def test_a_network_whose_outputs_cancel_is_what_its_sender_says():
-    module = TwoLayer(torch.cat([W, -W]), activation="tanh", bias=30.0)
+    module = Client(torch.cat([W, -W]), activation="tanh", bias=30.0)
     assert seen(module, activation="tanh").activation.name == "tanh"
 
 
 def test_a_neuron_without_weights_hides_no_activation():
     weights = torch.cat([torch.zeros(1, 6, dtype=DTYPE), W])
-    assert seen(TwoLayer(weights, activation="gelu")).activation.name == "gelu"
+    assert seen(Client(weights, activation="gelu")).activation.name == "gelu"
 
 
 def test_a_bias_in_single_precision_does_not_turn_one_activation_into_another():
-    module = TwoLayer(W.float(), activation="relu", bias=1e6)
+    module = Client(W.float(), activation="relu", bias=1e6)
     gradient = batch_gradient(module, X.float(), Y.float(), loss="sum")
     with pytest.raises(ValueError, match="`activation` must be given: the outputs fit relu, leaky_relu"):
         Observation.from_module(module, gradient, batch=3, loss="sum")
@@ -181,7 +181,7 @@ def test_a_gradient_that_does_not_fit_is_refused(parts, complaint):
 @pytest.mark.parametrize("loss", ["half_sum", "mean", "logistic"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_misfit_of_the_true_batch_is_rounding(name, loss, layer):
-    module = TwoLayer(W, activation=name, bias=0.5)
+    module = Client(W, activation=name, bias=0.5)
     observation = seen(module, loss=loss)
     r = residuals(module, observation)
     for layers in (LAYERS, (layer,)):
@@ -191,12 +191,12 @@ def test_the_misfit_of_the_true_batch_is_rounding(name, loss, layer):
 
 @pytest.mark.parametrize(("layer", "other"), [LAYERS, LAYERS[::-1]])
 def test_only_what_was_observed_is_compared(layer, other):
-    full = seen(TwoLayer(W, activation="tanh"))
+    full = seen(Client(W, activation="tanh"))
     part = Observation(W, full.activation, full.bias, **{layer: getattr(full, layer)})
     assert torch.equal(observed(part), getattr(full, layer).flatten())
     # Noise in the other layer is not the misfit of this one.
     noisy = dataclasses.replace(full, **{other: 2 * getattr(full, other)})
-    r = residuals(TwoLayer(W, activation="tanh"), full)
+    r = residuals(Client(W, activation="tanh"), full)
     assert misfit(noisy, X, r, layers=(layer,)) < 1e-13
     assert misfit(noisy, X, r, layers=(other,)) == pytest.approx(0.5)
     with pytest.raises(ValueError, match=f"`layers` must have one whose gradient was observed, got \\('{other}',\\)"):

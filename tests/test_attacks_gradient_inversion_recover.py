@@ -12,7 +12,7 @@ from leakage.attacks.gradient_inversion.refine import CERTIFIED, HiddenEquations
 from leakage.attacks.gradient_inversion.tensor import upright
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.theory.gradient_symmetries import mirrored
 from leakage.trainers.federated import batch_gradient
@@ -27,7 +27,7 @@ def problem(name="tanh", *, batch=3, d=40, m=200, bias=30.0, seed=0, loss="half_
         inputs = inputs * torch.tensor(lengths, dtype=DTYPE).unsqueeze(-1)
     labels = torch.ones(batch, dtype=DTYPE)
     labels[1::2] = 0 if loss == "logistic" else -1
-    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    module = Client(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss=loss)
     return Observation.from_module(module, gradient, batch=batch, loss=loss, activation=name), inputs, labels
 
@@ -117,7 +117,7 @@ def test_single_precision_is_certified_in_one_try(name, batch):
 def test_what_the_outputs_alone_do_not_determine_is_said(name, second):
     inputs = sphere(1, 15, generator=stream(0, "inputs"))
     inputs = torch.cat([inputs, inputs if second == "the first" else 0 * inputs])
-    module = TwoLayer(gaussian((1500, 15), generator=stream(0, "weights")), activation=name, bias=30.0)
+    module = Client(gaussian((1500, 15), generator=stream(0, "weights")), activation=name, bias=30.0)
     gradient = batch_gradient(module, inputs, torch.tensor(SIGNS, dtype=DTYPE), loss="half_sum")
     seen = Observation.from_module(module, {"outputs": gradient["outputs"]}, batch=2, loss="half_sum", activation=name)
     found = recovered(seen, 2, labels=SIGNS)
@@ -132,7 +132,7 @@ def one_sided(y=1.0, *, bias=30.0):
     """An input at which a leaky ReLU's neurons are all on their lower slope."""
     weights = torch.tensor([[1.0, 0.0], [1.0, 0.5], [2.0, -0.3]], dtype=DTYPE)
     inputs, labels = torch.tensor([[-1.0, 0.0]], dtype=DTYPE), torch.tensor([y], dtype=DTYPE)
-    module = TwoLayer(weights, activation="leaky_relu", bias=bias)
+    module = Client(weights, activation="leaky_relu", bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     return Observation.from_module(module, gradient, batch=1, loss="half_sum"), inputs, labels
 
@@ -156,7 +156,7 @@ def test_a_batch_whose_labels_may_not_be_is_no_silent_answer(name):
 def test_few_different_neurons_break_no_fit(name):
     inputs = sphere(3, 4, generator=stream(0, "inputs"))
     weights = gaussian((5, 4), generator=stream(0, "weights")).repeat(40, 1)
-    module = TwoLayer(weights, activation=name, bias=30.0)
+    module = Client(weights, activation=name, bias=30.0)
     gradient = batch_gradient(module, inputs, torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE), loss="half_sum")
     seen = Observation.from_module(module, gradient, batch=3, loss="half_sum", activation=name)
     assert math.isfinite(recovered(seen, 3, tries=2).residual)

@@ -6,7 +6,7 @@ import torch
 from leakage.attacks.gradient_inversion.observation import Observation, misfit
 from leakage.attacks.gradient_inversion.refine import CERTIFIED, HiddenEquations, OutputEquations, polish
 from leakage.data.gaussians import gaussian, sphere
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
@@ -17,7 +17,7 @@ def problem(name="tanh", *, batch=3, d=12, m=80, bias=30.0, seed=0):
     """An observation with the inputs and residuals behind it."""
     inputs, labels = sphere(batch, d, generator=stream(seed, "inputs")), torch.ones(batch, dtype=DTYPE)
     labels[1::2] = -1
-    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    module = Client(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     observation = Observation.from_module(module, gradient, batch=batch, loss="half_sum", activation=name)
     return observation, inputs, (module(inputs) - labels).detach()

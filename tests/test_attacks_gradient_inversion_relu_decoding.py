@@ -7,7 +7,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.relu_decoding import MOST_INPUTS, decode, switches
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
@@ -18,7 +18,7 @@ def problem(name="relu", *, batch=3, d=20, m=100, bias=0.0, seed=0, norm=1.0):
     inputs = norm * sphere(batch, d, generator=stream(seed, "inputs"))
     labels = torch.ones(batch, dtype=DTYPE)
     labels[1::2] = -1
-    module = TwoLayer(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
+    module = Client(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     return Observation.from_module(module, gradient, batch=batch, loss="half_sum", activation=name), inputs, labels
 
@@ -63,7 +63,7 @@ def test_the_switches_are_the_inverse_of_the_edges():
 def test_weights_of_another_law_will_do():
     weights = torch.rand((100, 20), generator=stream(0, "uniform"), dtype=DTYPE) - 0.5
     inputs, labels = sphere(3, 20, generator=stream(0, "inputs")), torch.ones(3, dtype=DTYPE)
-    module = TwoLayer(weights, activation="relu")
+    module = Client(weights, activation="relu")
     gradient = batch_gradient(module, inputs, labels, loss="mean")
     observation = Observation.from_module(module, gradient, batch=3, loss="mean", activation="relu")
     assert match_error(decoded(observation, 3).inputs, inputs) < EXACT

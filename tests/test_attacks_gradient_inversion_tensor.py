@@ -10,7 +10,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor import CONTRACTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, matched
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.theory.gradient_symmetries import mirrored, mirrored_labels
 from leakage.trainers.federated import batch_gradient
@@ -28,7 +28,7 @@ def batch_of(size, d, *, norm=1.0, seed=0):
 def send(inputs, labels, *, activation="polynomial", m=4000, bias=BIAS, loss="half_sum", seed=0):
     """What the server sees of this batch, through autograd."""
     weights = gaussian((m, inputs.shape[1]), generator=stream(seed, "weights"))
-    client = TwoLayer(weights, activation=activation, bias=bias)
+    client = Client(weights, activation=activation, bias=bias)
     gradient = batch_gradient(client, inputs, labels, loss=loss)
     return Observation.from_module(client, gradient, batch=len(inputs), loss=loss)
 

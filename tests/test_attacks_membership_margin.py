@@ -15,6 +15,7 @@ from leakage.attacks.membership.margin import (
     margin_of,
     size_score,
 )
+from leakage.attacks.membership.posterior import margin as margin_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
@@ -64,7 +65,7 @@ def test_one_margin_serves_many_networks_and_one_network_many_margins():
 
 def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margin():
     members, fresh, level = world(spread=0.5)
-    for judge in (margin.known_margin, margin.near_margin, margin.share_on, margin.share_above):
+    for judge in (margin.known_margin, margin.share_on, margin.share_above):
         for outputs in (members, fresh):
             assert torch.equal(judge(outputs, level), judge(1024 * outputs, 1024 * level))
 
@@ -77,8 +78,6 @@ def test_planted_members_are_found_by_every_attacker():
     assert bool((leak.margin == 4).all())
     for verdict in (
         lambda x: margin.known_margin(x, level),
-        lambda x: margin.near_margin(x, level),
-        lambda x: margin.bounded_margin(x, least=2.0),
         lambda x: margin.known_margin(x, margin.shadow_margin(level)),
     ):
         assert bool(verdict(members).all())
@@ -126,10 +125,10 @@ def test_the_distance_with_a_label_tells_the_two_sides_of_the_margin_apart():
 
 def test_the_loss_score_orders_answers_that_the_loss_itself_cannot():
     outputs = tensor(-1e3, 0.0, 40.0, 800.0, 1e4)  # in float64 the loss of the last two is 0
-    scores = loss_score(outputs, labels=torch.ones(5, dtype=DTYPE))
-    assert bool(torch.isfinite(scores).all())
+    scores = loss_score(-outputs, labels=-torch.ones(5, dtype=DTYPE))
     assert bool((scores.diff() > 0).all())
-    torch.testing.assert_close(scores[1], -tensor(math.log(2)).log()[0])
+    two = torch.stack([-outputs / 2, outputs / 2], -1)  # the same posteriors from two outputs
+    torch.testing.assert_close(scores, margin_of_logits(two, torch.ones(5, dtype=torch.int64)))
 
 
 def test_the_leaked_point_by_hand():
@@ -159,7 +158,6 @@ def test_a_shadow_margin_is_the_mean_of_all_other_networks():
     "use",
     [
         lambda m: margin.known_margin(tensor([1.0], [1.0]), m),
-        lambda m: margin.near_margin(tensor([1.0], [1.0]), m),
         lambda m: distance_score(tensor([1.0], [1.0]), m),
         lambda m: margin.shadow_margin(m),
     ],
@@ -211,7 +209,6 @@ def test_who_does_not_fit_all_labels_is_left_out_by_name():
             lambda: margin.known_margin(tensor(1.0), tensor(1.0), cut=1.0),
             "`cut` must be a number finite and above 0 and below 1",
         ),
-        (lambda: margin.bounded_margin(tensor(1.0), least=0.0), "`least` must be a number finite and above 0"),
         (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
         (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
         (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=4), "3 outsiders"),
@@ -230,8 +227,6 @@ def test_what_makes_no_sense_is_refused(call, complaint):
         lambda outputs: margin.share_on(outputs, tensor(1.0)[0]),
         lambda outputs: margin.share_above(outputs, tensor(1.0)[0]),
         lambda outputs: margin.known_margin(outputs, tensor(1.0)[0]),
-        lambda outputs: margin.near_margin(outputs, tensor(1.0)[0]),
-        lambda outputs: margin.bounded_margin(outputs, least=1.0),
         lambda outputs: margin.distance_score(outputs, tensor(1.0)[0]),
         margin.size_score,
         margin.leaked_point,

@@ -1,5 +1,7 @@
 """Features and scores from posteriors."""
 
+import math
+
 import pytest
 import torch
 
@@ -33,6 +35,16 @@ def test_the_margin_is_a_falling_function_of_the_loss():
     loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     expected = -torch.log(torch.expm1(loss))  # p / (1 - p) with p = exp(-loss)
     assert torch.allclose(posterior.margin(logits, labels), expected, atol=1e-10)
+
+
+def test_the_logit_of_a_loss_is_the_margin_to_rounding():
+    margins = torch.tensor([-700.0, -40.0, 0.0, 3.0, 20.0, 36.0], dtype=torch.float64)
+    losses = torch.nn.functional.softplus(-margins)
+    assert torch.allclose(posterior.logit(losses), margins, rtol=1e-14, atol=1e-15)
+    ends = [float(posterior.logit(torch.zeros(1, dtype=kind))) for kind in (torch.float64, torch.float32)]
+    assert ends == pytest.approx([53 * math.log(2), 24 * math.log(2)]), (
+        "what rounds to 0 is at the end of its precision"
+    )
 
 
 def test_the_gap_attack_calls_a_member_what_is_predicted_rightly():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from leakage.attacks.membership import shadow_models
+from leakage.attacks.membership import posterior, shadow_models
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import rates
 from leakage.runtime import stream
@@ -40,21 +40,11 @@ def split_references(values, member, partner, target, point):
     return seen[inside], seen[~inside]
 
 
-def test_the_logit_of_a_loss():
-    chance = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
-    assert torch.allclose(shadow_models.logit(-chance.log()), chance.logit(), atol=1e-14)
-    small = shadow_models.logit(torch.tensor([0.0, 1e-13, 1e-12, 1e-10], dtype=torch.float64))
-    assert float(small[0]) == float(small[1]) == float(small[2]) == pytest.approx(12 * math.log(10), rel=1e-9)
-    assert float(small[3]) == pytest.approx(10 * math.log(10), rel=1e-9)
-    assert float(shadow_models.logit(torch.tensor(800.0))) == -800.0, "a chance that rounds to 0 has a logit"
-    assert shadow_models.logit(torch.zeros(1)).dtype == torch.float64, "float32 would saturate"
-
-
 def test_own_variances_are_those_of_the_references():
     member, partner = a_design()
     losses = some_losses(member, 2.0)
     found = shadow_models.lira(losses, member, partner, variance="own")
-    phi = shadow_models.logit(losses)
+    phi = posterior.logit(losses)
     for target in range(MODELS):
         for point in range(POINTS):
             inside, outside = split_references(phi, member, partner, target, point)
@@ -68,13 +58,30 @@ def test_fixed_variances_are_means_of_the_points_own():
     member, partner = a_design()
     losses = some_losses(member, 2.0)
     found = shadow_models.lira(losses, member, partner)
-    phi = shadow_models.logit(losses)
+    phi = posterior.logit(losses)
     for target in range(MODELS):
         sides = [split_references(phi, member, partner, target, point) for point in range(POINTS)]
         means, variances = ([[call(side) for side in pair] for pair in sides] for call in (torch.mean, torch.var))
         means, deviation = torch.tensor(means), torch.tensor(variances).mean(0).sqrt()
         ratio = [Normal(means[:, side], deviation[side]).log_prob(phi[target]) for side in (0, 1)]
         assert torch.allclose(found[target], ratio[0] - ratio[1], rtol=1e-7, atol=1e-8)
+
+
+def test_logits_at_hand_tell_apart_what_losses_have_lost():
+    member, partner = a_design()
+    logits = 60 + some_losses(member, 2.0) + 5 * member  # every loss rounds to less than 1e-16
+    losses = torch.nn.functional.softplus(-logits)
+    assert not shadow_models.lira(losses, member, partner).any()
+    found = shadow_models.lira_of_logits(logits, member, partner)
+    assert float(((found > 0) == member).double().mean()) > 0.9
+    ordinary = logits - 55
+    losses = torch.nn.functional.softplus(-ordinary)
+    torch.testing.assert_close(
+        shadow_models.lira(losses, member, partner),
+        shadow_models.lira_of_logits(ordinary, member, partner),
+        rtol=1e-6,
+        atol=1e-6,
+    )
 
 
 def test_the_share_dominated_is_counted():

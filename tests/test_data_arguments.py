@@ -8,22 +8,20 @@ import torch
 
 from leakage.data import (
     augmentation,
-    bilevel,
     cifar10,
-    clusters,
     embedded,
-    feature_models,
     gaussians,
     images,
     membership_splits,
     mixtures,
     mnist,
     newsgroups,
-    purchase_like,
     tokens,
 )
 from leakage.data.multi30k import SentencePairs
 from leakage.runtime import stream
+from leakage.studies.blessing import bilevel, feature_models, purchase_like
+from leakage.studies.polytopes import clusters
 
 PAIRS = SentencePairs(("a dog", "two men sing"), ("ein Hund", "zwei singen"))
 WORDS = tokens.vocabulary(PAIRS.en)
@@ -78,9 +76,8 @@ COUNTS = [
     (balanced, "runs", 2, (0,)),
     (lambda **k: membership_splits.complementary_pairs(models=2, **k, generator=new()), "points", 4, (0, 3)),
     (lambda **k: membership_splits.complementary_pairs(points=4, **k, generator=new()), "models", 2, (0, 3)),
-    (lambda **k: membership_splits.disjoint_quarters(**k, generator=new()), "points", 9, (3,)),
-    (lambda **k: membership_splits.disjoint_quarters(9, **k, generator=new()), "size", 1, (0, 3)),
-    (lambda **k: membership_splits.disjoint_quarters(9, **k, generator=new()), "splits", 2, (0,)),
+    (lambda **k: membership_splits.quarters(**k, size=1, generator=new()), "points", 9, (3,)),
+    (lambda **k: membership_splits.quarters(9, **k, generator=new()), "size", 1, (0, 3)),
     (mixture, "rows", 2, (0,)),
     (mixture, "fresh", 1, (-1,)),
     (mixture, "dimension", 3, (0,)),

@@ -21,7 +21,8 @@ def bits(payload):
 @pytest.mark.parametrize("quoted", [False, True])
 def test_classes_may_have_quotes_if_all_have(quoted):
     payload = b"".join(b'"%b"%b' % (line[:1], line[1:]) for line in LABELLED.splitlines(True)) if quoted else LABELLED
-    features, labels = labelled(payload)
+    found = labelled(payload)
+    features, labels = found.features, found.labels
     assert features.tolist() == [[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
     assert labels.tolist() == [2, 0, 1]
     assert (features.dtype, labels.dtype) == (torch.uint8, torch.int64)

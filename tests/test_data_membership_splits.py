@@ -36,12 +36,9 @@ def test_pairs_are_drawn_anew_and_repeatably():
 
 
 def test_quarters_are_disjoint():
-    drawn = splits.disjoint_quarters(43, splits=3, generator=stream(0, "splits"))
-    parts = (drawn.target_member, drawn.target_outsider, drawn.shadow_member, drawn.shadow_outsider)
-    assert [tuple(part.shape) for part in parts] == [(3, 10)] * 4
-    for split in torch.cat(parts, dim=-1):
-        assert len(set(split.tolist())) == 40
-    assert splits.disjoint_quarters(43, size=7, generator=stream(0, "splits")).target_member.shape == (1, 7)
+    drawn = splits.quarters(43, size=10, generator=stream(0, "splits"))
+    assert drawn.shape == (4, 10)
+    assert len(drawn.unique()) == 40
 
 
 @pytest.mark.parametrize(("points", "models", "name"), [(7, 4, "points"), (0, 4, "points"), (8, 3, "models")])
@@ -50,10 +47,10 @@ def test_odd_pools_are_refused(points, models, name):
         splits.complementary_pairs(points, models, generator=stream(0, "splits"))
 
 
-@pytest.mark.parametrize("settings", [dict(size=11), dict(size=0), dict(splits=0)])
+@pytest.mark.parametrize("settings", [dict(size=11), dict(size=0)])
 def test_quarters_that_do_not_fit_are_refused(settings):
     with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be a whole number at least 1"):
-        splits.disjoint_quarters(43, generator=stream(0, "splits"), **settings)
+        splits.quarters(43, generator=stream(0, "splits"), **settings)
 
 
 @pytest.mark.parametrize(

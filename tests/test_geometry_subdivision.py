@@ -149,13 +149,6 @@ def test_stopping_early_gives_the_cells_of_the_first_layers():
     assert early.maps.shape[1] == 6  # the heights of the third layer
 
 
-def test_edges_know_the_layer_that_drew_them():
-    found = subdivide(network((2, 6, 6, 2), 0), 3 * SQUARE)
-    layers = subdivision.edge_layers(found)
-    assert set(layers.unique().tolist()) == {0, 1, 2}
-    assert torch.equal(layers == 0, found.owners < 0)
-
-
 def test_bad_input_is_refused():
     model = network((2, 4, 2), 0)
     with pytest.raises(ValueError, match="float64"):

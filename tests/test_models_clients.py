@@ -5,7 +5,7 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import STACKS, DeepStack, TwoLayer, repeated, stack_features, stack_gain
+from leakage.models.clients import STACKS, Client, DeepStack, repeated, stack_features, stack_gain
 from leakage.runtime import DTYPE, stream
 
 X = sphere(5, 7, generator=stream(0, "inputs"))
@@ -15,7 +15,7 @@ PAIRED = [name for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma
 
 
 def test_one_output_by_hand():
-    module = TwoLayer(torch.tensor([[1.0, 2.0], [-1.0, 0.0]], dtype=DTYPE), activation="relu", bias=3.0)
+    module = Client(torch.tensor([[1.0, 2.0], [-1.0, 0.0]], dtype=DTYPE), activation="relu", bias=3.0)
     found = module(torch.tensor([[1.0, 1.0], [-2.0, 0.0]], dtype=DTYPE))
     assert found.tolist() == [3 / 2 + 3, 2 / 2 + 3]
 
@@ -23,11 +23,11 @@ def test_one_output_by_hand():
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_a_client_averages_its_neurons_and_adds_the_bias(name):
     expected = activation(name)(X @ W.mT).mean(1) + 0.5
-    torch.testing.assert_close(TwoLayer(W, activation=name, bias=0.5)(X), expected, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(Client(W, activation=name, bias=0.5)(X), expected, rtol=1e-14, atol=1e-14)
 
 
 def test_both_layers_are_trained_and_the_bias_is_not():
-    module = TwoLayer(W, activation="tanh", bias=30.0)
+    module = Client(W, activation="tanh", bias=30.0)
     assert {name: tuple(value.shape) for name, value in module.named_parameters()} == {
         "hidden": (11, 7),
         "outputs": (11,),
@@ -36,7 +36,7 @@ def test_both_layers_are_trained_and_the_bias_is_not():
 
 
 def test_the_weights_are_copied():
-    module = TwoLayer(W, activation="tanh")
+    module = Client(W, activation="tanh")
     with torch.no_grad():
         module.hidden.zero_()
     assert bool(W.any())
@@ -48,7 +48,7 @@ def test_the_weights_are_copied():
 @pytest.mark.parametrize("depth", [2, 3, 5])
 def test_a_stack_is_a_two_layer_client_of_its_features(kind, name, depth):
     stack = DeepStack(W, activation=name, depth=depth, kind=kind, bias=2.0)
-    client = TwoLayer(W, activation=name, bias=2.0)
+    client = Client(W, activation=name, bias=2.0)
     features = stack_features(X, activation(name), depth=depth, kind=kind)
     # Pairs of sigmoids lose three digits by depth 5: their gain is 0.006.
     torch.testing.assert_close(stack(X), client(features), rtol=1e-12, atol=1e-12)
@@ -93,9 +93,9 @@ def test_plain_sigmoid_layers_make_all_inputs_alike():
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: TwoLayer(W[0], activation="tanh"), "`weights` must (have shape|not be empty)"),
-        (lambda: TwoLayer(W[:0], activation="tanh"), "`weights` must (have shape|not be empty)"),
-        (lambda: TwoLayer(W, activation="tan"), "`activation` must be one of"),
+        (lambda: Client(W[0], activation="tanh"), "`weights` must (have shape|not be empty)"),
+        (lambda: Client(W[:0], activation="tanh"), "`weights` must (have shape|not be empty)"),
+        (lambda: Client(W, activation="tan"), "`activation` must be one of"),
         (lambda: DeepStack(W, activation="tanh", depth=1), "`depth` must be a whole number at least 2"),
         (lambda: DeepStack(W, activation="tanh", depth=3, kind="wide"), f"`kind` must be one of {', '.join(STACKS)}"),
         (lambda: DeepStack(W, activation="gelu", depth=3), "`activation` must increase for a paired stack, got 'gelu'"),

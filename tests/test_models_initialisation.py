@@ -76,7 +76,7 @@ def test_a_part_of_a_stack_shares_memory_and_a_clone_does_not():
 def test_unknown_layers_and_empty_stacks_are_refused():
     with pytest.raises(ValueError, match=r"`module` has a GRU at '1'; known are Linear, Conv2d, .* to `stacked`"):
         draw(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
-    with pytest.raises(ValueError, match="`models` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`models` must be a whole number at least 1, got 0"):
         draw(nn.Linear(2, 2), 0)
     with pytest.raises(ValueError, match="`modules` must be one or more of one class, got"):
         stacked([])

@@ -50,5 +50,5 @@ def test_in_evaluation_an_image_does_not_depend_on_the_others():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match="`width` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`width` must be a whole number at least 1, got 0"):
         ResNet18(0)

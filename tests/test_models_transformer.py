@@ -118,5 +118,5 @@ def test_impossible_sizes_are_refused():
         Transformer(12, source_words=5, target_words=5)
     with pytest.raises(ValueError, match="`width` must be even"):
         Transformer(3, source_words=5, target_words=5, heads=1)
-    with pytest.raises(ValueError, match="`layers` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`layers` must be a whole number at least 1, got 0"):
         Transformer(8, source_words=5, target_words=5, layers=0)

@@ -75,7 +75,7 @@ def test_dashes_and_markers_differ_too():
 def test_shades_run_from_dark_to_light():
     assert bool((np.diff(contrast_on_white(shades(8))) < 0).all())
     for count in (0, 9):
-        with pytest.raises(ValueError, match="`count` must be from 1 to 8"):
+        with pytest.raises(ValueError, match="`count` must be a whole number at least 1 and at most 8"):
             shades(count)
 
 

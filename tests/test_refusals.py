@@ -13,7 +13,6 @@ import torch
 
 from leakage.attacks.membership import (
     boundary_distance,
-    boundary_walk,
     hyperedges,
     label_only,
     loss_threshold,
@@ -26,21 +25,11 @@ from leakage.geometry import boundary, distances, patterns, rays, subdivision
 from leakage.metrics import estimates, histograms, roc, scores, trends
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.studies.blessing import private_audit
-from leakage.studies.min_norm import random_features
-from leakage.studies.polytopes import densities, norm_ridges, theorem_checks
-from leakage.theory import (
-    cosine_regression,
-    gaussian_mixture,
-    latent_space,
-    least_squares,
-    relu_features,
-    ridge,
-    ridge_law,
-    scale_mixture,
-    two_gaussians,
-)
-from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
+from leakage.studies.blessing import private_audit, tradeoff
+from leakage.studies.min_norm import cosine_regression, latent_space, random_features, relu_features
+from leakage.studies.polytopes import boundary_walk, densities, norm_ridges
+from leakage.theory import gaussian_mixture, least_squares, ridge, ridge_law, scale_mixture, two_gaussians
+from leakage.theory.logistic import output_law, prox, threshold_attacks
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
 
 DRAWS = stream(0, "refusals")
@@ -152,7 +141,7 @@ CASES = {
         ("single", "ranked", "empty"),
     ),
     "penalties": Case(
-        lambda penalty: ridge.limit_variances(DESIGN, torch.tensor(6), penalty, QUERY),
+        lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
         {"penalty": some(2)},
         ("whole", *ANY_REAL, "ranked", "empty"),
     ),
@@ -238,7 +227,6 @@ CASES = {
     "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
     "near data": Case(densities.nearest, {"points": some(4, 2), "data": some(3, 2)}, ("points empty",)),
     "exceeds": Case(norm_ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
-    "one layer": Case(partial(theorem_checks.depth_one_count, FLAT), {"window": SQUARE}),
     "deepfool": Case(partial(boundary_distance.deepfool, NETWORK), {"points": some(4, 3)}),
     "certified": Case(partial(boundary_distance.certified_radius, NETWORK), {"points": some(4, 3)}),
     "walk": Case(

@@ -24,13 +24,13 @@ from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import support_vectors
-from leakage.studies.gradient_inversion import games, step_errors
-from leakage.studies.kkt_margin import line_statements
-from leakage.theory import gradient_symmetries, hermite, moment_error
-from leakage.theory.kkt import bounds, conditions, margin_size, optimum, orthogonality
+from leakage.studies.gradient_inversion import games, moment_error, step_errors
+from leakage.studies.kkt_margin import line_statements, margin_size, orthogonality
+from leakage.theory import gradient_symmetries, hermite
+from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
 from leakage.trainers import federated, margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 
 M, D, B = 40, 4, 2
 TANH = activation("tanh")
@@ -64,7 +64,7 @@ GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
 KINKS = from_network(network(d=1))
 MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
 STACK = {name: part.detach().unsqueeze(0) for name, part in MODULE.named_parameters()}
-TRAIN = partial(module_flow.train, MODULE, STACK, recipe=Recipe(steps=2))
+TRAIN = partial(module_flow.train, MODULE, STACK, descent=Descent(steps=2))
 FLIPS = torch.tensor([True, False])
 
 Case = tuple[Callable, dict[str, torch.Tensor], tuple[str, ...]]  # and what of the ways to spoil it has a meaning
@@ -79,8 +79,6 @@ CASES = {
     "share_on": case(margin.share_on, outputs=drawn(3, 5), margin=sizes(3)),
     "share_above": case(margin.share_above, outputs=drawn(3, 5), margin=sizes(3)),
     "known_margin": case(margin.known_margin, outputs=drawn(3, 5), margin=sizes(3)),
-    "near_margin": case(margin.near_margin, outputs=drawn(3, 5), margin=sizes(3)),
-    "bounded_margin": case(partial(margin.bounded_margin, least=1.0), outputs=drawn(5)),
     "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
     "line_ups": case(partial(margin.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
     "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
@@ -109,11 +107,11 @@ CASES = {
     "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
     "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
     "batch_gradient": case(
-        partial(federated.batch_gradient, clients.TwoLayer(drawn(M, D), activation="tanh"), loss="sum"),
+        partial(federated.batch_gradient, clients.Client(drawn(M, D), activation="tanh"), loss="sum"),
         inputs=drawn(B, D),
         labels=signs(B),
     ),
-    "client": case(partial(clients.TwoLayer, activation="tanh"), weights=drawn(M, D)),
+    "client": case(partial(clients.Client, activation="tanh"), weights=drawn(M, D)),
     "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
     "mirrored": case(
         partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
@@ -133,7 +131,7 @@ CASES = {
     "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), margin=sizes(3)),
     "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), margin=sizes(3)),
     "check": case(margin_flow.check, points=drawn(3, D), labels=signs(3)),
-    "train": case(partial(margin_flow.train, network(), recipe=Recipe(steps=2)), points=drawn(3, D), labels=signs(3)),
+    "train": case(partial(margin_flow.train, network(), descent=Descent(steps=2)), points=drawn(3, D), labels=signs(3)),
     "train a module": case(TRAIN, points=drawn(1, 3, D), labels=signs(1, 3)),
     "TwoLayer": case(two_layer.TwoLayer, "nan", "inf", weights=drawn(3, D), biases=drawn(3), outputs=drawn(3)),
     "a network": case(network(), "nan", "inf", points=drawn(5, D)),
@@ -163,8 +161,6 @@ SHAPED = {  # which other shapes have a meaning, of all arguments or of one: lea
     "share_on": "rank margin, leading, longer outputs",
     "share_above": "rank margin, leading, longer outputs",
     "known_margin": "empty outputs, rank margin, leading, longer outputs",
-    "near_margin": "empty outputs, rank margin, leading, longer outputs",
-    "bounded_margin": "any",
     "leaked_point": "rank, leading, longer",
     "line_ups": "longer",
     "shadow_margin": "rank, leading, longer",
@@ -275,7 +271,7 @@ def test_what_an_attacker_cannot_claim_is_refused_by_name(function, wrong):
     ("function", "good", "wrong"),
     [
         (partial(design.draw, generator=stream(0, "draw")), {"kind": "iid", "m": 4, "d": 2}, {"m": 2.0, "d": 0}),
-        (Recipe, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
+        (Descent, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
         (orthogonality.LearnableCase, {"n": 2, "dimension": 10}, {"n": 0, "dimension": 2.5}),
         (partial(margin_size.least_margin, sizes(2)), {}, {"share": 0.0, "kind": "hinge"}),
         (partial(conditions.check, network(), drawn(3, D), signs(3)), {}, {"kinks": math.nan}),

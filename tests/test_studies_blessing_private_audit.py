@@ -1,5 +1,6 @@
 """Fronts hold what nothing beats; the audit of private networks finds what is planted no more than is guaranteed."""
 
+import itertools
 import math
 
 import pytest
@@ -8,10 +9,11 @@ import torch
 from leakage.runtime import stream
 from leakage.studies.blessing import private_audit as audits
 from leakage.trainers import privacy_accounting
-from leakage.trainers.dp_sgd import Recipe
+from leakage.trainers.dp_sgd import PrivateRecipe
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])
 ADVANTAGE = torch.tensor([0.5, 0.3, 0.1, 0.4, 0.1])
+RATES = (0.2, 0.5, 1.0)
 
 
 def test_the_front_holds_what_nothing_beats_on_both_axes():
@@ -88,12 +90,12 @@ def test_bad_fronts_are_refused():
 
 def test_guarantees_are_those_of_the_accountant_for_each_setting():
     noise = torch.tensor([2.0, 1.0, 2.0])
-    found = audits.guarantees(noise, recipe=Recipe(50, 20.0), rows=200)
+    found = audits.guarantees(noise, recipe=PrivateRecipe(50, 20.0), rows=200)
     case = dict(sampling_rate=0.1, steps=50)
     for place, sigma in enumerate(noise.tolist()):
         spent = privacy_accounting.epsilon(noise_multiplier=sigma, delta=1 / 200, **case)
-        assert float(found["epsilon"][place]) == spent
-        assert float(found["bound"][place]) == privacy_accounting.advantage_bound(noise_multiplier=sigma, **case)
+        assert float(found.epsilon[place]) == spent
+        assert float(found.bound[place]) == privacy_accounting.advantage_bound(noise_multiplier=sigma, **case)
 
 
 def audited(*, informative, noise=(0.4, 4.0), seed=0):
@@ -111,26 +113,67 @@ def audited(*, informative, noise=(0.4, 4.0), seed=0):
         models=8,
         noise=noise,
         learning_rates=(4.0,),
-        recipe=Recipe(80, 30.0),
+        recipe=PrivateRecipe(80, 30.0),
         seed=seed,
     )
 
 
 def test_labels_by_lot_can_only_be_remembered_and_much_noise_forbids_it():
     found = audited(informative=False)
-    little, much = found["global/advantage"].mean(-1).tolist()
+    little, much = found.attacks["global"].advantage.mean(-1).tolist()
     assert little > 0.4  # measured .47 to .49 at three seeds
     # Eight models of 120 members and outsiders each: a standard error of √(2 · ¼ / 120 / 8) = 0.023, four of it.
-    assert abs(much) < min(float(found["bound"][1]), little) + 0.1
+    assert abs(much) < min(float(found.guarantees.bound[1]), little) + 0.1
 
 
 def test_points_that_are_all_alike_leak_nothing():
     found = audited(informative=True)
     # All points of a class have one loss, so no threshold separates members from outsiders but by their classes.
-    assert float(found["global/advantage"].mean(-1).abs().max()) < 0.1  # four standard errors, as before
-    assert float(found["error"][0].max()) == 0.0
+    assert float(found.attacks["global"].advantage.mean(-1).abs().max()) < 0.1  # four standard errors, as before
+    assert float(found.error[0].max()) == 0.0
 
 
 def test_no_noise_has_no_guarantee():
     with pytest.raises(ValueError, match="`noise_multiplier`"):
-        audits.guarantees(torch.tensor([0.0, 1.0]), recipe=Recipe(5, 2.0), rows=10)
+        audits.guarantees(torch.tensor([0.0, 1.0]), recipe=PrivateRecipe(5, 2.0), rows=10)
+
+
+def a_point(width=8, split=0, *, seed=0, pool=40, noise=(0.5, 2.0), steps=30):
+    draws = stream(7, "data")
+    labels = torch.randint(3, (60,), generator=draws)
+    features = 2 * torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=draws)
+    return audits.private_audit(
+        (width, split),
+        features=features,
+        labels=labels,
+        pool=pool,
+        models=6,
+        noise=noise,
+        learning_rates=RATES,
+        recipe=PrivateRecipe(steps, 8.0),
+        seed=seed,
+    )
+
+
+def test_settings_are_every_rate_with_every_noise():
+    found = a_point()
+    expected = torch.tensor(list(itertools.product(RATES, (0.5, 2.0))))
+    assert torch.equal(torch.stack([found.learning_rate, found.noise], dim=-1), expected)
+    assert found.error.shape == found.attacks["global"].auc.shape == (6, 6)
+
+
+def test_little_noise_learns_what_much_noise_does_not():
+    error = a_point(noise=(0.1, 100.0), steps=60).error.mean(-1)
+    assert float(error[0::2].min()) < 0.1  # three well separated classes
+    assert float(error[1::2].min()) > 0.3
+
+
+def test_the_same_seed_gives_the_same_networks_and_another_one_others():
+    first, again, other = (found.attacks["global"].auc for found in (a_point(), a_point(), a_point(seed=1)))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_pool_without_a_rest_is_refused():
+    with pytest.raises(ValueError, match="`pool` must leave points"):
+        a_point(pool=60)

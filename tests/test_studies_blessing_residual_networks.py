@@ -23,23 +23,23 @@ def images(count, seed):
 def record(point=(1, 0), **changes):
     settings: dict[str, Any] = {"training": images(24, 0), "validation": images(8, 1), "pool": 16, "models": 2}
     settings |= {"recipe": Recipe(1, 4, 0.003), "epochs": (0, 1), "seed": 0}
-    return residual_networks.trajectories(point, **(settings | changes))
+    return residual_networks.watched(point, **(settings | changes))
 
 
 @pytest.mark.parametrize("route", ["loop", "vmap"])
 def test_a_miniature_is_recorded_and_learns(route):
     found = record(recipe=Recipe(8, 4, 0.003), epochs=(0, 8), route=route)
-    assert found["losses"].shape == (2, 2, 16)
-    assert found["error"].shape == (2, 2)
-    assert bool(torch.isfinite(found["losses"]).all())
-    own = [losses[found["member"]].mean() for losses in found["losses"]]
+    assert found.seen.losses.shape == (2, 2, 16)
+    assert found.seen.error.shape == (2, 2)
+    assert bool(torch.isfinite(found.seen.losses).all())
+    own = [losses[found.member].mean() for losses in found.seen.losses]
     assert own[1] < own[0]
 
 
 def test_widths_share_their_pool_and_pairs():
     narrow, wide = record((1, 0)), record((2, 0))
-    assert torch.equal(narrow["member"], wide["member"])
-    assert not torch.equal(narrow["losses"], wide["losses"])
+    assert torch.equal(narrow.member, wide.member)
+    assert not torch.equal(narrow.seen.losses, wide.seen.losses)
 
 
 def test_the_papers_recipe_has_its_number_of_steps():
@@ -48,5 +48,5 @@ def test_the_papers_recipe_has_its_number_of_steps():
 
 
 def test_a_pool_larger_than_the_set_is_refused():
-    with pytest.raises(ValueError, match="`pool` must be at most the number of training images, 24; got 26"):
+    with pytest.raises(ValueError, match="`pool` must be a whole number at least 1 and at most 24, got 26"):
         record(pool=26)

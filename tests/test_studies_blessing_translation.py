@@ -1,5 +1,6 @@
 """Small Transformers learn real captions by heart, and what they show is recorded."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from leakage.data.multi30k import SentencePairs
 from leakage.data.tokens import PADDING
-from leakage.runtime import stream
+from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe
 
@@ -31,30 +32,29 @@ SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "hea
 def record(point=(8, 0), **changes):
     settings = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
     settings |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
-    return translation.trajectories(point, **(settings | changes))
+    return translation.watched(point, **(settings | changes))
 
 
-def test_the_record_has_the_form_of_early_stopping():
-    found = record()
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
-    assert shapes["losses"] == (2, 4, 12)
-    assert shapes["error"] == shapes["validation_loss"] == (2, 4)
-    assert found["losses"].dtype == torch.float64
-    assert bool(((found["error"] >= 0) & (found["error"] <= 1)).all())
+def test_the_record_has_the_form_that_attacks_read():
+    seen = record().seen
+    assert seen.losses.shape == (2, 4, 12)
+    assert seen.error.shape == seen.validation_loss.shape == (2, 4)
+    assert seen.losses.dtype == torch.float64
+    assert bool(((seen.error >= 0) & (seen.error <= 1)).all())
 
 
 def test_members_are_learnt_by_heart():
     found = record((16, 0), recipe=Recipe(25, 3, 0.02), epochs=(25,))
-    losses, member = found["losses"][0], found["member"]
+    losses, member = found.seen.losses[0], found.member
     # Four seeds gave members 0.03 to 0.07 and outsiders 2.3 to 2.5.
     assert float(losses[member].mean()) < 0.25 < float(losses[~member].mean()) / 4
 
 
 def test_widths_share_their_pool_and_pairs_and_splits_do_not():
     narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
-    assert torch.equal(narrow["member"], wide["member"])
-    assert not torch.equal(narrow["member"], other["member"])
-    assert not torch.equal(narrow["losses"], wide["losses"])
+    assert torch.equal(narrow.member, wide.member)
+    assert not torch.equal(narrow.member, other.member)
+    assert not torch.equal(narrow.seen.losses, wide.seen.losses)
 
 
 def test_a_pool_is_drawn_from_the_short_pairs_and_numbered_by_its_words():
@@ -89,3 +89,20 @@ def test_impossible_pools_are_refused():
         record(validation=LONG)
     with pytest.raises(ValueError, match="`points` must be even"):
         record(pool=11)
+
+
+def test_a_translator_gives_an_answer_for_every_word_but_padding():
+    logits = torch.zeros(2, 3, 4, dtype=DTYPE)
+    logits[..., 1] = math.log(5)  # the odds of word 1 are 5 to 3 against all others
+    score = translation.words(logits, torch.tensor([[1, 1, 2], [3, 0, 0]]))
+    expected = torch.tensor([2 * math.log(8 / 5) + math.log(8), math.log(8)], dtype=DTYPE)
+    torch.testing.assert_close(score.losses, expected)
+    assert (score.wrong.tolist(), score.answers.tolist()) == ([1, 1], [3, 1])
+
+
+def test_padding_has_no_gradient():
+    logits = torch.zeros(1, 2, 3, requires_grad=True)
+    translation.words(logits, torch.tensor([[1, 0]])).losses.sum().backward()
+    assert logits.grad is not None
+    assert bool((logits.grad[0, 0] != 0).all())
+    assert bool((logits.grad[0, 1] == 0).all())

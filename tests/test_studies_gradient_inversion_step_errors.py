@@ -24,15 +24,17 @@ CHAIN = Game(3, 2000, activation="tanh", inputs="chain", overlap=0.4, bias=1.0)
 @pytest.mark.parametrize("name", ["polynomial", "tanh"])
 def test_no_entry_of_a_moment_is_biased(name):
     found = deviations(dataclasses.replace(CHAIN, activation=name), rounds=30, seed=0)
-    assert set(found) == {(source, order) for source in SOURCES for order in ORDERS}
-    assert max(found.values()) < 5  # of some 70 entries, with 29 degrees of freedom: a t of 5 is 1 in 1000 for them all
+    assert (found.sources, found.orders) == (tuple(SOURCES), ORDERS)
+    assert (
+        float(found.values.max()) < 5
+    )  # of some 70 entries, with 29 degrees of freedom: a t of 5 is 1 in 1000 for them all
 
 
 def test_a_wrong_coefficient_is_noticed(monkeypatch):
     right = hermite.moment
     monkeypatch.setattr(hermite, "moment", lambda *a, **k: 1.2 * right(*a, **k))
     found = deviations(dataclasses.replace(CHAIN, width=20_000), rounds=10, seed=0)
-    assert found["hidden", 3] > 8
+    assert float(found.of("hidden")[found.orders.index(3)]) > 8
 
 
 def test_the_error_of_a_moment_is_what_it_misses_of_the_truth():
@@ -65,10 +67,10 @@ def test_the_remainder_is_the_mean_of_the_errors_themselves():
 
 def test_tensors_without_noise_are_taken_apart_exactly():
     found = factor_errors(batch=3, overlap=0.5, noise=0.0, rounds=2, seed=0)
-    assert all(errors.shape == (2,) for errors in found.values())
-    assert found["joint"].max() < 1e-10
+    assert found.errors.shape == (len(found.methods), 2)
+    assert float(found.errors[found.methods.index("joint")].max()) < 1e-10
     noisy = factor_errors(batch=3, overlap=0.5, noise=0.05, rounds=2, seed=0)
-    assert 1e-3 < noisy["joint"].min() < 0.5
+    assert 1e-3 < noisy.medians["joint"] < 0.5
 
 
 @pytest.mark.parametrize(

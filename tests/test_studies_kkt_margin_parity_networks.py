@@ -9,7 +9,7 @@ from leakage.models.convolutional import Convolutional
 from leakage.studies.kkt_margin import parity_networks
 from leakage.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
 from leakage.trainers import margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 
 DIGITS = load("digits")
 
@@ -23,7 +23,7 @@ def targets(side=8, *, network="two-layer", **changes):
         rows_per_class=4,
         fresh=25,
         runs=2,
-        recipe=Recipe(steps=150, stability=0.3, growth=0.02),
+        descent=Descent(steps=150, stability=0.3, growth=0.02),
         centred=False,
         seed=0,
     )
@@ -38,7 +38,7 @@ def never_trained(monkeypatch):
         def record(network, *rest, trainer=trainer, train=trainer.train):
             *parameters, points, labels, _ = rest
             seen.append((network, points, labels))
-            return train(network, *parameters, points, labels, Recipe(steps=0))
+            return train(network, *parameters, points, labels, Descent(steps=0))
 
         monkeypatch.setattr(trainer, "train", record)
     return seen
@@ -47,29 +47,24 @@ def never_trained(monkeypatch):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_results_have_the_shapes_and_the_dtype_asked_for(network):
     found = targets(network=network)
-    assert {name: tuple(tensor.shape) for name, tensor in found.items()} == {
-        "margins": (2, 8),
-        "fresh": (2, 25),
-        "fresh_labels": (2, 25),
-        "steps": (2,),
-    }
-    assert found["margins"].dtype == found["fresh"].dtype == torch.float32
-    assert bool((found["fresh_labels"].abs() == 1).all())
+    assert [tuple(part.shape) for part in found[:4]] == [(2, 8), (2, 25), (2, 25), (2,)]
+    assert found.margins.dtype == found.fresh.dtype == torch.float32
+    assert bool((found.fresh_labels.abs() == 1).all())
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_seed_repeats_the_experiment(network):
     first, again, other = targets(network=network), targets(network=network), targets(network=network, seed=1)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["margins"], other["margins"])
+    assert all(torch.equal(*pair) for pair in zip(first[:4], again[:4], strict=True))
+    assert not torch.equal(first.margins, other.margins)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_trained_networks_fit_their_images_and_know_parity_better_than_a_coin(network):
-    recipe = Recipe(steps=1500, margin=2.0, stability=0.3, growth=0.02)
-    found = targets(network=network, rows_per_class=10, fresh=400, recipe=recipe)
-    assert float(found["margins"].min()) >= 2
-    accuracy = float((found["fresh"] * found["fresh_labels"] > 0).double().mean())
+    descent = Descent(steps=1500, margin=2.0, stability=0.3, growth=0.02)
+    found = targets(network=network, rows_per_class=10, fresh=400, descent=descent)
+    assert float(found.margins.min()) >= 2
+    accuracy = float((found.fresh * found.fresh_labels > 0).double().mean())
     assert accuracy > 0.6  # five standard errors above a coin on 800 images; about 0.8 is usual
 
 
@@ -91,9 +86,9 @@ def test_fresh_outputs_are_those_of_the_trained_network_at_the_fresh_images(monk
         if dense:
             expected = dense[0].model[run](asked)
         else:
-            own = {name: tensor[run] for name, tensor in convolutional[0].parameters.items()}
+            own = {name: tensor[run] for name, tensor in convolutional[0].model.items()}
             expected = functional_call(Convolutional(8, width=4), own, (asked,))
-        torch.testing.assert_close(found["fresh"][run], expected, rtol=1e-5, atol=1e-5)  # float32
+        torch.testing.assert_close(found.fresh[run], expected, rtol=1e-5, atol=1e-5)  # float32
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -124,9 +119,9 @@ def test_a_smaller_side_gives_smaller_inputs(monkeypatch):
 
 def test_double_precision_agrees_with_single():
     single, double = targets(), targets(images=DIGITS.pixels.double())
-    assert double["fresh"].dtype == torch.float64
+    assert double.fresh.dtype == torch.float64
     # Rounding of 1e-7 that 150 steps amplify: each may move a kink across a point.
-    torch.testing.assert_close(single["margins"].double(), double["margins"], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(single.margins.double(), double.margins, rtol=1e-3, atol=1e-3)
 
 
 def test_an_unknown_network_is_answered_with_the_known_ones():
@@ -144,7 +139,7 @@ def test_sizes_out_of_range_are_refused(changes, message):
 
 
 def test_fresh_points_may_be_none():
-    assert targets(fresh=0)["fresh"].shape == (2, 0)
+    assert targets(fresh=0).fresh.shape == (2, 0)
 
 
 def test_the_two_layer_network_starts_from_small_hidden_weights(monkeypatch):

@@ -159,17 +159,17 @@ def planted(*, label=1.0, **changes):
 
 
 def test_an_outlying_label_gives_its_owner_away_once_the_model_interpolates():
-    leak = planted(label=50.0)["labels"]
+    leak = planted(label=50.0).labels
     assert leak.shape == (3,)
     assert bool((leak[1:] > 0.99).all())
 
 
 def test_the_more_a_label_stands_out_the_more_it_leaks():
     ordinary, outlying = planted(), planted(label=3.0)
-    for advantages in (*ordinary.values(), *outlying.values()):
+    for advantages in (*ordinary, *outlying):
         assert bool(((advantages > 0) & (advantages < 1)).all())
-    assert torch.equal(outlying["teacher"], ordinary["teacher"])  # which has labels of its own
-    assert float(outlying["labels"][-1]) > float(ordinary["labels"][-1]) + 0.1
+    assert torch.equal(outlying.teacher, ordinary.teacher)  # which has labels of its own
+    assert float(outlying.labels[-1]) > float(ordinary.labels[-1]) + 0.1
 
 
 def test_nothing_leaks_when_members_are_trained_like_outsiders(monkeypatch):
@@ -177,7 +177,7 @@ def test_nothing_leaks_when_members_are_trained_like_outsiders(monkeypatch):
     monkeypatch.setattr(
         random_features, "label_weights", lambda *args, **options: trained(*args, **(options | dict(member=False)))
     )
-    for advantages in planted(label=50.0, designs=400).values():
+    for advantages in planted(label=50.0, designs=400):
         # What two samples of 400 laws differ by on their own, measured over seeds: at most .05.
         assert bool(((advantages > 0) & (advantages < 0.08)).all())  # two samples, not one twice
 
@@ -187,9 +187,16 @@ def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
     with torch.random.fork_rng():
         torch.manual_seed(99)
         second, other = planted(), planted(seed=1)
-    for name, advantages in first.items():
-        assert torch.equal(second[name], advantages)
-        assert not torch.equal(other[name], advantages)
+    for one, again, changed in zip(first, second, other, strict=True):
+        assert torch.equal(again, one)
+        assert not torch.equal(changed, one)
+
+
+def test_which_of_two_labels_is_positive_does_not_matter():
+    labels = 1.0 - 2.0 * (torch.arange(POOL, dtype=DTYPE) % 3 == 0).double()
+    options = dict(inputs=inputs(), rows=ROWS, widths=[12, 40], designs=50, sigma=0.5, seed=0)
+    one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options).labels for sign in (1, -1))
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-13)  # the laws are mirrored, the sums rounded
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from leakage.data.clusters import Layout
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
-from leakage.geometry.windows import corners
-from leakage.studies.polytopes import cluster_networks, cluster_statistics
+from leakage.studies.polytopes import cluster_contrasts, cluster_networks, cluster_statistics
 from leakage.studies.polytopes.cluster_networks import Task
 from leakage.studies.polytopes.cluster_statistics import Looks
+from leakage.studies.polytopes.clusters import Layout
+from leakage.studies.polytopes.windows import corners
 from leakage.trainers.ensembles import Recipe
 
 TASK = Task(Layout(pairs=2, points=30, radius=0.1), (12, 12), Recipe(epochs=40, batch=20, learning_rate=5e-3))
@@ -23,57 +23,58 @@ def measured():
 
 def test_the_networks_are_those_of_the_trainer(measured):
     targets = cluster_networks.train(TASK, models=3, seed=0)
-    assert torch.equal(measured["accuracy"], targets.accuracy)
-    assert measured["epochs"].tolist() == [*range(7), 40]
+    assert torch.equal(measured.accuracy, targets.accuracy)
+    assert measured.epochs.tolist() == [*range(7), 40]
     fine = subdivide(targets.network(1, epoch=40), corners())
-    assert int(measured["cells"][-1, 1]) == len(fine)
-    assert int(measured["components"][-1, 1]) == decision_boundary(fine).components
-    assert int(measured["cell_counts"][1].sum()) == len(fine)
+    assert int(measured.history.cells[-1, 1]) == len(fine)
+    assert int(measured.history.components[-1, 1]) == decision_boundary(fine).components
+    assert int(measured.portrait.own.counts[1].sum()) == len(fine)
     # The null has the data of two other networks.
-    assert int(measured["cell_counts_null"][1].sum()) == 2 * len(fine)
+    assert int(measured.portrait.other.counts[1].sum()) == 2 * len(fine)
     lengths = (fine.hyperedges()[0][:, 1] - fine.hyperedges()[0][:, 0]).norm(dim=-1)
-    assert float(measured["edge_lengths"][-1, 1].sum()) == pytest.approx(float(lengths.sum()))
+    assert float(measured.history.edge_lengths[-1, 1].sum()) == pytest.approx(float(lengths.sum()))
 
 
 def test_outputs_are_small_on_the_boundary_and_not_on_those_of_other_networks(measured):
-    kept = measured["fitted"]
+    kept = measured.fitted
     assert bool(kept.any())
-    assert float(measured["ridge"][kept, 2].max()) < 0.1
-    assert float(measured["ridge_null"][kept, 2].min()) > 0.1
+    assert float(measured.portrait.ridge.window.output[kept].max()) < 0.1
+    assert float(measured.portrait.other_ridge.output[kept].min()) > 0.1
 
 
 def test_speeds_are_areas_by_lengths(measured):
-    expected = measured["early_both"] * 12 / measured["edge_lengths"][:4].mean(0)
+    expected = measured.early.both * 12 / measured.history.edge_lengths[:4].mean(0)
     # One of these small networks has no hyperedge of its last layer in the window: 0 by 0.
-    assert torch.allclose(measured["early_speed"], expected, equal_nan=True)
-    assert torch.equal(measured["early_own"][:, 0], measured["early_both"][:, 0])
+    assert torch.allclose(measured.early.speed, expected, equal_nan=True)
+    assert torch.equal(measured.early.own[:, 0], measured.early.both[:, 0])
 
 
 def test_pooling_keeps_the_fitted_networks_only(measured):
-    spoilt = measured | {"fitted": torch.tensor([True, False, True])}
+    spoilt = measured._replace(fitted=torch.tensor([True, False, True]))
     pooled = cluster_statistics.pooled([measured, spoilt])
-    kept = int(measured["fitted"].sum()) + 2
-    assert pooled["cells"].shape == (8, kept)
-    assert pooled["ridge"].shape == (kept, 3)
-    assert torch.equal(pooled["cells"][:, -1], measured["cells"][:, 2])
-    assert cluster_statistics.pooled([measured, spoilt], only_fitted=False)["cells"].shape == (8, 6)
+    kept = int(measured.fitted.sum()) + 2
+    assert pooled.history.cells.shape == (8, kept)
+    assert pooled.portrait.own.counts.shape[0] == len(pooled.portrait.ridge.near.weights) == len(pooled.fitted) == kept
+    assert torch.equal(pooled.history.cells[:, -1], measured.history.cells[:, 2])
+    assert torch.equal(pooled.epochs, measured.epochs)
+    assert cluster_statistics.pooled([measured, spoilt], only_fitted=False).history.cells.shape == (8, 6)
 
 
 def test_numbers_of_a_network_are_those_of_its_tables(measured):
-    found = cluster_statistics.per_network(measured, LOOKS)
-    assert all(values.shape == (3,) for values in found.values())
-    counts, areas = measured["cell_counts"][0], measured["cell_areas"][0]
+    found = cluster_contrasts.contrasts(measured, LOOKS)
+    assert all(values.shape == (3,) for values in found)
+    (counts, areas), cells = (part[0] for part in measured.portrait.own), measured.history.cells
     near, far = counts[:2].sum() / areas[:2].sum(), counts[4:].sum() / areas[4:].sum()
-    assert float(found["near_to_far"][0].exp()) == pytest.approx(float(near / far))
-    assert torch.allclose(found["growth"], measured["cells"][-1] / measured["cells"][0])
-    assert torch.equal(found["final_components"], measured["components"][-1])
+    assert float(found.near_to_far[0].exp()) == pytest.approx(float(near / far))
+    assert torch.allclose(found.growth, cells[-1] / cells[0])
+    assert torch.equal(found.final_components, measured.history.components[-1])
 
 
 def test_looks_that_miss_what_is_asked_are_refused(measured):
     with pytest.raises(ValueError, match="distances"):
-        cluster_statistics.per_network(measured, Looks(distances=(0.0, 0.05)))
+        cluster_contrasts.contrasts(measured, Looks(distances=(0.0, 0.05)))
     with pytest.raises(ValueError, match="between 10 and 20"):
-        cluster_statistics.speeds(measured, TASK, Looks(late=(10, 20)))
+        cluster_statistics.group(0, models=1, seed=0, task=TASK, looks=Looks((0,), (0, 1), (10, 20), side=2))
     with pytest.raises(ValueError, match="groups"):
         cluster_statistics.pooled([])
     with pytest.raises(ValueError, match="epochs_observed"):

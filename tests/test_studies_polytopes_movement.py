@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from geometry_networks import network, one_layer
-from leakage.geometry.windows import corners, lattice
+from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp, stack
 from leakage.studies.polytopes import movement
+from leakage.studies.polytopes.windows import corners, lattice
 
 
 def hybrid(before: Mlp, after: Mlp, layers: set[int]) -> Mlp:
@@ -27,26 +28,36 @@ def step(size: float, seed: int = 0) -> tuple[Mlp, Mlp]:
     )
 
 
+def exact_moves(before: Mlp, after: Mlp) -> torch.Tensor:
+    """`Moves.both` in the unit square, from the areas of the cells of both networks side by side."""
+    weights = [torch.cat([before.weights[0], after.weights[0]])]
+    weights += [torch.block_diag(*pair) for pair in zip(before.weights[1:], after.weights[1:], strict=True)]
+    biases = tuple(torch.cat(pair) for pair in zip(before.biases, after.biases, strict=True))
+    fine = subdivide(Mlp(tuple(weights), biases), corners())
+    halves = [block.chunk(2, -1) for block in fine.pattern.split([2 * width for width in before.widths[1:-1]], -1)]
+    return torch.stack([(fine.areas @ (one != two).double()).mean() for one, two in halves])
+
+
 def test_a_line_that_moves_sweeps_a_strip():
     before, after = one_layer([[1.0, 0.0]], [-0.25]), one_layer([[1.0, 0.0]], [-0.75])
     found = movement.moves(before, after, lattice(10))
     assert found.both.tolist() == [0.5]
     assert found.own.tolist() == [0.5]
     assert found.upstream.tolist() == [0.0]
-    assert abs(float(movement.exact_moves(before, after, corners())) - 0.5) < 1e-12
+    assert abs(float(exact_moves(before, after)) - 0.5) < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_points_find_the_exact_areas_of_each_part(seed):
     before, after = step(0.3, seed)
     found = movement.moves(before, after, lattice(150))
-    exact = movement.exact_moves(before, after, corners())
+    exact = exact_moves(before, after)
     # Each of the neurons' boundaries is off by at most a row of points, 1/150; their mean by far less.
     assert torch.allclose(found.both, exact, atol=3e-3)
     assert float(exact.min()) > 0.01
     for layer in range(3):
-        own = movement.exact_moves(before, hybrid(before, after, {layer}), corners())[layer]
-        upstream = movement.exact_moves(before, hybrid(before, after, set(range(layer))), corners())[layer]
+        own = exact_moves(before, hybrid(before, after, {layer}))[layer]
+        upstream = exact_moves(before, hybrid(before, after, set(range(layer))))[layer]
         assert abs(float(found.own[layer] - own)) < 3e-3
         assert abs(float(found.upstream[layer] - upstream)) < 3e-3
 
@@ -60,13 +71,6 @@ def test_the_first_layer_inherits_nothing():
     found = movement.moves(*step(0.3), lattice(20))
     assert float(found.upstream[0]) == 0
     assert float(found.own[0]) == float(found.both[0])
-
-
-def test_networks_side_by_side_are_both():
-    one, two = step(0.3)
-    points = lattice(5)
-    both = movement.side_by_side(one, two)(points)
-    assert torch.allclose(both, torch.cat([one(points), two(points)], -1))
 
 
 def test_means_over_epochs_and_stacks_are_those_of_single_steps():

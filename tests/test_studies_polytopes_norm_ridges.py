@@ -9,9 +9,9 @@ from geometry_networks import network, one_layer
 from last_bits import LastBits
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
-from leakage.geometry.windows import corners, lattice
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import norm_ridges
+from leakage.studies.polytopes.windows import corners, lattice
 
 
 def ramp() -> Mlp:
@@ -46,12 +46,12 @@ def test_a_ramp_is_a_ridge_of_weights_and_a_valley_of_outputs():
     view = norm_ridges.survey(ramp(), side=50)
     found = norm_ridges.ridge(view, torch.tensor([[0.5, 0.5]]).double(), within=0.3)
     # The ramp has a fifth of the window: there the norm ties, elsewhere it is 0.
-    assert float(found.window[0]) == pytest.approx(0.8 + 0.1)
+    assert float(found.window.weights) == pytest.approx(0.8 + 0.1)
     # On the boundary both outputs are 0; no point of the window has the like.
-    assert float(found.window[2]) == 0
+    assert float(found.window.output) == 0
     close = lattice(50)[_from_middle(lattice(50)) < 0.3]
     inside = ((close[:, 0] > 0.4) & (close[:, 0] < 0.6)).double().mean()
-    assert float(found.near[0]) == pytest.approx(float(1 - inside / 2))
+    assert float(found.near.weights) == pytest.approx(float(1 - inside / 2))
 
 
 def _from_middle(points):
@@ -63,7 +63,7 @@ def test_a_curve_across_the_ramp_sees_the_window_as_it_is(machine):
     with LastBits(machine):  # what ties is rounded otherwise in every cell, and at every point
         found = _across_the_ramp()
     # A horizontal line meets each value with the share that it has of the window.
-    assert torch.allclose(found, torch.full((1, 3), 0.5).double(), atol=0.01)
+    assert torch.allclose(torch.stack(found), torch.tensor(0.5).double(), atol=0.01)
 
 
 def _across_the_ramp():
@@ -79,9 +79,9 @@ def _across_the_ramp():
 def test_a_window_of_one_class_has_no_ridge():
     model = one_layer([[1.0, 0.0]], [1.0], [[1.0], [-1.0]])
     view = norm_ridges.survey(model, side=5)
-    assert norm_ridges.ridge(view, lattice(2), within=0.5).window.isnan().all()
-    assert norm_ridges.elsewhere(view, [view.boundary]).isnan().all()
-    assert norm_ridges.elsewhere(view, []).shape == (0, 3)
+    assert torch.stack(norm_ridges.ridge(view, lattice(2), within=0.5).window).isnan().all()
+    assert torch.stack(norm_ridges.elsewhere(view, [view.boundary])).isnan().all()
+    assert [len(part) for part in norm_ridges.elsewhere(view, [])] == [0, 0, 0]
 
 
 def test_norms_at_points_are_those_of_the_network():

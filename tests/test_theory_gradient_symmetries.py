@@ -7,7 +7,7 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.theory import gradient_symmetries as symmetries
 from leakage.trainers.federated import batch_gradient
@@ -22,7 +22,7 @@ HOMOGENEOUS = [name for name, sigma in ACTIVATIONS.items() if sigma.degree is no
 
 
 def client(name, *, bias=0.0):
-    module = TwoLayer(W, activation=name, bias=bias)
+    module = Client(W, activation=name, bias=bias)
     return module, module(X).detach() - Y
 
 
@@ -61,7 +61,7 @@ def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
 
 def test_without_a_bias_tanh_labels_change_sign_and_nothing_else_does():
     """Norms, labels of ±1 and the sizes of residuals all stay: no attack can tell which batch it was."""
-    module = TwoLayer(W, activation="tanh")
+    module = Client(W, activation="tanh")
     one = batch_gradient(module, X, Y, loss="mean")
     other = batch_gradient(module, -X, -Y, loss="mean")
     assert all(torch.equal(one[layer], other[layer]) for layer in one)
@@ -69,7 +69,7 @@ def test_without_a_bias_tanh_labels_change_sign_and_nothing_else_does():
 
 
 def test_for_logistic_labels_the_mirror_swaps_the_classes():
-    module, labels = TwoLayer(W, activation="tanh"), (Y + 1) / 2
+    module, labels = Client(W, activation="tanh"), (Y + 1) / 2
     one, other = (batch_gradient(module, s * X, y, loss="logistic") for s, y in ((1, labels), (-1, 1 - labels)))
     for layer in one:
         torch.testing.assert_close(one[layer], other[layer], rtol=0, atol=1e-15)
@@ -77,7 +77,7 @@ def test_for_logistic_labels_the_mirror_swaps_the_classes():
 
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, 1), (1, -1, -1)])
 def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
-    module = TwoLayer(W, activation="quadratic")
+    module = Client(W, activation="quadratic")
     r = torch.tensor([2.0, 0.7, 1.1], dtype=DTYPE) * torch.tensor(signs)
     other = symmetries.rotated(X, r, activation("quadratic"), angle=0.6)
     assert_same(module, other, (X, r))

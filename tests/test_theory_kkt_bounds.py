@@ -20,7 +20,7 @@ from leakage.theory.kkt.bounds import (
     tightness,
 )
 from leakage.theory.kkt.conditions import check
-from leakage.trainers.margin_flow import Recipe, train
+from leakage.trainers.margin_flow import Descent, train
 
 WIDE = Symmetric(n=6, kappa=500.0, rho=3.0)  # den = 500 + 3 - 2 · 3 · 5 = 473
 CLOSE = Symmetric(n=6, kappa=20.0, rho=3.0)  # den = 20 + 3 - 30 = -7
@@ -108,7 +108,7 @@ def test_a_trained_network_keeps_within_the_bounds_where_they_speak():
     generator = stream(0, "trained")
     sample = draw("mixture, random labels", rows=8, fresh=500, dimension=20_000, runs=2, generator=generator)
     start = initial((2,), 80, sample.train.shape[-1], generator=generator, output_scale=0.1)
-    model = train(start, sample.train, sample.labels, Recipe(steps=5000, margin=60.0)).model
+    model = train(start, sample.train, sample.labels, Descent(steps=5000, margin=60.0)).model
     found, geometry = check(model, sample.train, sample.labels), Geometry.of(sample.train)
     plus, minus = activation_sums(model, found)
     own = torch.where(sample.labels > 0, plus, minus)

@@ -14,7 +14,7 @@ from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.conditions import check
 from leakage.theory.kkt.optimum import draw_problem, univariate
-from leakage.trainers.margin_flow import Recipe, train
+from leakage.trainers.margin_flow import Descent, train
 
 POINT = Symmetric()
 # The squared residual is settled to 1e-14 at a KKT point, and to 1e-5 of itself elsewhere.
@@ -25,7 +25,7 @@ def trained(*, dimension=20, steps=300, runs=1, width=60, name="conditions"):
     generator = stream(0, name)
     sample = draw("mixture", rows=10, fresh=0, dimension=dimension, runs=runs, generator=generator)
     start = initial((runs,), width, sample.train.shape[-1], generator=generator)
-    return train(start, sample.train, sample.labels, Recipe(steps=steps)).model, sample.train, sample.labels
+    return train(start, sample.train, sample.labels, Descent(steps=steps)).model, sample.train, sample.labels
 
 
 def single(arguments):

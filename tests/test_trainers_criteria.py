@@ -19,23 +19,6 @@ def test_a_classifier_gives_one_answer_an_example():
     assert (score.wrong.tolist(), score.answers.tolist()) == ([0, 1], [1, 1])
 
 
-def test_a_translator_gives_an_answer_for_every_word_but_padding():
-    logits = torch.zeros(2, 3, 4, dtype=DTYPE)
-    logits[..., 1] = math.log(5)  # the odds of word 1 are 5 to 3 against all others
-    score = criteria.words(logits, torch.tensor([[1, 1, 2], [3, 0, 0]]))
-    expected = torch.tensor([2 * math.log(8 / 5) + math.log(8), math.log(8)], dtype=DTYPE)
-    torch.testing.assert_close(score.losses, expected)
-    assert (score.wrong.tolist(), score.answers.tolist()) == ([1, 1], [3, 1])
-
-
-def test_padding_has_no_gradient():
-    logits = torch.zeros(1, 2, 3, requires_grad=True)
-    criteria.words(logits, torch.tensor([[1, 0]])).losses.sum().backward()
-    assert logits.grad is not None
-    assert bool((logits.grad[0, 0] != 0).all())
-    assert bool((logits.grad[0, 1] == 0).all())
-
-
 def test_rows_are_taken_of_every_tensor():
     examples = Examples((torch.arange(4), torch.arange(8).reshape(4, 2)), 10 * torch.arange(4))
     some = examples[torch.tensor([[3, 0], [1, 2]])]

@@ -11,7 +11,8 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd
-from leakage.trainers.dp_sgd import Recipe
+from leakage.trainers.criteria import Examples
+from leakage.trainers.dp_sgd import PrivateRecipe
 
 MODELS, SETTINGS, BATCH = 3, 2, 7
 
@@ -47,16 +48,6 @@ def each(networks):
 
 
 DEPTHS = pytest.mark.parametrize("widths", [(5, 3), (5, 8, 3), (5, 8, 6, 3), (5, 4, 4, 4, 3)])
-
-
-@DEPTHS
-def test_norms_are_those_of_example_gradients(widths):
-    networks, (points, labels) = networks_of(widths), a_batch(widths)
-    norms = dp_sgd.example_norms(networks, points, labels)
-    for model, setting, network in each(networks):
-        weights, biases = example_gradients(network, points[model], labels[model])
-        squares = sum(part.flatten(1).square().sum(1) for part in (*weights, *biases))
-        torch.testing.assert_close(norms[model, setting], squares.sqrt(), rtol=1e-12, atol=0)  # float64 rounding
 
 
 @DEPTHS
@@ -102,19 +93,19 @@ def a_problem(widths=(5, 8, 3), *, points=40, own=20, models=MODELS):
     features = torch.randn(points, widths[0], generator=draws, dtype=torch.float64)
     labels = torch.randint(widths[-1], (points,), generator=draws)
     rows = torch.rand(models, points, generator=draws).argsort(-1)[:, :own]
-    return features, labels, rows
+    return Examples((features,), labels), rows
 
 
 @DEPTHS
 def test_without_noise_clipping_and_sampling_it_is_gradient_descent(widths):
-    features, labels, rows = a_problem(widths)
+    examples, rows = a_problem(widths)
+    (features,), labels = examples.inputs, examples.targets
     start, rates = networks_of(widths), torch.tensor([0.1, 0.5], dtype=torch.float64)
     ours = dp_sgd.train(
         start,
-        features,
-        labels,
+        examples,
         rows,
-        Recipe(steps=6, batch=rows.shape[1], clip=1e9),
+        PrivateRecipe(steps=6, batch=rows.shape[1], clip=1e9),
         noise=torch.zeros(SETTINGS),
         learning_rate=rates,
         generator=stream(0, "train"),
@@ -138,18 +129,15 @@ def network_of(parts):
 
 
 def test_settings_do_not_disturb_each_other():
-    features, labels, rows = a_problem()
+    examples, rows = a_problem()
     start = networks_of((5, 8, 3), settings=3)
     noise, rate = torch.tensor([0.5, 1.0, 4.0]), torch.tensor([0.1, 0.2, 0.4])
-    recipe = Recipe(steps=5, batch=6.0)
-    together = dp_sgd.train(
-        start, features, labels, rows, recipe, noise=noise, learning_rate=rate, generator=stream(0, "t")
-    )
+    recipe = PrivateRecipe(steps=5, batch=6.0)
+    together = dp_sgd.train(start, examples, rows, recipe, noise=noise, learning_rate=rate, generator=stream(0, "t"))
     for setting in range(3):
         alone = dp_sgd.train(
             dp_sgd.for_settings(dp_sgd.at_setting(start, setting), 1),
-            features,
-            labels,
+            examples,
             rows,
             recipe,
             noise=noise[[setting]],
@@ -164,15 +152,15 @@ def test_noise_is_gaussian_with_the_spread_of_the_guarantee():
     # No point is ever present (B / m is tiny), so the weights move by noise alone: T steps of -ησC/B ξ.
     widths, steps, batch, clip = (200, 100, 3), 9, 1e-7, 2.0
     draws = stream(4, "points")
-    features, labels = torch.randn(10, 200, generator=draws), torch.randint(3, (10,), generator=draws)
+    points = torch.randn(10, 200, generator=draws)
+    examples = Examples((points,), torch.randint(3, (10,), generator=draws))
     start = networks_of(widths, models=1, settings=2)
     noise, rate = torch.tensor([1.0, 3.0]), torch.tensor([1e-7, 5e-8])
     moved = dp_sgd.train(
         start,
-        features,
-        labels,
+        examples,
         torch.arange(10)[None],
-        Recipe(steps, batch, clip),
+        PrivateRecipe(steps, batch, clip),
         noise=noise,
         learning_rate=rate,
         generator=stream(0, "noise"),
@@ -187,14 +175,13 @@ def test_noise_is_gaussian_with_the_spread_of_the_guarantee():
 
 
 def test_models_have_noise_of_their_own():
-    features, labels, rows = a_problem()
+    examples, rows = a_problem()
     start = mlp.initial((MODELS, 1), (5, 8, 3), generator=stream(1, "start"))
     moved = dp_sgd.train(
         start,
-        features,
-        labels,
+        examples,
         rows,
-        Recipe(1, 1e-9),
+        PrivateRecipe(1, 1e-9),
         noise=torch.ones(1),
         learning_rate=torch.tensor([1e-9]),
         generator=stream(0, "noise"),
@@ -239,15 +226,15 @@ def test_a_planted_outlier_is_learnt_without_clipping_and_hidden_by_it():
     # One row has a label that its twin contradicts nowhere: only this row can teach it. Its features are huge.
     features = torch.cat([torch.randn(30, 4, generator=stream(0, "x"), dtype=torch.float64), torch.full((1, 4), 50.0)])
     labels = torch.cat([torch.zeros(30, dtype=torch.int64), torch.ones(1, dtype=torch.int64)])
+    examples = Examples((features,), labels)
     start = dp_sgd.for_settings(mlp.initial((1,), (4, 2), generator=stream(0, "w")), 1)
 
     def answer(clip, noise):
         out = dp_sgd.train(
             start,
-            features,
-            labels,
+            examples,
             torch.arange(31)[None],
-            Recipe(40, 15.5, clip),
+            PrivateRecipe(40, 15.5, clip),
             noise=torch.tensor([noise]),
             learning_rate=torch.tensor([0.05]),
             generator=stream(0, "t"),
@@ -280,20 +267,23 @@ def test_float32_networks_stay_float32_and_agree_with_float64():
 )
 def test_a_recipe_out_of_range_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        Recipe(**settings)
+        PrivateRecipe(**settings)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(noise=torch.tensor([-1.0, 1.0])), "`noise` must be finite"),
-        (dict(noise=torch.tensor([1.0])), "`noise` and `learning_rate` be"),
+        (dict(noise=torch.tensor([-1.0, 1.0])), "`noise` must be finite and at least 0"),
+        (dict(noise=torch.tensor([1.0])), "must have shape \\(settings\\)"),
         (dict(learning_rate=torch.tensor([0.0, 1.0])), "`learning_rate` must be"),
-        (dict(learning_rate=torch.ones(3)), "`noise` and `learning_rate` be"),
-        (dict(recipe=Recipe(2, 21.0)), "`batch` must be at most the 20 rows"),
+        (dict(learning_rate=torch.ones(3)), "must have shape \\(settings\\)"),
+        (dict(recipe=PrivateRecipe(2, 21.0)), "`batch` must be a number finite and at most 20"),
         (dict(rows=torch.zeros(MODELS, 4, dtype=torch.int64)), "`rows`"),
-        (dict(features=torch.full((40, 5), math.nan)), "`features` must be finite"),
-        (dict(networks=mlp.initial((MODELS,), (5, 8, 3), generator=stream(0, "s"))), "lead with"),
+        (
+            dict(examples=Examples((torch.full((40, 5), math.nan),), torch.zeros(40, dtype=torch.int64))),
+            "`features` must be finite",
+        ),
+        (dict(networks=mlp.initial((MODELS,), (5, 8, 3), generator=stream(0, "s"))), "`networks` must have shape"),
         (
             dict(networks=networks_of((5, 8, 3), dtype=torch.float32), learning_rate=torch.full((2,), 1e38)),
             "diverged",
@@ -301,18 +291,17 @@ def test_a_recipe_out_of_range_is_refused(settings, message):
     ],
 )
 def test_bad_training_inputs_are_refused(change, message):
-    features, labels, rows = a_problem()
+    examples, rows = a_problem()
     given = dict(
         networks=networks_of((5, 8, 3)),
-        features=features,
-        labels=labels,
+        examples=examples,
         rows=rows,
-        recipe=Recipe(2, 5.0),
+        recipe=PrivateRecipe(2, 5.0),
         noise=torch.ones(2),
         learning_rate=torch.ones(2),
     )
     given |= change
-    first = [given.pop(name) for name in ("networks", "features", "labels", "rows", "recipe")]
+    first = [given.pop(name) for name in ("networks", "examples", "rows", "recipe")]
     with pytest.raises(ValueError, match=message):
         dp_sgd.train(*first, **given, generator=stream(0, "t"))
 
@@ -321,10 +310,10 @@ def test_bad_batches_are_refused():
     networks, (points, labels) = networks_of((5, 8, 3)), a_batch((5, 8, 3))
     with pytest.raises(ValueError, match="`clip`"):
         dp_sgd.clipped_sum(networks, points, labels, clip=0.0)
-    with pytest.raises(ValueError, match="`points` be"):
-        dp_sgd.example_norms(networks, points[..., :3], labels)
+    with pytest.raises(ValueError, match="`points`"):
+        dp_sgd.clipped_sum(networks, points[..., :3], labels, clip=1.0)
     with pytest.raises(ValueError, match="`labels`"):
-        dp_sgd.example_norms(networks, points, labels[:, :3])
+        dp_sgd.clipped_sum(networks, points, labels[:, :3], clip=1.0)
     for rate in (0.0, 1.1, -0.5):
         with pytest.raises(ValueError, match="`rate`"):
             next(dp_sgd.poisson_batches(torch.arange(4)[None], rate, steps=1, generator=stream(0, "b")))

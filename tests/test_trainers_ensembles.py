@@ -12,9 +12,11 @@ import alterations
 from leakage import content_keys
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.trainers import ensembles
+from leakage.trainers import ensembles, perceptrons
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
 from leakage.trainers.ensembles import Recipe, Recorder
+from leakage.trainers.perceptrons import Perceptrons
 
 WIDTHS = (6, 9, 8, 4)
 MODELS, POINTS, OWN = 3, 50, 22
@@ -26,7 +28,11 @@ def a_problem(dtype=torch.float64):
     features = torch.randn(POINTS, WIDTHS[0], generator=draws, dtype=dtype)
     labels = torch.randint(WIDTHS[-1], (POINTS,), generator=draws)
     rows = torch.rand(MODELS, POINTS, generator=draws).argsort(-1)[:, :OWN]
-    return features, labels, rows
+    return Examples((features,), labels), rows
+
+
+def a_start(dtype=torch.float64):
+    return Perceptrons.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
 
 
 def modules_of(networks):
@@ -54,9 +60,9 @@ def modules_of(networks):
     ids=["adam", "weight decay", "sgd with momentum"],
 )
 def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
-    together = ensembles.train(start, features, labels, rows, recipe, generator=stream(0, "shuffle"))
+    examples, rows = a_problem()
+    start = a_start()
+    together = ensembles.train(start, examples, rows, recipe, generator=stream(0, "shuffle"))
     modules = modules_of(start)
     movers, draws = [separate(module.parameters()) for module in modules], stream(0, "shuffle")
     batches = itertools.chain.from_iterable(
@@ -65,7 +71,8 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
     steps = 0
     for batch, (module, mover, model) in itertools.product(batches, zip(modules, movers, range(MODELS), strict=True)):
         mover.zero_grad()
-        cross_entropy(module(features[batch[model]]), labels[batch[model]]).backward()
+        own = examples[batch[model]]
+        cross_entropy(module(own.inputs[0]), own.targets).backward()
         mover.step()
         steps += 1
     assert steps == 20 * MODELS
@@ -76,7 +83,7 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
 
 
 def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
-    rows = a_problem()[2]
+    rows = a_problem()[1]
     batches = list(ensembles.shuffled_batches(rows, 6, generator=stream(0, "shuffle")))
     assert [batch.shape[1] for batch in batches] == [6, 6, 6, 4]
     seen = torch.cat(batches, dim=-1)
@@ -87,52 +94,50 @@ def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_ow
 
 
 def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    examples, rows = a_problem()
+    start = a_start()
     full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
-    together = ensembles.train(start, features, labels, rows, full, generator=stream(0, "shuffle"))
-    alone = ensembles.train(start[1:2], features, labels, rows[1:2], full, generator=stream(1, "shuffle"))
+    together = ensembles.train(start, examples, rows, full, generator=stream(0, "shuffle"))
+    alone = ensembles.train(Perceptrons.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
     assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
 
 
 def test_the_initial_networks_are_left_as_they_are_and_precision_follows_them():
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=torch.float32)
+    examples, rows = a_problem()
+    start = a_start(torch.float32)
     before = start.weights[0].clone()
-    trained = ensembles.train(start, features, labels, rows, RECIPE, generator=stream(0, "shuffle"))
+    trained = ensembles.train(start, examples, rows, RECIPE, generator=stream(0, "shuffle"))
     assert torch.equal(start.weights[0], before)
     assert trained.weights[0].dtype == torch.float32
     assert not torch.equal(trained.weights[0], before)
 
 
 def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
-    features, labels, _ = a_problem()
-    networks = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
-    monkeypatch.setattr(ensembles, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
-    outputs = networks(features)
+    examples, _ = a_problem()
+    networks, labels = a_start(), examples.targets
+    monkeypatch.setattr(perceptrons, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
+    outputs = networks(examples.inputs[0])
     expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
-    assert torch.allclose(ensembles.losses(networks, features, labels), expected, atol=1e-14)
-    assert torch.equal(ensembles.mistakes(networks, features, labels), outputs.argmax(-1) != labels)
-    both = ensembles.outcomes(networks, features, labels)
-    assert torch.equal(both[0], ensembles.losses(networks, features, labels))
-    assert torch.equal(both[1], ensembles.mistakes(networks, features, labels))
+    found = networks.scores(examples)
+    assert torch.allclose(found.losses, expected, atol=1e-14)
+    assert torch.equal(found.wrong.bool(), outputs.argmax(-1) != labels)
+    assert bool((found.answers == 1).all())
 
 
 def test_a_tiny_loss_is_not_rounded_to_zero():
-    sure = mlp.Mlp((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
-    loss = ensembles.losses(sure, torch.zeros(1, 3), torch.tensor([0]))
+    sure = Perceptrons((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
+    loss = sure.scores(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
     assert loss.dtype == torch.float64
     assert float(loss) == pytest.approx(9.4e-14, rel=0.1)  # e^-30, with float64 rounding of 1 beside it
 
 
 def test_the_epochs_asked_for_are_observed():
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    examples, rows = a_problem()
+    start = a_start()
     kept = {}
     last = ensembles.train(
         start,
-        features,
-        labels,
+        examples,
         rows,
         RECIPE,
         generator=stream(0, "shuffle"),
@@ -142,7 +147,7 @@ def test_the_epochs_asked_for_are_observed():
     assert sorted(kept) == [0, 2, 5]
     assert torch.equal(kept[0].weights[0], start.weights[0])
     assert torch.equal(kept[5].weights[0], last.weights[0])
-    shorter = ensembles.train(start, features, labels, rows, replace(RECIPE, epochs=2), generator=stream(0, "shuffle"))
+    shorter = ensembles.train(start, examples, rows, replace(RECIPE, epochs=2), generator=stream(0, "shuffle"))
     assert torch.equal(kept[2].weights[0], shorter.weights[0])
 
 
@@ -164,15 +169,14 @@ class Fragile(Recorder):
 
 @pytest.mark.parametrize("optimiser", ensembles.OPTIMISERS)
 def test_two_epochs_and_the_rest_after_an_interruption_equal_all_at_once(tmp_path, optimiser):
-    features, labels, rows = a_problem()
+    examples, rows = a_problem()
     recipe = replace(RECIPE, epochs=4, optimiser=optimiser, momentum=0.9 if optimiser == "sgd" else 0.0)
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    start = a_start()
 
     def run(observe, checkpoint=None):
         return ensembles.train(
             start,
-            features,
-            labels,
+            examples,
             rows,
             recipe,
             generator=stream(0, "shuffle"),
@@ -181,7 +185,7 @@ def test_two_epochs_and_the_rest_after_an_interruption_equal_all_at_once(tmp_pat
         )
 
     def measure(networks):
-        return {"losses": ensembles.losses(networks, features, labels)}
+        return {"losses": networks.scores(examples).losses}
 
     whole = Recorder(measure)
     expected = run(whole)
@@ -202,17 +206,17 @@ def test_two_epochs_and_the_rest_after_an_interruption_equal_all_at_once(tmp_pat
 
 
 def test_another_seed_recipe_or_datum_has_a_file_of_its_own(tmp_path):
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    examples, rows = a_problem()
+    start = a_start()
     variants = [
-        (features, RECIPE, 0),
-        (features, RECIPE, 1),
-        (features, replace(RECIPE, epochs=6), 0),
-        (features + 1e-9, RECIPE, 0),
+        (examples, RECIPE, 0),
+        (examples, RECIPE, 1),
+        (examples, replace(RECIPE, epochs=6), 0),
+        (Examples((examples.inputs[0] + 1e-9,), examples.targets), RECIPE, 0),
     ]
-    for points, recipe, seed in variants:
+    for asked, recipe, seed in variants:
         draws = stream(seed, "shuffle")
-        ensembles.train(start, points, labels, rows, recipe, generator=draws, checkpoint=Checkpoint(tmp_path))
+        ensembles.train(start, asked, rows, recipe, generator=draws, checkpoint=Checkpoint(tmp_path))
     assert len(list(tmp_path.iterdir())) == len(variants)
 
 
@@ -261,13 +265,12 @@ def test_a_checkpoint_of_other_code_is_not_taken_up(tmp_path, monkeypatch):
 
 
 def test_an_observer_that_would_lose_what_it_saw_is_refused(tmp_path):
-    features, labels, rows = a_problem()
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    examples, rows = a_problem()
+    start = a_start()
     with pytest.raises(ValueError, match="lost on resuming"):
         ensembles.train(
             start,
-            features,
-            labels,
+            examples,
             rows,
             RECIPE,
             generator=stream(0, "shuffle"),
@@ -281,21 +284,21 @@ def test_an_observer_that_would_lose_what_it_saw_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f, y, r: (f[:, :-1], y, r), "`features` must be"),
-        (lambda f, y, r: (f, y[:-1], r), "`labels` \\(n,\\)"),
+        (lambda f, y, r: (f[:, :-1], y, r), "`features` must have shape"),
+        (lambda f, y, r: (f, y[:, None], r), "`labels` must have shape"),
         (lambda f, y, r: (f * torch.nan, y, r), "`features` must be finite"),
-        (lambda f, y, r: (f, y + 1, r), "classes from 0 to 3"),
-        (lambda f, y, r: (f, y - 1, r), "classes from 0 to 3"),
-        (lambda f, y, r: (f, y, r[:-1]), "`rows` must be \\(models, m\\)"),
-        (lambda f, y, r: (f, y, r + 40), "`rows` must number the 50 points"),
+        (lambda f, y, r: (f, y + 1, r), "`labels` must be at least 0 and at most 3"),
+        (lambda f, y, r: (f, y - 1, r), "`labels` must be at least 0 and at most 3"),
+        (lambda f, y, r: (f, y, r[:-1]), "`rows` must have shape"),
+        (lambda f, y, r: (f, y, r + 40), "`rows` must be at least 0 and at most 49"),
         (lambda f, y, r: (f, y, r[:, [0, *range(OWN)]]), "got one twice"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(change, message):
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
-    features, labels, rows = change(*a_problem())
+    examples, rows = a_problem()
+    features, labels, rows = change(examples.inputs[0], examples.targets, rows)
     with pytest.raises(ValueError, match=message):
-        ensembles.train(start, features, labels, rows, RECIPE, generator=stream(0, "shuffle"))
+        ensembles.train(a_start(), Examples((features,), labels), rows, RECIPE, generator=stream(0, "shuffle"))
 
 
 @pytest.mark.parametrize(
@@ -321,13 +324,13 @@ def test_a_recorder_that_saw_nothing_has_nothing_to_give():
 
 
 def test_an_epoch_that_is_never_reached_is_refused():
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"))
+    start = a_start()
     with pytest.raises(ValueError, match="between 0 and 5"):
         ensembles.train(start, *a_problem(), RECIPE, generator=stream(0, "shuffle"), epochs_observed=(6,))
 
 
 def test_a_network_that_diverges_is_not_given_away():
-    start = mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=torch.float32)
+    start = a_start(torch.float32)
     wild = Recipe(epochs=20, batch=6, learning_rate=1e30, optimiser="sgd")
     with pytest.raises(ValueError, match="diverged"):
         ensembles.train(start, *a_problem(), wild, generator=stream(0, "shuffle"))

@@ -7,7 +7,7 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import stream
 from leakage.trainers.federated import LOSSES, batch_gradient, find_loss
 
@@ -27,7 +27,7 @@ def by_hand(module, sigma, *, logistic):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_are_the_sums_over_the_batch(name, loss):
-    module = TwoLayer(W, activation=name, bias=0.7)
+    module = Client(W, activation=name, bias=0.7)
     gradient = batch_gradient(module, X, Y, loss=loss)
     outputs, hidden = by_hand(module, activation(name), logistic=loss == "logistic")
     scale = {"half_sum": 1.0, "sum": 2.0, "mean": 2 / 3, "logistic": 1.0}[loss]
@@ -37,20 +37,20 @@ def test_gradients_are_the_sums_over_the_batch(name, loss):
 
 
 def test_a_gradient_is_the_slope_of_the_loss():
-    module, step = TwoLayer(W, activation="gelu"), 1e-6
+    module, step = Client(W, activation="gelu"), 1e-6
     gradient = batch_gradient(module, X, Y, loss="mean")["hidden"][2, 4]
 
     def loss(move):
         moved = W.clone()
         moved[2, 4] += move
-        return (TwoLayer(moved, activation="gelu")(X).detach() - Y).square().mean()
+        return (Client(moved, activation="gelu")(X).detach() - Y).square().mean()
 
     # A central difference is off by step², and by rounding over the step.
     assert float((loss(step) - loss(-step)) / (2 * step)) == pytest.approx(float(gradient), abs=1e-9)
 
 
 def test_the_module_and_its_gradients_stay_as_they_are():
-    module = TwoLayer(W, activation="tanh")
+    module = Client(W, activation="tanh")
     batch_gradient(module, X, Y, loss="sum")
     assert torch.equal(module.hidden, W)
     assert module.hidden.grad is None
@@ -76,7 +76,7 @@ def test_a_parameter_without_influence_has_gradient_zero():
 )
 def test_a_batch_that_is_none_is_refused(inputs, labels, loss, complaint):
     with pytest.raises(ValueError, match=complaint):
-        batch_gradient(TwoLayer(W, activation="tanh"), inputs, labels, loss=loss)
+        batch_gradient(Client(W, activation="tanh"), inputs, labels, loss=loss)
 
 
 def test_a_module_with_several_outputs_is_refused():
@@ -85,7 +85,7 @@ def test_a_module_with_several_outputs_is_refused():
 
 
 def test_a_client_without_gradients_gives_its_own_all_the_same():
-    module = TwoLayer(W, activation="tanh")
+    module = Client(W, activation="tanh")
     expected = batch_gradient(module, X, Y, loss="sum")
     with torch.no_grad():
         found = batch_gradient(module, X, Y, loss="sum")

@@ -11,10 +11,10 @@ from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import PRESETS, Recipe, log_loss, pulls, train
+from leakage.trainers.margin_flow import Descent, log_loss, pulls, train
 
-PLAIN = Recipe(steps=1000, learning_rate=0.05)
-NORMALISED = Recipe(steps=1000, stability=0.3, growth=0.02)
+PLAIN = Descent(steps=1000, learning_rate=0.05)
+NORMALISED = Descent(steps=1000, stability=0.3, growth=0.02)
 
 
 def problem(*, batch=(), n=6, d=12, k=8, hidden_scale=0.3):
@@ -40,7 +40,7 @@ def single(model, index):
     return TwoLayer(*(tensor[index] for tensor in pieces(model)))
 
 
-def by_autograd(model, points, labels, recipe):
+def by_autograd(model, points, labels, descent):
     """The definition: every step from the gradients that autograd finds for one network."""
     parameters = pieces(model)
 
@@ -56,17 +56,17 @@ def by_autograd(model, points, labels, recipe):
         share = torch.sigmoid(-q) / softplus(-q).sum()
         flat = torch.cat([part.flatten(1) for part in jacobian], dim=1)
         length = min(
-            recipe.stability / float(share @ flat.square().sum(1)),
-            recipe.growth / float(share @ (points.square().sum(1) + 1).sqrt()),
+            descent.stability / float(share @ flat.square().sum(1)),
+            descent.growth / float(share @ (points.square().sum(1) + 1).sqrt()),
         )
         return [length * torch.einsum("n,n...->...", share, part) for part in jacobian]
 
-    for _ in range(recipe.steps):
-        if recipe.learning_rate is None:
+    for _ in range(descent.steps):
+        if descent.learning_rate is None:
             change = normalised(parameters)
         else:
             leaves = [part.detach().requires_grad_() for part in parameters]
-            change = [-recipe.learning_rate * part for part in torch.autograd.grad(loss(leaves), leaves)]
+            change = [-descent.learning_rate * part for part in torch.autograd.grad(loss(leaves), leaves)]
         parameters = tuple(part.detach() + step for part, step in zip(parameters, change, strict=True))
     return TwoLayer(*parameters)
 
@@ -74,13 +74,13 @@ def by_autograd(model, points, labels, recipe):
 # ── the steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("recipe", [PLAIN, NORMALISED], ids=["plain", "normalised"])
-def test_a_thousand_steps_are_those_of_autograd(recipe):
+@pytest.mark.parametrize("descent", [PLAIN, NORMALISED], ids=["plain", "normalised"])
+def test_a_thousand_steps_are_those_of_autograd(descent):
     model, points, labels = problem()
-    expected = by_autograd(model, points, labels, recipe)
+    expected = by_autograd(model, points, labels, descent)
     asked = gaussian((50, 12), generator=stream(0, "asked"))
     for route in ("dual", "primal"):
-        trained = train(model, points, labels, recipe, route=route)
+        trained = train(model, points, labels, descent, route=route)
         assert trained.margin > 1  # it has fitted all labels: the steps went somewhere
         assert int(trained.steps) == 1000
         assert_same(trained.model, expected, rtol=1e-12)
@@ -88,11 +88,11 @@ def test_a_thousand_steps_are_those_of_autograd(recipe):
         torch.testing.assert_close(trained.margins, labels * expected(points), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("recipe", [PLAIN, NORMALISED], ids=["plain", "normalised"])
+@pytest.mark.parametrize("descent", [PLAIN, NORMALISED], ids=["plain", "normalised"])
 @pytest.mark.parametrize(("n", "d"), [(6, 12), (6, 5), (9, 4), (9, 1), (1, 3)])
-def test_both_routes_take_the_same_steps(recipe, n, d):
+def test_both_routes_take_the_same_steps(descent, n, d):
     model, points, labels = problem(batch=(3,), n=n, d=d)
-    dual, primal = (train(model, points, labels, recipe, route=route) for route in ("dual", "primal"))
+    dual, primal = (train(model, points, labels, descent, route=route) for route in ("dual", "primal"))
     # Rounding of two orders of summation, which a network that fits not all labels (d = 1) carries on for longer.
     assert_same(dual.model, primal.model, rtol=1e-10)
     torch.testing.assert_close(dual.margins, primal.margins, rtol=1e-9, atol=1e-9)
@@ -101,7 +101,7 @@ def test_both_routes_take_the_same_steps(recipe, n, d):
 @pytest.mark.parametrize(("n", "d", "route"), [(6, 12, "dual"), (6, 5, "dual"), (6, 4, "primal")])
 def test_the_route_that_is_chosen_is_the_one_with_the_smaller_space(n, d, route):
     model, points, labels = problem(n=n, d=d)
-    chosen, named = (train(model, points, labels, Recipe(20, 0.1), route=way) for way in ("auto", route))
+    chosen, named = (train(model, points, labels, Descent(20, 0.1), route=way) for way in ("auto", route))
     assert all(torch.equal(one, other) for one, other in zip(pieces(chosen.model), pieces(named.model), strict=True))
 
 
@@ -109,7 +109,7 @@ def test_one_plain_step_by_hand():
     start = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[0.5], [-1.0]], [0.5, 0.0], [1.0, 5.0])))
     points, labels = torch.tensor([[2.0]], dtype=DTYPE), torch.tensor([1.0], dtype=DTYPE)
     pull = 0.1 / (1 + math.exp(1.5))  # q = 1·(0.5·2 + 0.5), and the second neuron is off
-    after = train(start, points, labels, Recipe(steps=1, learning_rate=0.1)).model
+    after = train(start, points, labels, Descent(steps=1, learning_rate=0.1)).model
     torch.testing.assert_close(after.weights.flatten().tolist(), [0.5 + 2 * pull, -1.0])
     torch.testing.assert_close(after.biases.tolist(), [0.5 + pull, 0.0])
     torch.testing.assert_close(after.outputs.tolist(), [1.0 + 1.5 * pull, 5.0])
@@ -120,7 +120,7 @@ def test_a_normalised_step_has_the_length_of_the_smaller_cap(stability, growth):
     """With one point p cancels from direction and length: the step is c ∇Φ / ‖∇Φ‖² or c₂ ∇Φ / ‖(x, 1)‖."""
     start = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[0.5]], [0.5], [3.0])))
     points, labels = torch.tensor([[2.0]], dtype=DTYPE), torch.tensor([1.0], dtype=DTYPE)
-    after = train(start, points, labels, Recipe(steps=1, stability=stability, growth=growth)).model
+    after = train(start, points, labels, Descent(steps=1, stability=stability, growth=growth)).model
     length = min(stability / (9 * 5 + 1.5**2), growth / math.sqrt(5))
     found = [float(part) for part in pieces(after)]
     torch.testing.assert_close(found, [0.5 + length * 6, 0.5 + length * 3, 3 + length * 1.5])
@@ -128,8 +128,8 @@ def test_a_normalised_step_has_the_length_of_the_smaller_cap(stability, growth):
 
 def test_short_steps_of_both_kinds_follow_one_curve():
     model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
-    recipes = Recipe(2000, learning_rate=0.01, margin=4.0), Recipe(2000, margin=4.0, growth=0.01)
-    trained = [train(model, points, labels, recipe).model for recipe in recipes]
+    descents = Descent(2000, learning_rate=0.01, margin=4.0), Descent(2000, margin=4.0, growth=0.01)
+    trained = [train(model, points, labels, descent).model for descent in descents]
     directions = [torch.cat([part.flatten() for part in pieces(model)]) for model in trained]
     # 1e-6 is measured to the curve of ever shorter steps; one neuron that takes another side costs 1e-2.
     assert float(torch.cosine_similarity(*directions, dim=0)) > 1 - 1e-5
@@ -137,8 +137,8 @@ def test_short_steps_of_both_kinds_follow_one_curve():
 
 def test_normalised_steps_reach_a_large_margin_in_a_twentieth_of_the_steps():
     model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
-    recipes = Recipe(10_000, margin=8.0), Recipe(10_000, learning_rate=0.05, margin=8.0)
-    quick, slow = (train(model, points, labels, recipe) for recipe in recipes)
+    descents = Descent(10_000, margin=8.0), Descent(10_000, learning_rate=0.05, margin=8.0)
+    quick, slow = (train(model, points, labels, descent) for descent in descents)
     assert float(quick.margin) >= 8
     assert float(slow.margin) >= 8
     assert 20 * int(quick.steps) < int(slow.steps)
@@ -147,7 +147,7 @@ def test_normalised_steps_reach_a_large_margin_in_a_twentieth_of_the_steps():
 def test_a_single_point_ends_at_its_known_optimum():
     r"""One point: all live neurons are parallel to (x, 1) and balanced, so that $m / \|\theta\|^2 = \|(x, 1)\| / 2$."""
     model, points, labels = problem(n=1, d=3, k=20, hidden_scale=1e-4)
-    trained = train(TwoLayer(*pieces(model)[:2], 0.01 * model.outputs), points, labels, Recipe(2000, margin=50.0))
+    trained = train(TwoLayer(*pieces(model)[:2], 0.01 * model.outputs), points, labels, Descent(2000, margin=50.0))
     ratio = trained.margin / trained.model.squared_norm()
     half = (points.square().sum() + 1).sqrt() / 2
     # What is left of the start weighs ‖θ(0)‖²/‖θ‖² < 1e-6 here, and every product of factors is below its mean square.
@@ -159,12 +159,12 @@ def test_a_single_point_ends_at_its_known_optimum():
 
 
 @pytest.mark.parametrize("route", ["dual", "primal"])
-@pytest.mark.parametrize("recipe", [Recipe(300, 0.05), Recipe(300), Recipe(300, margin=3.0)], ids=str)
-def test_a_network_of_a_batch_trains_as_it_does_alone(recipe, route):
+@pytest.mark.parametrize("descent", [Descent(300, 0.05), Descent(300), Descent(300, margin=3.0)], ids=str)
+def test_a_network_of_a_batch_trains_as_it_does_alone(descent, route):
     model, points, labels = problem(batch=(2, 3))
-    together = train(model, points, labels, recipe, route=route)
+    together = train(model, points, labels, descent, route=route)
     for index in ((0, 0), (1, 2)):
-        alone = train(single(model, index), points[index], labels[index], recipe, route=route)
+        alone = train(single(model, index), points[index], labels[index], descent, route=route)
         assert_same(single(together.model, index), alone.model, rtol=1e-12)
         assert int(together.steps[index]) == int(alone.steps)
         torch.testing.assert_close(together.margin[index], alone.margin, rtol=1e-11, atol=0)
@@ -172,16 +172,16 @@ def test_a_network_of_a_batch_trains_as_it_does_alone(recipe, route):
 
 def test_every_network_stops_when_it_has_its_margin():
     model, points, labels = problem(batch=(5,))
-    trained = train(model, points, labels, Recipe(steps=1000, margin=5.0))
+    trained = train(model, points, labels, Descent(steps=1000, margin=5.0))
     assert bool((trained.margin >= 5).all())
     assert len(set(trained.steps.tolist())) > 1
     for index, steps in enumerate(trained.steps.tolist()):
-        before = train(single(model, index), points[index], labels[index], Recipe(steps=steps - 1))
+        before = train(single(model, index), points[index], labels[index], Descent(steps=steps - 1))
         assert float(before.margin) < 5
 
 
 def test_the_steps_run_out_where_the_margin_is_not_reached():
-    trained = train(*problem(), Recipe(steps=7, margin=50.0))
+    trained = train(*problem(), Descent(steps=7, margin=50.0))
     assert int(trained.steps) == 7
     assert float(trained.margin) < 50
 
@@ -196,24 +196,24 @@ def test_training_does_not_touch_what_it_is_given():
 
 def test_no_steps_leave_the_network_as_it_is():
     model, points, labels = problem()
-    trained = train(model, points, labels, Recipe(steps=0), snapshots=[0])
+    trained = train(model, points, labels, Descent(steps=0), snapshots=[0])
     assert_same(trained.model, model, rtol=1e-15)
     assert_same(trained.snapshots[0], model, rtol=1e-15)
     torch.testing.assert_close(trained.margins, labels * model(points), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("recipe", [Recipe(60, 0.05), Recipe(60)], ids=["plain", "normalised"])
-def test_a_snapshot_is_the_network_after_that_many_steps(recipe):
+@pytest.mark.parametrize("descent", [Descent(60, 0.05), Descent(60)], ids=["plain", "normalised"])
+def test_a_snapshot_is_the_network_after_that_many_steps(descent):
     model, points, labels = problem(batch=(2,))
-    trained = train(model, points, labels, recipe, snapshots=[0, 1, 13, 60])
+    trained = train(model, points, labels, descent, snapshots=[0, 1, 13, 60])
     for steps, kept in zip([0, 1, 13, 60], trained.snapshots, strict=True):
-        shorter = Recipe(steps, recipe.learning_rate)
+        shorter = Descent(steps, descent.learning_rate)
         assert_same(kept, train(model, points, labels, shorter).model, rtol=1e-13)
 
 
 def test_a_snapshot_after_the_stop_is_the_last_network():
     model, points, labels = problem(batch=(2,))
-    trained = train(model, points, labels, Recipe(steps=2000, margin=2.0), snapshots=[5, 1500, 2000])
+    trained = train(model, points, labels, Descent(steps=2000, margin=2.0), snapshots=[5, 1500, 2000])
     assert bool((trained.steps < 1000).all())
     assert_same(trained.snapshots[1], trained.model, rtol=1e-15)
     assert_same(trained.snapshots[2], trained.model, rtol=1e-15)
@@ -232,13 +232,13 @@ def test_single_precision_is_kept_and_enough_for_plain_steps():
 
 
 @pytest.mark.parametrize(
-    "recipe", [Recipe(100, 0.05, margin=1.0), Recipe(100, margin=1.0)], ids=["plain", "normalised"]
+    "descent", [Descent(100, 0.05, margin=1.0), Descent(100, margin=1.0)], ids=["plain", "normalised"]
 )
 @pytest.mark.parametrize("route", ["dual", "primal"])
-def test_dead_networks_stay_dead_and_finite(recipe, route):
+def test_dead_networks_stay_dead_and_finite(descent, route):
     model, points, labels = problem(batch=(2,))
     dead = TwoLayer(0 * model.weights, torch.full_like(model.biases, -1.0), model.outputs)
-    trained = train(dead, points, labels, recipe, route=route)
+    trained = train(dead, points, labels, descent, route=route)
     assert_same(trained.model, dead, rtol=0)
     assert trained.margin.tolist() == [0.0, 0.0]
     assert trained.steps.tolist() == [100, 100]
@@ -248,8 +248,8 @@ def test_a_dead_network_holds_up_none_of_its_batch():
     model, points, labels = problem(batch=(2,))
     biases = model.biases.clone()
     biases[0] = -1e3
-    trained = train(TwoLayer(model.weights, biases, model.outputs), points, labels, Recipe(1000, margin=5.0))
-    alone = train(single(model, 1), points[1], labels[1], Recipe(1000, margin=5.0))
+    trained = train(TwoLayer(model.weights, biases, model.outputs), points, labels, Descent(1000, margin=5.0))
+    alone = train(single(model, 1), points[1], labels[1], Descent(1000, margin=5.0))
     assert int(trained.steps[1]) == int(alone.steps)
     assert_same(single(trained.model, 1), alone.model, rtol=1e-12)
     assert float(trained.margin[0]) == 0.0
@@ -258,7 +258,7 @@ def test_a_dead_network_holds_up_none_of_its_batch():
 def test_points_that_are_all_zero_are_fitted_by_biases():
     model, _, _ = problem(n=3)
     zeros, labels = torch.zeros((3, 12), dtype=DTYPE), torch.ones(3, dtype=DTYPE)
-    assert float(train(model, zeros, labels, Recipe(500, margin=3.0)).margin) >= 3
+    assert float(train(model, zeros, labels, Descent(500, margin=3.0)).margin) >= 3
 
 
 # ── the loss far away from zero ─────────────────────────────────────────────────────────────────────────────────────
@@ -296,15 +296,10 @@ def test_pulls_are_shares_at_large_margins_and_finite_anywhere(dtype):
 
 def test_margins_far_beyond_underflow_are_reached():
     """exp(-q) is 0 from q = 745 on, where a loss that is no logarithm has no gradient left."""
-    assert float(train(*problem(n=3, d=8), Recipe(steps=10_000, margin=800.0)).margin) >= 800
+    assert float(train(*problem(n=3, d=8), Descent(steps=10_000, margin=800.0)).margin) >= 800
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_presets_are_the_recipes_of_the_chapter():
-    assert PRESETS["paper"] == Recipe(steps=4000, learning_rate=0.01, margin=math.inf)
-    assert PRESETS["kkt"].learning_rate is None
 
 
 @pytest.mark.parametrize(
@@ -321,7 +316,7 @@ def test_the_presets_are_the_recipes_of_the_chapter():
 )
 def test_a_recipe_that_goes_nowhere_is_refused(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
-        Recipe(**{"steps": 10, **wrong})
+        Descent(**{"steps": 10, **wrong})
 
 
 def test_data_that_no_network_can_fit_are_refused():
@@ -396,8 +391,8 @@ def test_a_network_with_nan_has_not_arrived(part):
 
 def test_a_network_that_diverged_has_not_arrived():
     model, points, labels = problem()
-    with pytest.raises(ValueError, match="`recipe` must have shorter steps: 1 networks diverged"):
-        train(model, points, labels, Recipe(steps=5, learning_rate=1e200))
+    with pytest.raises(ValueError, match="`descent` must have shorter steps: 1 networks diverged"):
+        train(model, points, labels, Descent(steps=5, learning_rate=1e200))
 
 
 def test_points_in_another_precision_are_refused():

@@ -14,12 +14,12 @@ from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 from leakage.trainers.module_flow import outputs, train
 
 RUNS, WIDTH, DIMENSION, ROWS = 2, 20, 15, 8
-PLAIN = Recipe(steps=1000, learning_rate=0.05)
-NORMALISED = Recipe(steps=150, stability=0.3, growth=0.02)
+PLAIN = Descent(steps=1000, learning_rate=0.05)
+NORMALISED = Descent(steps=150, stability=0.3, growth=0.02)
 
 
 class TwoLayerModule(nn.Module):
@@ -75,10 +75,10 @@ def test_the_closed_form_takes_the_plain_steps_of_automatic_differentiation(plai
     model, points, labels = problem()
     ours = margin_flow.train(model, points, labels, PLAIN, route=route)
     # Rounding of 1e-16 a step, over 1,000 steps that contract near the margin.
-    assert_equal_networks(ours.model, as_model(plain.parameters), rtol=1e-12)
+    assert_equal_networks(ours.model, as_model(plain.model), rtol=1e-12)
     torch.testing.assert_close(ours.margins, plain.margins, rtol=1e-12, atol=0)
     fresh = gaussian((RUNS, 30, DIMENSION), generator=stream(0, "fresh"))
-    found = outputs(MODULE, plain.parameters, fresh)
+    found = outputs(MODULE, plain.model, fresh)
     torch.testing.assert_close(ours.model(fresh), found, rtol=1e-12, atol=1e-12 * float(found.abs().max()))
 
 
@@ -88,18 +88,18 @@ def normalised():
     model, points, labels = problem(runs=1)
     parameters = {name: tensor[0].clone().requires_grad_() for name, tensor in as_parameters(model).items()}
     for _ in range(1000):
-        closed_form_step(parameters, points[0], labels[0], Recipe(steps=1000))
+        closed_form_step(parameters, points[0], labels[0], Descent(steps=1000))
     return as_model({name: tensor.detach().unsqueeze(0) for name, tensor in parameters.items()})
 
 
 @pytest.mark.parametrize("route", ["dual", "primal"])
 def test_the_closed_form_takes_the_normalised_steps_of_automatic_differentiation(normalised, route):
-    ours = margin_flow.train(*problem(runs=1), Recipe(steps=1000), route=route)
+    ours = margin_flow.train(*problem(runs=1), Descent(steps=1000), route=route)
     assert_equal_networks(ours.model, normalised, rtol=1e-12)
     assert float(ours.margin) > 20  # far into the tail of the loss, where its plain form has lost all digits
 
 
-def closed_form_step(parameters, points, labels, recipe):
+def closed_form_step(parameters, points, labels, descent):
     """One loss-normalised step by `margin_flow`'s rule, with the gradient of every output for itself."""
     found = functional_call(MODULE, parameters, (points,))
     shares = margin_flow.pulls((labels * found).detach())
@@ -107,22 +107,22 @@ def closed_form_step(parameters, points, labels, recipe):
     gradients = torch.autograd.grad(found, list(parameters.values()), own, is_grads_batched=True)
     slopes = sum(gradient.flatten(1).square().sum(-1) for gradient in gradients)
     lengths = (points.square().sum(-1) + 1).sqrt()
-    step = min(recipe.stability / (shares @ slopes), recipe.growth / (shares @ lengths))
+    step = min(descent.stability / (shares @ slopes), descent.growth / (shares @ lengths))
     with torch.no_grad():
         for tensor, gradient in zip(parameters.values(), gradients, strict=True):
             tensor += step * torch.tensordot(shares * labels, gradient, dims=1)
 
 
-@pytest.mark.parametrize("recipe", [replace(PLAIN, steps=100), NORMALISED], ids=["plain", "normalised"])
-def test_both_routes_and_single_runs_give_the_same_networks(recipe):
+@pytest.mark.parametrize("descent", [replace(PLAIN, steps=100), NORMALISED], ids=["plain", "normalised"])
+def test_both_routes_and_single_runs_give_the_same_networks(descent):
     model, points, labels = problem(runs=3)
     together, apart = (
-        train(MODULE, as_parameters(model), points, labels, recipe, route=route) for route in ("vmap", "loop")
+        train(MODULE, as_parameters(model), points, labels, descent, route=route) for route in ("vmap", "loop")
     )
-    alone = train(MODULE, as_parameters(model[1:2]), points[1:2], labels[1:2], recipe)
-    for name, tensor in together.parameters.items():
-        torch.testing.assert_close(tensor, apart.parameters[name], rtol=1e-11, atol=1e-12)
-        assert torch.equal(apart.parameters[name][1:2], alone.parameters[name])
+    alone = train(MODULE, as_parameters(model[1:2]), points[1:2], labels[1:2], descent)
+    for name, tensor in together.model.items():
+        torch.testing.assert_close(tensor, apart.model[name], rtol=1e-11, atol=1e-12)
+        assert torch.equal(apart.model[name][1:2], alone.model[name])
     assert torch.equal(together.steps, apart.steps)
 
 
@@ -134,11 +134,11 @@ def test_a_normalised_step_follows_the_gradient_of_the_log_loss():
     gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
     steepness = math.sqrt(sum(float(g.square().sum()) for g in gradients.values()))
     size = math.sqrt(sum(float(tensor.square().sum()) for tensor in start.values()))
-    for recipe, length in (
-        (Recipe(steps=1, stability=1e-3, growth=1e3), 1e-3 / steepness**2),
-        (Recipe(steps=1, stability=1e3, growth=1e-3), 1e-3 * size / steepness),
+    for descent, length in (
+        (Descent(steps=1, stability=1e-3, growth=1e3), 1e-3 / steepness**2),
+        (Descent(steps=1, stability=1e3, growth=1e-3), 1e-3 * size / steepness),
     ):
-        moved = train(MODULE, start, points, labels, recipe).parameters
+        moved = train(MODULE, start, points, labels, descent).model
         for name, gradient in gradients.items():
             torch.testing.assert_close(moved[name][0] - start[name][0], -length * gradient, rtol=1e-9, atol=1e-15)
 
@@ -147,39 +147,39 @@ def test_two_halves_are_the_whole():
     model, points, labels = problem()
     half = replace(NORMALISED, steps=75)
     first = train(MODULE, as_parameters(model), points, labels, half)
-    second = train(MODULE, first.parameters, points, labels, half)
+    second = train(MODULE, first.model, points, labels, half)
     whole = train(MODULE, as_parameters(model), points, labels, NORMALISED)
-    assert all(torch.equal(second.parameters[name], tensor) for name, tensor in whole.parameters.items())
+    assert all(torch.equal(second.model[name], tensor) for name, tensor in whole.model.items())
 
 
 @pytest.mark.parametrize("route", ["loop", "vmap"])
 def test_every_network_stops_when_its_own_margin_is_reached(route):
     model, points, labels = problem(runs=3)
-    recipe = replace(NORMALISED, steps=2000, margin=5.0)
-    trained = train(MODULE, as_parameters(model), points, labels, recipe, route=route)
+    descent = replace(NORMALISED, steps=2000, margin=5.0)
+    trained = train(MODULE, as_parameters(model), points, labels, descent, route=route)
     assert bool((trained.margin >= 5).all())
     assert len(trained.steps.unique()) == 3
     assert int(trained.steps.max()) < 2000
     for run, taken in enumerate(trained.steps.tolist()):
         own = slice(run, run + 1)
         late, there = (
-            train(MODULE, as_parameters(model[own]), points[own], labels[own], replace(recipe, steps=steps))
+            train(MODULE, as_parameters(model[own]), points[own], labels[own], replace(descent, steps=steps))
             for steps in (taken - 1, taken)
         )
         assert float(late.margin) < 5
         # And there it waits for the others.
-        assert_equal_networks(as_model(trained.parameters)[own], as_model(there.parameters), rtol=1e-11)
+        assert_equal_networks(as_model(trained.model)[own], as_model(there.model), rtol=1e-11)
 
 
 def test_no_step_changes_nothing_and_the_initial_parameters_are_never_changed():
     model, points, labels = problem()
     start = as_parameters(model)
     copies = {name: tensor.clone() for name, tensor in start.items()}
-    still = train(MODULE, start, points, labels, Recipe(steps=0))
+    still = train(MODULE, start, points, labels, Descent(steps=0))
     train(MODULE, start, points, labels, replace(PLAIN, steps=3))
     for name, tensor in start.items():
         assert torch.equal(tensor, copies[name])
-        assert torch.equal(still.parameters[name], tensor)
+        assert torch.equal(still.model[name], tensor)
     torch.testing.assert_close(still.margins, labels * model(points), rtol=1e-12, atol=1e-15)
 
 
@@ -187,9 +187,9 @@ def test_a_dead_network_stays_where_it_is_without_a_nan():
     model, points, labels = problem()
     start = as_parameters(model)
     start["hidden.weight"], start["hidden.bias"] = torch.zeros_like(model.weights), -torch.ones_like(model.biases)
-    for recipe in (replace(NORMALISED, steps=5), replace(PLAIN, steps=5)):
-        trained = train(MODULE, start, points, labels, recipe)
-        assert all(torch.equal(trained.parameters[name], tensor) for name, tensor in start.items())
+    for descent in (replace(NORMALISED, steps=5), replace(PLAIN, steps=5)):
+        trained = train(MODULE, start, points, labels, descent)
+        assert all(torch.equal(trained.model[name], tensor) for name, tensor in start.items())
         assert trained.margin.tolist() == [0.0, 0.0]
 
 
@@ -198,10 +198,10 @@ def test_a_convolutional_network_learns_its_labels():
     module = convolutional.Convolutional(4, width=4)
     points = torch.rand((2, 6, 16), generator=generator, dtype=DTYPE)
     labels = torch.tensor([[1.0, -1.0] * 3] * 2, dtype=DTYPE)
-    recipe = replace(module_flow.PRESETS["kkt"], steps=2000, margin=3.0)
-    trained = train(module, convolutional.initial(module, 2, generator=generator), points, labels, recipe)
+    descent = Descent(steps=2000, margin=3.0, stability=0.1, growth=0.02)
+    trained = train(module, convolutional.initial(module, 2, generator=generator), points, labels, descent)
     assert bool((trained.margin >= 3).all())
-    torch.testing.assert_close(labels * outputs(module, trained.parameters, points), trained.margins)
+    torch.testing.assert_close(labels * outputs(module, trained.model, points), trained.margins)
 
 
 def test_outputs_do_not_depend_on_the_chunks(monkeypatch):
@@ -256,8 +256,8 @@ def test_bad_data_and_routes_are_refused():
 def test_the_gpu_gives_the_same_networks():
     model, points, labels = problem()
     start = {name: tensor.cuda() for name, tensor in as_parameters(model).items()}
-    recipe = replace(NORMALISED, steps=100)
-    ours = train(MODULE, start, points.cuda(), labels.cuda(), recipe)
+    descent = replace(NORMALISED, steps=100)
+    ours = train(MODULE, start, points.cuda(), labels.cuda(), descent)
     assert ours.margins.is_cuda
-    expected = train(MODULE, as_parameters(model), points, labels, recipe)
+    expected = train(MODULE, as_parameters(model), points, labels, descent)
     torch.testing.assert_close(ours.margins.cpu(), expected.margins, rtol=1e-9, atol=1e-12)

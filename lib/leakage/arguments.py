@@ -205,6 +205,17 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def precision(name: str, value: Any) -> torch.dtype:
+    """`value` if it is a floating-point dtype.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if not isinstance(value, torch.dtype) or not value.is_floating_point:
+        raise ValueError(f"`{name}` must be floating-point, got {value}.")
+    return value
+
+
 def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """`value` if it is one of the names `known`.
 

@@ -1,12 +1,11 @@
 """Content keys: a stored result is reused only while everything it depends on is unchanged.
 
-A key is the SHA-256 of the contents of files, values and names, never of a time stamp, so it survives a checkout and a
-copy to another machine. Imports are followed by reading source text (`ast`): nothing here imports what it follows, runs
-a chapter or writes a file.
+A key is the SHA-256 of the contents of files, values (`fingerprints`) and names, never of a time stamp, so it survives
+a checkout and a copy to another machine. Imports are followed by reading source text (`ast`): nothing here imports what
+it follows, runs a chapter or writes a file.
 """
 
 import ast
-import dataclasses
 import dis
 import functools
 import hashlib
@@ -16,12 +15,13 @@ import platform
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from leakage import sources
+from leakage.fingerprints import fingerprint
 
 PACKAGE = Path(__file__).parent
 BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
@@ -94,76 +94,6 @@ def processor() -> str:
     blas = (found for found in threadpoolctl.threadpool_info() if found["user_api"] == "blas")
     kinds = sorted({" ".join(filter(None, (one["internal_api"], one.get("architecture")))) for one in blas})
     return ", ".join((f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}", *kinds))
-
-
-# ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def fingerprint(value: Any) -> str:
-    """SHA-256 of a value made of numbers, text, containers, dataclasses, arrays and tensors; equal for equal values.
-
-    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass that names what lies
-    elsewhere, such as a file, has a method `content_elsewhere` that says what is found there.
-
-    Raises:
-        TypeError: for a value whose content cannot be read off, such as a generator or an open file.
-    """
-    digest = hashlib.sha256()
-    for piece in _pieces(value):
-        digest.update(len(piece).to_bytes(8, "little") + piece)
-    return digest.hexdigest()
-
-
-def _pieces(value: Any) -> Iterator[bytes]:
-    """The content of `value` as byte strings, each introduced by the name of its type."""
-    kind = type(value)
-    if value is None or kind in (bool, int, float, complex, str, range):
-        yield from (kind.__name__.encode(), repr(value).encode())
-    elif kind is bytes:
-        yield from (b"bytes", value)
-    elif kind in (list, tuple):
-        yield f"{kind.__name__} {len(value)}".encode()
-        for item in value:
-            yield from _pieces(item)
-    elif kind in (set, frozenset):
-        yield b"set"
-        yield from _pieces(sorted(fingerprint(item) for item in value))
-    elif isinstance(value, Mapping):
-        yield b"mapping"
-        yield from _pieces(sorted((fingerprint(key), fingerprint(item)) for key, item in value.items()))
-    elif isinstance(value, Path):
-        yield from (b"path", value.as_posix().encode())
-    elif kind.__module__ == "__main__":
-        raise TypeError(f"a {kind.__name__} is of a class written here, whose code no key holds; put it into a module.")
-    elif isinstance(value, tuple) and hasattr(kind, "_fields"):  # a named tuple
-        yield f"{kind.__module__}.{kind.__qualname__}".encode()
-        yield from _pieces(dict(zip(kind._fields, value, strict=True)))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield f"{kind.__module__}.{kind.__qualname__}".encode()
-        yield from _pieces({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-        if elsewhere := getattr(value, "content_elsewhere", None):
-            yield from _pieces(elsewhere())
-    else:
-        yield from _array_pieces(value)
-
-
-def _array_pieces(value: Any) -> Iterator[bytes]:
-    """The content of a NumPy or PyTorch value; neither library is imported for it."""
-    kind, torch, numpy = type(value), sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch and isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-        yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
-        yield flat.view(torch.uint8).numpy().tobytes()
-    elif torch and isinstance(value, torch.device | torch.dtype):
-        yield from (kind.__name__.encode(), str(value).encode())
-    elif (
-        numpy
-        and isinstance(value, numpy.ndarray | numpy.generic)
-        and not (value.dtype.hasobject or isinstance(value, numpy.ma.MaskedArray))
-    ):
-        yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
-    else:
-        raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
 
 
 # ── modules ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,8 @@ import matplotlib.colors
 import numpy as np
 from cycler import cycler
 
+from leakage import arguments
+
 _MOST_SHADES = 8
 _LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
 
@@ -80,9 +82,7 @@ def look(quantity: str) -> Look:
     Raises:
         ValueError: if `quantity` is not in `QUANTITIES`; the message lists them.
     """
-    if quantity not in QUANTITIES:
-        raise ValueError(f"`quantity` must be one of {', '.join(QUANTITIES)}; got {quantity!r}.")
-    return QUANTITIES[quantity]
+    return QUANTITIES[arguments.choice("quantity", quantity, QUANTITIES)]
 
 
 def colour(quantity: str) -> str:
@@ -104,9 +104,7 @@ def shades(count: int) -> list[str]:
     """Colours for a family of curves, such as one for each penalty, from dark to light; all readable on white.
 
     Raises:
-        ValueError: unless `count` is from 1 to 8; more cannot be told apart.
+        ValueError: unless `count` is from 1 to 8; more cannot be told apart: show fewer curves, or a heat map.
     """
-    if not 1 <= count <= _MOST_SHADES:
-        raise ValueError(f"`count` must be from 1 to {_MOST_SHADES}, got {count!r}; show fewer curves or a heat map.")
-    steps = np.linspace(0, _LIGHTEST_SHADE, count)
+    steps = np.linspace(0, _LIGHTEST_SHADE, arguments.count("count", count, least=1, most=_MOST_SHADES))
     return [matplotlib.colors.to_hex(shade) for shade in matplotlib.colormaps["viridis"](steps)]

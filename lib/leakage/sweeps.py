@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from leakage import checked_files, content_keys
+from leakage import checked_files, content_keys, fingerprints
 from leakage.runtime import Run
 
 _ARRAY, _RECORD = "numpy array", "leakage record"  # marks of values that a tensor file cannot hold as they are
@@ -68,9 +68,9 @@ def sweep(
     watch = content_keys.Watch()
     base = (content_keys.function_parts(function, digest=watch.digest), settings, run.profile, run.seed)
     machine = (content_keys.device_kind(run.device), content_keys.processor(), content_keys.environment(_root()))
-    shared = content_keys.fingerprint((*base, *machine))
+    shared = fingerprints.fingerprint((*base, *machine))
     cells = [
-        _folder(folder) / _file_name(name) / f"{content_keys.fingerprint((shared, point))[:40]}.pt" for point in points
+        _folder(folder) / _file_name(name) / f"{fingerprints.fingerprint((shared, point))[:40]}.pt" for point in points
     ]
     values = {} if watch.changed() else _stored(set(cells), name)
     missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}

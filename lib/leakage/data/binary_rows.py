@@ -1,10 +1,11 @@
-"""Text files of bits and classes, read strictly: rows of digits 0 and 1 with commas between them, and class numbers.
+"""Rows of bits with their classes, read strictly from text: digits 0 and 1 with commas between them, and class numbers.
 
 Files count classes from 1; tensors here count from 0, as every loss expects. A row of another form is refused and
 named. Nothing here touches a file.
 """
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,18 +18,44 @@ _ZERO, _COMMA, _BREAK = b"0,\n"
 _CLASS = re.compile(rb"([1-9][0-9]*)")
 
 
+@dataclass(frozen=True, eq=False)
+class BinaryRows:
+    """Rows of bits, one for each person or stay, with their classes.
+
+    Attributes:
+        features: 1 where something is true of a row, else 0.
+        labels: the class, from 0 (the file's 1) on.
+    """
+
+    features: UInt8[Tensor, "n features"]
+    labels: Int64[Tensor, " n"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
 def parse_labelled(
-    payload: bytes, *, rows: int, features: int, classes: int, source: str
-) -> tuple[UInt8[Tensor, "rows features"], Int64[Tensor, " rows"]]:
+    payload: bytes, *, rows: int, features: int, classes: int, source: str, quoted: bool = False
+) -> BinaryRows:
     """Bits and classes from rows that begin with the class, in quotes or not, all alike.
+
+    Args:
+        payload: the file's content.
+        rows: how many there are.
+        features: bits of a row.
+        classes: the largest class number.
+        source: what a refusal names.
+        quoted: whether the class must have its quotes.
 
     Raises:
         DataDamaged: if the number of rows or the form of any row differs; `source` and the row are named.
     """
     lines = _lines(payload, rows=rows, source=source)
-    quote = b'"' if payload[:1] == b'"' else b""
+    quote = b'"' if quoted or payload[:1] == b'"' else b""
     form = re.compile(rb"%s([1-9][0-9]*)%s,([01](?:,[01]){%d})" % (quote, quote, features - 1))
     expected = f"a class 1 to {classes} and {features:,} values 0 or 1, quoted as in the first row,"
+    if quoted:
+        expected = f'a class "1" to "{classes}" in quotes and {features} values 0 or 1'
     labels, bits = [], []
     for number, line in enumerate(lines, start=1):
         match = form.fullmatch(line)
@@ -38,7 +65,7 @@ def parse_labelled(
         bits.append(match[2])
     # Digits and commas alternate, so every second byte is a digit.
     digits = np.frombuffer(b",".join(bits), dtype=np.uint8)[::2] - _ZERO
-    return torch.from_numpy(digits.reshape(rows, features)), torch.tensor(labels, dtype=torch.int64)
+    return BinaryRows(torch.from_numpy(digits.reshape(rows, features)), torch.tensor(labels, dtype=torch.int64))
 
 
 def parse_bits(payload: bytes, *, rows: int, features: tuple[int, ...], source: str) -> UInt8[Tensor, "rows features"]:

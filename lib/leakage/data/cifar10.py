@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
+from leakage.arguments import choice, precision
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -23,8 +23,8 @@ _PARTS = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "tes
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
-    """Images with their labels.
+class ColourImages:
+    """Photographs with their labels.
 
     Attributes:
         images: red, green and blue values from 0 to 255.
@@ -38,26 +38,23 @@ class ImageSet:
         return len(self.labels)
 
 
-def load(part: str = "train", *, download: bool = False) -> ImageSet:
+def load(part: str = "train") -> ColourImages:
     """The training part (50,000 images, in the order of its five files) or the test part (10,000) of CIFAR-10.
 
     Args:
         part: `train` or `test`.
-        download: fetch the archive if it is not here.
 
     Raises:
-        DataAbsent: if the archive is not here and `download` is false.
+        DataAbsent: if the archive is not here.
         DataDamaged: if it is not what it should be.
     """
     choice("part", part, _PARTS)
-    if download and not fetch.available("cifar10-binary"):
-        fetch.fetch("cifar10-binary")
     return joined(
         [parse(fetch.read_payload("cifar10-binary", file), source=f"cifar10-binary/{file}") for file in _PARTS[part]]
     )
 
 
-def parse(payload: bytes, *, source: str = "payload") -> ImageSet:
+def parse(payload: bytes, *, source: str = "payload") -> ColourImages:
     """Images and labels from records of 3,073 bytes.
 
     Raises:
@@ -71,12 +68,12 @@ def parse(payload: bytes, *, source: str = "payload") -> ImageSet:
         wrong = int((labels >= len(CLASSES)).argmax())
         raise malformed(source, f"a class from 0 to 9 in record {wrong + 1:,}", str(labels[wrong]))
     images = torch.from_numpy(records[:, 1:].copy()).unflatten(-1, _SHAPE)
-    return ImageSet(images, torch.from_numpy(labels.astype(np.int64)))
+    return ColourImages(images, torch.from_numpy(labels.astype(np.int64)))
 
 
-def joined(parts: Sequence[ImageSet]) -> ImageSet:
+def joined(parts: Sequence[ColourImages]) -> ColourImages:
     """The images of several sets, one after the other."""
-    return ImageSet(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+    return ColourImages(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
 
 
 def standardised(
@@ -88,8 +85,7 @@ def standardised(
         ValueError: if the images are not bytes, `dtype` is not floating-point, or a colour of `like` is the same
             everywhere.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = precision("dtype", dtype)
     if images.dtype != torch.uint8 or like.dtype != torch.uint8:
         raise ValueError(f"`images` and `like` must hold bytes (torch.uint8), got {images.dtype} and {like.dtype}.")
     # Counts of the 256 values: their moments in float64 without a copy of all pixels in it.

@@ -27,9 +27,7 @@ def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.G
     Raises:
         ValueError: if a degree of freedom is negative or not finite.
     """
-    degrees = torch.as_tensor(dof, dtype=DTYPE, device=generator.device)
-    if not bool((torch.isfinite(degrees) & (degrees >= 0)).all()):
-        raise ValueError(f"`dof` must be finite and at least 0, got {dof!r}.")
+    degrees = arguments.real("dof", torch.as_tensor(dof, dtype=DTYPE, device=generator.device), least=0)
     # Gamma refuses shape 0, and the law of no degrees of freedom is the point mass at 0.
     shapes = (degrees.clamp_min(torch.finfo(DTYPE).tiny) / 2).expand(size)
     # The one gamma sampler of torch that takes a generator.

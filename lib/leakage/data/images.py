@@ -22,14 +22,19 @@ class DigitImages:
 
     Attributes:
         pixels: grey values from 0 (background) to 1.
-        digits: 0 to 9.
+        labels: the digits, 0 to 9.
     """
 
     pixels: Float[Tensor, "n s s"]
-    digits: Int64[Tensor, " n"]
+    labels: Int64[Tensor, " n"]
 
     def __len__(self) -> int:
-        return len(self.digits)
+        return len(self.labels)
+
+    @property
+    def features(self) -> Float[Tensor, "n d"]:
+        """The pixels of an image in one row."""
+        return self.pixels.flatten(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +57,7 @@ def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
         ValueError: if the source is unknown, or `dtype` not floating-point.
         DataAbsent: if the files of MNIST are not here.
     """
-    if not dtype.is_floating_point:  # the pixels are shares of 1
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = arguments.precision("dtype", dtype)  # the pixels are shares of 1
     return SOURCES[arguments.choice("source", source, SOURCES)](dtype)
 
 

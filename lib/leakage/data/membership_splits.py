@@ -29,16 +29,6 @@ class Pairs:
     partner: Int[Tensor, " models"]
 
 
-@dataclass(frozen=True, eq=False)
-class Quarters:
-    """Four disjoint sets of equal size: a target and a shadow model, each with its members and outsiders."""
-
-    target_member: Int[Tensor, "splits m"]
-    target_outsider: Int[Tensor, "splits m"]
-    shadow_member: Int[Tensor, "splits m"]
-    shadow_outsider: Int[Tensor, "splits m"]
-
-
 def complementary_pairs(points: int, models: int, *, generator: torch.Generator) -> Pairs:
     """Random halves of a pool and their complements, on the device of the generator.
 
@@ -58,22 +48,16 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
     return Pairs(rows, member, partner)
 
 
-def disjoint_quarters(points: int, *, splits: int = 1, size: int | None = None, generator: torch.Generator) -> Quarters:
-    """Independent random splits of a pool into four disjoint sets, on the device of the generator.
-
-    Args:
-        points: size of the pool.
-        splits: how many splits.
-        size: points in each set; a quarter of the pool, rounded down, by default.
-        generator: source of randomness.
+def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
+    """Four disjoint random sets of a pool: a target's members and outsiders, then a shadow model's.
 
     Raises:
-        ValueError: if there is no split, or the pool does not hold four sets of `size` points, at least 1.
+        ValueError: if the pool does not hold four sets of `size` points, at least 1.
     """
-    points, splits = arguments.count("points", points, least=4), arguments.count("splits", splits, least=1)
-    size = arguments.count("size", points // 4 if size is None else size, least=1, most=points // 4)
-    order = torch.rand(splits, points, generator=generator, device=generator.device).argsort(-1)
-    return Quarters(*order[:, : 4 * size].unflatten(-1, (4, size)).unbind(1))
+    points = arguments.count("points", points, least=4)
+    size = arguments.count("size", size, least=1, most=points // 4)
+    order = torch.randperm(points, generator=generator, device=generator.device)
+    return order[: 4 * size].view(4, size)
 
 
 def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"], *, least: int = 1) -> None:
@@ -89,8 +73,7 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
     """
     arguments.truth("member", member, "models points")
     partner = arguments.whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
-    if not member.numel():
-        raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
+    arguments.filled("member", member)
     models = torch.arange(len(partner), device=partner.device)
     if bool((partner == models).any()) or not torch.equal(partner[partner], models):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")

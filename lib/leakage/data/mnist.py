@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
+from leakage.arguments import choice, precision
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -23,7 +23,7 @@ _PARTS = {"test": "mnist", "train": "mnist-train"}
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
+class GreyImages:
     """Images with their labels.
 
     Attributes:
@@ -38,26 +38,23 @@ class ImageSet:
         return len(self.labels)
 
 
-def load(part: str = "test", *, download: bool = False) -> ImageSet:
+def load(part: str = "test") -> GreyImages:
     """The test or the training part of MNIST.
 
     Args:
         part: `test` (10,000 images) or `train` (60,000).
-        download: fetch the files if they are not here.
 
     Raises:
-        DataAbsent: if the files are not here and `download` is false.
+        DataAbsent: if the files are not here.
         DataDamaged: if a file is not what it should be.
     """
     choice("part", part, _PARTS)
     name = _PARTS[part]
-    if download and not fetch.available(name):
-        fetch.fetch(name)
     images = parse_images(fetch.read_payload(name, "images"), source=f"{name}/images")
     labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
     if len(images) != len(labels):
         raise malformed(name, "as many images as labels", f"{len(images):,} and {len(labels):,}")
-    return ImageSet(images, labels)
+    return GreyImages(images, labels)
 
 
 def parse_images(payload: bytes, *, source: str = "payload") -> UInt8[Tensor, "n 28 28"]:
@@ -91,8 +88,7 @@ def pixels(images: UInt8[Tensor, "*shape"], *, dtype: torch.dtype = torch.float6
     Raises:
         ValueError: if the images are not bytes, or `dtype` is not floating-point.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"`dtype` must be floating-point, got {dtype}.")
+    dtype = precision("dtype", dtype)
     if images.dtype != torch.uint8:
         raise ValueError(f"`images` must hold bytes (torch.uint8), got {images.dtype}: they may be converted already.")
     return images.to(dtype) / 255

@@ -4,54 +4,28 @@ One row per shopper: 600 bits and a class. The file was not at hand when this wa
 published at the same place, with or without quotes around the class. Nothing here shuffles or splits.
 """
 
-from dataclasses import dataclass
-
-from jaxtyping import Int64, UInt8
-from torch import Tensor
-
 from leakage.data import fetch
-from leakage.data.binary_rows import parse_labelled
+from leakage.data.binary_rows import BinaryRows, parse_labelled
 
 ROWS, FEATURES, CLASSES = 197_324, 600, 100
 
 
-@dataclass(frozen=True, eq=False)
-class PurchaseSet:
-    """Shoppers with their classes.
-
-    Attributes:
-        features: 1 where the shopper bought a product, else 0.
-        labels: the class, 0 to 99 (the file's 1 to 100).
-    """
-
-    features: UInt8[Tensor, "n features"]
-    labels: Int64[Tensor, " n"]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load(*, download: bool = False) -> PurchaseSet:
+def load() -> BinaryRows:
     """All 197,324 shoppers of Purchase-100, in the file's order.
 
-    Args:
-        download: fetch the file if it is not here.
-
     Raises:
-        DataAbsent: if the file is not here and `download` is false.
+        DataAbsent: if the file is not here.
         DataDamaged: if it is not what it should be.
     """
-    if download and not fetch.available("purchase100"):
-        fetch.fetch("purchase100")
     return parse(fetch.read_payload("purchase100", "dataset_purchase"), source="purchase100/dataset_purchase")
 
 
 def parse(
     payload: bytes, *, rows: int = ROWS, features: int = FEATURES, classes: int = CLASSES, source: str = "payload"
-) -> PurchaseSet:
+) -> BinaryRows:
     """Shoppers from CSV without a header: the class, then `features` digits 0 or 1.
 
     Raises:
         DataDamaged: if the number of rows or the form of any row differs; `source` and the row are named.
     """
-    return PurchaseSet(*parse_labelled(payload, rows=rows, features=features, classes=classes, source=source))
+    return parse_labelled(payload, rows=rows, features=features, classes=classes, source=source)

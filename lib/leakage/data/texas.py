@@ -5,45 +5,19 @@ written; what is known of their form is that row i of one belongs to row i of th
 6,169 or 6,170 bits. Nothing here shuffles or splits.
 """
 
-from dataclasses import dataclass
-
-from jaxtyping import Int64, UInt8
-from torch import Tensor
-
 from leakage.data import fetch
-from leakage.data.binary_rows import parse_bits, parse_classes
+from leakage.data.binary_rows import BinaryRows, parse_bits, parse_classes
 
 ROWS, FEATURES, CLASSES = 67_330, (6_169, 6_170), 100
 
 
-@dataclass(frozen=True, eq=False)
-class TexasSet:
-    """Stays with their classes.
-
-    Attributes:
-        features: 1 where something is true of a stay, else 0.
-        labels: the class, 0 to 99 (the file's 1 to 100).
-    """
-
-    features: UInt8[Tensor, "n features"]
-    labels: Int64[Tensor, " n"]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load(*, download: bool = False) -> TexasSet:
+def load() -> BinaryRows:
     """All 67,330 stays of Texas-100, in the files' order; some 400 MB as tensors.
 
-    Args:
-        download: fetch the files if they are not here.
-
     Raises:
-        DataAbsent: if the files are not here and `download` is false.
+        DataAbsent: if the files are not here.
         DataDamaged: if one is not what it should be.
     """
-    if download and not fetch.available("texas100"):
-        fetch.fetch("texas100")
     features, labels = (fetch.read_payload("texas100", file) for file in ("feats", "labels"))
     return parse(features, labels, source="texas100")
 
@@ -56,13 +30,13 @@ def parse(
     widths: tuple[int, ...] = FEATURES,
     classes: int = CLASSES,
     source: str = "payload",
-) -> TexasSet:
+) -> BinaryRows:
     """Stays from two files without headers: digits 0 and 1 with commas between them, and one class a line.
 
     Raises:
         DataDamaged: if the number of rows or the form of any row differs; `source` and the row are named.
     """
-    return TexasSet(
+    return BinaryRows(
         parse_bits(features, rows=rows, features=widths, source=f"{source}/feats"),
         parse_classes(labels, rows=rows, classes=classes, source=f"{source}/labels"),
     )

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import joined, layer_of, pattern, read_out, split
+from leakage.geometry.patterns import joined, pattern, read_out, split
 from leakage.geometry.polygons import Polygons, fans, following, inside, oriented, turns
 from leakage.models.mlp import Mlp
 
@@ -219,12 +219,6 @@ def _compose(maps: Tensor, parents: Tensor, middles: Tensor, weight: Tensor, bia
     following = torch.cat(composed, -1)
     following[:, 2] += bias.unsqueeze(-1)
     return torch.cat(gates), following
-
-
-def edge_layers(subdivision: Subdivision) -> Int[Tensor, "cells v"]:
-    """The layer, from 1, that owns each edge; 0 for sides of the window."""
-    layers = layer_of(subdivision.network, device=subdivision.owners.device)
-    return torch.where(subdivision.owners >= 0, layers[subdivision.owners.clamp_min(0)], 0)
 
 
 def _keys(rows: Bool[Tensor, "t N"]) -> Int[Tensor, " t"]:

@@ -20,7 +20,7 @@ from leakage.runtime import DTYPE
 STACKS = ("plain", "paired")
 
 
-class TwoLayer(nn.Module):
+class Client(nn.Module):
     r"""$f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ with the given hidden weights and $a_j = 1/m$.
 
     Args:
@@ -80,7 +80,7 @@ class DeepStack(nn.Module):
             first, last = torch.cat([identity, -identity]), torch.cat([weights, -weights], dim=1) / gain
         square = torch.eye(first.shape[0], dtype=weights.dtype, device=weights.device)
         self.identities = nn.ParameterList([first, *(square.clone() for _ in range(depth - 2))])
-        self.top = TwoLayer(last, activation=activation, bias=bias)
+        self.top = Client(last, activation=activation, bias=bias)
 
     def forward(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
         """One output for each input."""

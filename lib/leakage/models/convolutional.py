@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 
 
@@ -27,9 +28,7 @@ class Convolutional(nn.Module):
 
     def __init__(self, side: int, *, width: int = 32) -> None:
         super().__init__()
-        if side < 1 or width < 1:
-            raise ValueError(f"`side` and `width` must be at least 1, got {side!r} and {width!r}.")
-        self.side = side
+        self.side, width = arguments.count("side", side, least=1), arguments.count("width", width, least=1)
         with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
             self.lower = nn.Conv2d(1, width, 3, padding=1)
             self.upper = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)
@@ -53,8 +52,7 @@ def initial(
     Raises:
         ValueError: if there is no run, or the scale is negative.
     """
-    if runs < 1 or first_scale < 0:
-        raise ValueError(f"`runs` must be at least 1 and `first_scale` not negative, got {runs!r} and {first_scale!r}.")
+    runs, first_scale = arguments.count("runs", runs, least=1), arguments.number("first_scale", first_scale, least=0)
     parameters = {}
     for layer in ("lower", "upper", "output"):
         bound = 1 / math.sqrt(module.get_parameter(f"{layer}.weight")[0].numel())

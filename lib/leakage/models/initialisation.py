@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakage import arguments
 from leakage.data.gaussians import gaussian
 
 
@@ -55,8 +56,7 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
         ValueError: if there is no network, or a layer has a kind that is not in `LAYERS`; stack modules of your own
             with `stacked` then.
     """
-    if models < 1:
-        raise ValueError(f"`models` must be at least 1, got {models!r}.")
+    models = arguments.count("models", models, least=1)
     parameters, buffers = {}, {}
     for path, layer in module.named_modules():
         for name, form in layer.named_parameters(prefix=path, recurse=False):

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leakage import arguments
+
 
 @dataclass(frozen=True, eq=False)
 class Mlp:
@@ -72,8 +74,9 @@ def initial(
     Raises:
         ValueError: if there are fewer than two widths, or one is not positive.
     """
-    if len(widths) < 2 or min(widths) < 1:
-        raise ValueError(f"`widths` must name inputs, hidden layers and outputs, each at least 1; got {tuple(widths)}.")
+    if len(widths) < 2:
+        raise ValueError(f"`widths` must name inputs, hidden layers and outputs, got {tuple(widths)}.")
+    widths = [arguments.count("widths", width, least=1) for width in widths]
     weights, biases = [], []
     for inputs, outputs in itertools.pairwise(widths):
         drawn = torch.rand((*models, outputs, inputs + 1), generator=generator, device=generator.device, dtype=dtype)

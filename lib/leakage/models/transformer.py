@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from leakage import arguments
 from leakage.data.tokens import PADDING
 
 
@@ -95,8 +96,7 @@ class Transformer(nn.Module):
         super().__init__()
         sizes = {"width": width, "source_words": source_words, "target_words": target_words, "layers": layers}
         for name, size in (sizes | {"heads": heads}).items():
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {size!r}.")
+            arguments.count(name, size, least=1)
         if width % heads or width % 2:
             raise ValueError(f"`width` must be even and a multiple of `heads` = {heads}, got {width!r}.")
         self.width = width

@@ -18,7 +18,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 import leakage
-from leakage import content_keys, runtime, sources
+from leakage import content_keys, fingerprints, runtime, sources
 from leakage.declarations import Declarations
 from leakage.pipeline.book import Book, Refusal, code
 from leakage.pipeline.executed import REPRO, repro
@@ -81,7 +81,7 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, checks
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
     parts = {"file": files, "data": data, "parameter": values, "version of": content_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
-    key, target = content_keys.fingerprint(parts), book.executed(parameters["profile"], chapter)
+    key, target = fingerprints.fingerprint(parts), book.executed(parameters["profile"], chapter)
     old = repro(target)
     fresh = old and old["key"] == key and not old["changed"]
     state = "new" if not old else "failed" if old["status"] != "ok" else "fresh" if fresh else "stale"

@@ -5,10 +5,10 @@ and its room is the first word. Nothing here imports what it reads.
 """
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
-Graph = Mapping[str, frozenset[str]]
+Graph = Mapping[str, Set[str]]
 
 
 def modules(package: Path) -> dict[str, Path]:

@@ -119,7 +119,7 @@ class Query:
         return cls(used, used[:, -1:] - used + rest)
 
 
-def outsider_variance(design: Design, p: Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+def outsider_variance(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
     r"""Variance of the prediction at a fresh point, exact at every n.
 
     $$ \sigma_0^2 = r^2 \min\!\Bigl(1, \frac np\Bigr)
@@ -145,7 +145,7 @@ def member_variance(design: Design, query: Query) -> Float[Tensor, "*q"]:
     return design.sigma**2 + query.total / design.D
 
 
-def advantage(design: Design, p: Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
+def advantage(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
     r"""The limit advantage of Tan et al. (2022), eq. (4), in the overparameterised regime.
 
     Raises:
@@ -165,7 +165,7 @@ def crossover(design: Design) -> float:
     return design.n + (design.n + 1) * (1 - design.n / (design.D * (1 + design.sigma**2)))
 
 
-def prediction_error(design: Design, p: Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
+def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
     r"""Expected squared error at a fresh point, $p \ge n + 2$.
 
     $$ \mathrm{err}(p) = \frac pD \Bigl(1 - \frac np\Bigr)

@@ -23,7 +23,9 @@ class Variances(NamedTuple):
     outsider: Float[Tensor, "*b"]
 
 
-def limit_variances(design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query) -> Variances:
+def limit_variances(
+    design: Design, p: int | Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
+) -> Variances:
     r"""Variances of the prediction as n grows with p/n and D/n fixed.
 
     With $b = 1 - \gamma + \lambda$ and $s = \sqrt{b^2 + 4\gamma\lambda}$, the Stieltjes transform of the
@@ -54,7 +56,7 @@ def limit_variances(design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tenso
 
 
 def limit_advantage(
-    design: Design, p: Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
+    design: Design, p: int | Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
 ) -> Float[Tensor, "*b"]:
     """Advantage of the best attack in the limit: of the Gaussians with the variances of `limit_variances`."""
     limit = limit_variances(design, p, penalty, query)

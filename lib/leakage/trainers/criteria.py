@@ -1,8 +1,8 @@
 r"""What networks of any kind are asked, what they should answer, and how their answers are judged.
 
 A criterion takes the outputs of *one* network for a batch and the targets, and gives a `Score`: losses in nats *summed*
-over the answers an example asks for, and how many there are. A classifier gives one answer an example, a translator one
-a word. Nothing here trains.
+over the answers an example asks for, and how many there are: a classifier gives one answer an example, a translator one
+a word (`studies.blessing.translation.words`). Nothing here trains.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,6 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-
-from leakage.data.tokens import PADDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +67,3 @@ def classes(logits: Float[Tensor, "b k"], targets: Int[Tensor, " b"]) -> Score:
     r"""The criterion of classifiers, $\ell = -\log \operatorname{softmax}(o(x))_y$: one answer an example."""
     wrong = logits.argmax(-1) != targets
     return Score(cross_entropy(logits, targets, reduction="none"), wrong.long(), torch.ones_like(targets))
-
-
-def words(logits: Float[Tensor, "b t k"], targets: Int[Tensor, "b t"]) -> Score:
-    r"""The criterion of translators: an answer for every word but padding, each given the right words before it.
-
-    $$ \ell = \sum_{t:\, y_t \ne 0} -\log \operatorname{softmax}(o_t)_{y_t} $$
-    """
-    asked = targets != PADDING
-    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").unflatten(0, targets.shape)
-    wrong = (logits.argmax(-1) != targets) & asked
-    return Score((losses * asked).sum(-1), wrong.sum(-1), asked.sum(-1))

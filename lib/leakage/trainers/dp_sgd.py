@@ -8,6 +8,7 @@ settings (σ, η) of one model share them, so that settings are compared on the 
 exactly as DP-SGD says; B is the *expected* batch, as the guarantee wants. `privacy_accounting` says what is guaranteed.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,13 +20,15 @@ from torch.nn.functional import one_hot
 from leakage import arguments
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.perceptrons import Perceptrons
 
 _MOST_DRAWS = 2**22  # numbers drawn at once for the batches of several steps: 16 MiB of float32
 _NO_NORM = 1e-30  # smaller than any clipping bound: keeps a gradient of zero from dividing by zero
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PrivateRecipe:
     """How long, on how many examples a step, and to what norm each example's gradient is clipped.
 
     Attributes:
@@ -39,8 +42,9 @@ class Recipe:
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or not self.batch > 0 or not 0 < self.clip < float("inf"):
-            raise ValueError(f"`steps` must not be negative, `batch` and `clip` be positive and finite; got {self}.")
+        arguments.count("steps", self.steps)
+        arguments.number("batch", self.batch, above=0)
+        arguments.number("clip", self.clip, above=0)
 
     def sampling_rate(self, rows: int) -> float:
         """The probability q = B / m with which each of m rows enters a batch.
@@ -48,17 +52,14 @@ class Recipe:
         Raises:
             ValueError: if the batch is larger than the rows are many.
         """
-        if not self.batch <= rows:
-            raise ValueError(f"`batch` must be at most the {rows} rows of a model, got {self.batch!r}.")
-        return self.batch / rows
+        return arguments.number("batch", self.batch, most=rows) / rows
 
 
 def train(
     networks: Mlp,
-    features: Float[Tensor, "n d"],
-    labels: Int[Tensor, " n"],
+    examples: Examples,
     rows: Int[Tensor, "models m"],
-    recipe: Recipe,
+    recipe: PrivateRecipe,
     *,
     noise: Float[Tensor, " settings"],
     learning_rate: Float[Tensor, " settings"],
@@ -70,8 +71,7 @@ def train(
 
     Args:
         networks: the initial networks, leading dimensions models and settings; they are left as they are.
-        features: the points of all models.
-        labels: classes from 0 to the number of outputs - 1.
+        examples: those of all models, points and classes; see `Perceptrons`.
         rows: which points each model is trained on.
         recipe: steps, expected batch, clipping bound.
         noise: σ of each setting; 0 is clipping alone, without any guarantee.
@@ -82,9 +82,9 @@ def train(
         ValueError: if shapes or classes do not fit, rows repeat, a σ is negative, an η is not positive, the batch is
             larger than the rows are many, or a network diverges.
     """
-    _check(networks, features, labels, rows, noise, learning_rate)
+    _check(networks, examples, rows, noise, learning_rate)
     dtype = networks.weights[0].dtype
-    features, targets = features.to(dtype), one_hot(labels, networks.widths[-1]).to(dtype)
+    features, targets = examples.inputs[0].to(dtype), one_hot(examples.targets, networks.widths[-1]).to(dtype)
     state = _contiguous(networks)
     step = (learning_rate / recipe.batch).to(dtype)
     spread = -(step * noise.to(dtype) * recipe.clip)
@@ -93,12 +93,9 @@ def train(
     ):
         inputs, pushes = _backward(state, features[index], targets[index])
         scale = -step[:, None] * _factors(_norms(inputs, pushes), recipe.clip) * present[:, None]
-        for weight, bias, below, push in zip(state.weights, state.biases, inputs, pushes, strict=True):
-            push.mul_(scale.unsqueeze(-1))
-            _add_products(weight, push, below)
-            bias.add_(push.sum(-2))
-            _add_noise(weight, spread, generator)
-            _add_noise(bias, spread, generator)
+        _add_gradients(state, inputs, pushes, scale)
+        for parameter in itertools.chain.from_iterable(zip(state.weights, state.biases, strict=True)):
+            _add_noise(parameter, spread, generator)
     return Mlp(state.weights, state.biases)  # refuses networks that have diverged
 
 
@@ -112,24 +109,6 @@ def for_settings(networks: Mlp, settings: int) -> Mlp:
     """Networks of one leading dimension, repeated along a second one: every setting starts from the same weights."""
     parts = (networks.weights, networks.biases)
     return Mlp(*(tuple(torch.stack([tensor] * settings, dim=1) for tensor in part) for part in parts))
-
-
-def example_norms(
-    networks: Mlp, points: Float[Tensor, "models b d"], labels: Int[Tensor, "models b"]
-) -> Float[Tensor, "models settings b"]:
-    r"""The norm of each example's gradient of the cross-entropy, over all parameters, without forming it.
-
-    The gradient of one example in layer l is the outer product of $\delta_l = \partial\ell/\partial z^l$ with
-    $(a^{l-1}, 1)$, so
-
-    $$ \lVert g_i \rVert^2 = \sum_l \lVert \delta_l \rVert^2 \bigl( \lVert a^{l-1} \rVert^2 + 1 \bigr). $$
-
-    Source: Goodfellow (2015), Efficient per-example gradient computations (arXiv 1510.01799).
-
-    Raises:
-        ValueError: if shapes do not fit.
-    """
-    return _norms(*_checked_backward(networks, points, labels))
 
 
 def clipped_sum(
@@ -151,7 +130,10 @@ def clipped_sum(
         ValueError: if shapes or classes do not fit, C is not positive, or `present` holds no truth values.
     """
     arguments.number("clip", clip, above=0)
-    inputs, pushes = _checked_backward(networks, points, labels)
+    models, d = _leading(networks)[0], networks.widths[0]
+    arguments.real("points", points, "models b d", like=networks.weights[0], models=models, d=d)
+    arguments.whole("labels", labels, "models b", models=len(points), b=points.shape[1], most=networks.widths[-1] - 1)
+    inputs, pushes = _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
     factors = _factors(_norms(inputs, pushes), clip)
     if present is not None:
         arguments.truth("present", present, "models b", models=len(labels), b=labels.shape[1])
@@ -159,10 +141,7 @@ def clipped_sum(
     total = _contiguous(networks)
     for tensor in (*total.weights, *total.biases):
         tensor.zero_()
-    for weight, bias, below, push in zip(total.weights, total.biases, inputs, pushes, strict=True):
-        push.mul_(factors.unsqueeze(-1))
-        _add_products(weight, push, below)
-        bias.add_(push.sum(-2))
+    _add_gradients(total, inputs, pushes, factors)
     return total
 
 
@@ -178,10 +157,9 @@ def poisson_batches(
     Raises:
         ValueError: if `rate` is outside (0, 1].
     """
-    arguments.whole("rows", rows, "models m")
+    arguments.filled("rows", arguments.whole("rows", rows, "models m"))
     arguments.count("steps", steps)
-    if not 0 < rate <= 1 or not rows.numel():
-        raise ValueError(f"`rate` must lie in (0, 1], got {rate!r}; it is the expected batch over the number of rows.")
+    arguments.number("rate", rate, above=0, most=1)  # the expected batch over the number of rows
     at_once = max(1, _MOST_DRAWS // rows.numel())
     for first in range(0, steps, at_once):
         size = (min(at_once, steps - first), *rows.shape)
@@ -216,12 +194,30 @@ def _backward(
 
 
 def _norms(inputs: list[Tensor], pushes: list[Tensor]) -> Float[Tensor, "models settings b"]:
+    r"""The norm of each example's gradient, over all parameters, without forming it.
+
+    In layer l it is the outer product of $\delta_l = \partial\ell/\partial z^l$ with $(a^{l-1}, 1)$, so
+
+    $$ \lVert g_i \rVert^2 = \sum_l \lVert \delta_l \rVert^2 \bigl( \lVert a^{l-1} \rVert^2 + 1 \bigr). $$
+
+    Source: Goodfellow (2015), Efficient per-example gradient computations (arXiv 1510.01799).
+    """
     squares = [push.square().sum(-1) * (below.square().sum(-1) + 1) for below, push in zip(inputs, pushes, strict=True)]
     return torch.stack(squares).sum(0).sqrt()
 
 
 def _factors(norms: Float[Tensor, "models settings b"], clip: float) -> Float[Tensor, "models settings b"]:
     return (clip / norms.clamp_min(_NO_NORM)).clamp_max(1)
+
+
+def _add_gradients(
+    networks: Mlp, inputs: list[Tensor], pushes: list[Tensor], factors: Float[Tensor, "models settings b"]
+) -> None:
+    """Add the sum of the examples' gradients times their factors, in place; the signals are used up."""
+    for weight, bias, below, push in zip(networks.weights, networks.biases, inputs, pushes, strict=True):
+        push.mul_(factors.unsqueeze(-1))
+        _add_products(weight, push, below)
+        bias.add_(push.sum(-2))
 
 
 def _add_products(
@@ -244,33 +240,15 @@ def _add_noise(parameter: Float[Tensor, "models settings *rest"], spread: Tensor
     parameter.addcmul_(spread.view(-1, *[1] * (parameter.ndim - 2)), drawn)
 
 
-def _checked_backward(networks: Mlp, points: Tensor, labels: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    leading = tuple(networks.weights[0].shape[:-2])
-    arguments.tensor("points", points)
-    arguments.tensor("labels", labels)
-    if len(leading) != 2 or points.ndim != 3 or points.shape[::2] != (leading[0], networks.widths[0]):
-        raise ValueError(
-            f"`networks` must lead with (models, settings) and `points` be (models, b, {networks.widths[0]}); got "
-            f"{leading} and {tuple(points.shape)}."
-        )
-    arguments.real("points", points, like=networks.weights[0])
-    arguments.whole("labels", labels, most=networks.widths[-1] - 1)
-    if labels.shape != points.shape[:-1]:
-        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
-    return _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
+def _check(networks: Mlp, examples: Examples, rows: Tensor, noise: Tensor, learning_rate: Tensor) -> None:
+    models, settings = _leading(networks)
+    arguments.real("noise", noise, "settings", settings=settings, least=0)
+    arguments.real("learning_rate", learning_rate, "settings", settings=settings, above=0)
+    Perceptrons.of(at_setting(networks, 0)).check(examples)
+    ensembles.check_rows(rows, models=models, points=len(examples))
 
 
-def _check(networks: Mlp, features: Tensor, labels: Tensor, rows: Tensor, noise: Tensor, learning_rate: Tensor) -> None:
-    leading = tuple(networks.weights[0].shape[:-2])
-    arguments.real("noise", noise, finite=False)
-    arguments.real("learning_rate", learning_rate, finite=False)
-    if len(leading) != 2 or noise.shape != leading[1:] or learning_rate.shape != leading[1:]:
-        raise ValueError(
-            f"`networks` must lead with (models, settings), `noise` and `learning_rate` be (settings,); got {leading}, "
-            f"{tuple(noise.shape)} and {tuple(learning_rate.shape)}."
-        )
-    ensembles.check(at_setting(networks, 0), features, labels, rows)
-    if not bool((torch.isfinite(noise) & (noise >= 0)).all()):
-        raise ValueError(f"`noise` must be finite and not negative, got {noise.tolist()}.")
-    if not bool((torch.isfinite(learning_rate) & (learning_rate > 0)).all()):
-        raise ValueError(f"`learning_rate` must be finite and positive, got {learning_rate.tolist()}.")
+def _leading(networks: Mlp) -> tuple[int, int]:
+    """How many models and settings."""
+    shape = arguments.tensor("networks", networks.weights[0], "models settings out in").shape
+    return shape[0], shape[1]

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from tqdm import tqdm
 
-from leakage import checked_files, content_keys
+from leakage import arguments, checked_files, content_keys, fingerprints
 
-_TRAINERS = "from leakage.trainers import ensembles, module_ensembles"  # who keeps a journal
+_TRAINERS = "from leakage.trainers import ensembles, modules, perceptrons"  # who keeps a journal
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class Checkpoint:
     seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        if not self.seconds >= 0:
-            raise ValueError(f"`seconds` must be 0 (every epoch) or more, got {self.seconds!r}.")
+        arguments.number("seconds", self.seconds, least=0, finite=False)  # 0: every epoch
 
 
 @runtime_checkable
@@ -89,7 +88,7 @@ class Journal:
 
     def _versioned(self, key: str) -> str:
         files = sorted(content_keys.module_files(_TRAINERS))
-        return content_keys.fingerprint(
+        return fingerprints.fingerprint(
             (key, [self.watch.digest(file) for file in files], content_keys.environment(None))
         )
 

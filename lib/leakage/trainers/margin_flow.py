@@ -7,8 +7,9 @@ primal route): the same steps, at the price of the smaller space. Leading dimens
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,7 +26,7 @@ ROUTES = ("auto", "dual", "primal")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Descent:
     r"""How long the steps are and when they end.
 
     Attributes:
@@ -49,16 +50,12 @@ class Recipe:
             arguments.number(name, getattr(self, name), above=0)
 
 
-PRESETS: Mapping[str, Recipe] = {
-    "paper": Recipe(steps=4000, learning_rate=0.01),
-    "kkt": Recipe(steps=20_000, margin=100.0),
-}
-"""`paper`: 4000 epochs of plain gradient descent, the count the paper states for MNIST, with the learning rate of
-Haim et al. (2022). `kkt`: loss-normalised steps until the margin is far larger than the spread of the outputs."""
+Networks = TypeVar("Networks")
+"""What is trained: two-layer networks, or the stacked parameters of a module by name."""
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class Training(Generic[Networks]):
     r"""Trained networks.
 
     Attributes:
@@ -68,10 +65,10 @@ class Training:
         snapshots: the networks at the steps asked for.
     """
 
-    model: TwoLayer
+    model: Networks
     margins: Float[Tensor, "*b n"]
     steps: Int[Tensor, "*b"]
-    snapshots: tuple[TwoLayer, ...]
+    snapshots: tuple[Networks, ...] = ()
 
     @property
     def margin(self) -> Float[Tensor, "*b"]:
@@ -83,11 +80,11 @@ def train(
     model: TwoLayer,
     points: Float[Tensor, "*b n d"],
     labels: Float[Tensor, "*b n"],
-    recipe: Recipe,
+    descent: Descent,
     *,
     snapshots: Sequence[int] = (),
     route: str = "auto",
-) -> Training:
+) -> Training[TwoLayer]:
     r"""Train every network on its points by the same kind of step.
 
     Plain steps follow $-\nabla L$ with $L = \frac1n \sum_i \log(1 + e^{-q_i})$. Loss-normalised steps follow
@@ -105,8 +102,8 @@ def train(
         model: the initial networks, which are left as they are.
         points: training points; leading dimensions as those of the model.
         labels: ±1.
-        recipe: steps and stop.
-        snapshots: step counts (0 to `recipe.steps`, increasing) at which the networks are kept.
+        descent: steps and stop.
+        snapshots: step counts (0 to `descent.steps`, increasing) at which the networks are kept.
         route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
 
     Raises:
@@ -118,19 +115,53 @@ def train(
     check_inputs(model, points)
     arguments.choice("route", route, ROUTES)
     kept = sorted(arguments.count("snapshots", step) for step in snapshots)
-    if kept != list(snapshots) or (kept and kept[-1] > recipe.steps):
-        raise ValueError(f"`snapshots` must increase from 0 to at most {recipe.steps}, got {list(snapshots)!r}.")
+    if kept != list(snapshots) or (kept and kept[-1] > descent.steps):
+        raise ValueError(f"`snapshots` must increase from 0 to at most {descent.steps}, got {list(snapshots)!r}.")
     dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
-    state = _State(model, points, labels, dual=dual)
+    return descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=kept)
+
+
+@runtime_checkable
+class Motion(Protocol[Networks]):
+    r"""Networks on their way, all in step; what differs between kinds of networks."""
+
+    steps: Int[Tensor, "*b"]
+
+    def margins(self) -> Float[Tensor, "*b n"]:
+        """The $q_i$ of the networks as they are; what a step needs besides may be remembered."""
+        ...
+
+    def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
+        """Take one step, in place, with the networks that move."""
+        ...
+
+    def networks(self) -> Networks:
+        """The networks as they are now."""
+        ...
+
+
+def descend(motion: Motion[Networks], descent: Descent, *, snapshots: Sequence[int] = ()) -> Training[Networks]:
+    """Take steps until every network has arrived; those that have wait for the others.
+
+    Raises:
+        ValueError: if a network diverges.
+    """
+    every = 1 if motion.steps.device.type == "cpu" else _CHECK_EVERY
     copies = {}
-    for step in range(recipe.steps):
-        if step in kept:
-            copies[step] = state.network()
-        moving = state.advance(recipe)
-        if step % _CHECK_EVERY == 0 and not bool(moving.any()):
+    for step in range(descent.steps):
+        if step in snapshots:
+            copies[step] = motion.networks()
+        margins = motion.margins()
+        moving = margins.amin(-1) < descent.margin
+        if step % every == 0 and not bool(moving.any()):
             break
-    last, margins = state.network(), arrived(state.look()[0], recipe)
-    return Training(last, margins, state.steps, tuple(copies.get(step, last) for step in kept))
+        motion.advance(margins, moving, descent)
+        motion.steps += moving
+    last, margins = motion.networks(), motion.margins()
+    if not bool(margins.isfinite().all()):  # NaN would count as one that was reached
+        count = int((~margins.isfinite()).any(-1).sum())
+        raise ValueError(f"`descent` must have shorter steps: {count} networks diverged with {descent}.")
+    return Training(last, margins, motion.steps, tuple(copies.get(step, last) for step in snapshots))
 
 
 def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> None:
@@ -143,14 +174,6 @@ def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> Non
     arguments.real("labels", labels, like=points)
     if points.shape[-1] and _contradictory(points, labels):
         raise ValueError("`points` has the same point twice with different labels: no network fits both.")
-
-
-def arrived(margins: Float[Tensor, "*b n"], recipe: Recipe) -> Float[Tensor, "*b n"]:
-    """The margins at the end of a training, if they are numbers: NaN would count as one that was reached."""
-    if not bool(margins.isfinite().all()):
-        count = int((~margins.isfinite()).any(-1).sum())
-        raise ValueError(f"`recipe` must have shorter steps: {count} networks diverged with {recipe}.")
-    return margins
 
 
 def _contradictory(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> bool:
@@ -176,8 +199,8 @@ def pulls(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return losses.softmax(-1) * (logsigmoid(-margins) - losses).exp()
 
 
-class _State:
-    r"""Networks in motion: $Z = Z(0) + A P$ with $A = K$, $P = C$ (dual) or $A = \tilde X$, $P = \Delta W$ (primal)."""
+class _TwoLayers:
+    r"""Two-layer networks: $Z = Z(0) + A P$ with $A = K$, $P = C$ (dual) or $A = \tilde X$, $P = \Delta W$ (primal)."""
 
     def __init__(self, model: TwoLayer, points: Tensor, labels: Tensor, *, dual: bool) -> None:
         self.start, self.labels, self.dual = model, labels, dual
@@ -185,37 +208,35 @@ class _State:
         self.square = self.lifted.square().sum(-1)
         self.map = self.lifted @ self.lifted.mT if dual else self.lifted
         self.first = model.preactivations(points)
+        self.height = self.first
         self.moved = self.first.new_zeros((*self.map.shape[:-2], self.map.shape[-1], self.first.shape[-1]))
         self.outputs = model.outputs
         self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
 
-    def look(self) -> tuple[Tensor, Tensor]:
-        """The margins $q_i$ and the activations $[Z]_+$, computed in place: each pass over memory counts."""
-        height = (self.map @ self.moved).add_(self.first).clamp_min_(0)
-        return self.labels * (height @ self.outputs.unsqueeze(-1)).squeeze(-1), height
+    def margins(self) -> Float[Tensor, "*b n"]:
+        """See `Motion`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
+        self.height = (self.map @ self.moved).add_(self.first).clamp_min_(0)
+        return self.labels * (self.height @ self.outputs.unsqueeze(-1)).squeeze(-1)
 
-    def advance(self, recipe: Recipe) -> Bool[Tensor, "*b"]:
-        """Take one step with the networks that have not arrived, and say which these are."""
-        margins, height = self.look()
+    def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
+        """See `Motion`."""
+        height = self.height
         active = height.sign()  # 1 where a neuron is on, 0 where it is off or at its kink
-        moving = margins.amin(-1) < recipe.margin
-        if recipe.learning_rate is None:
+        if descent.learning_rate is None:
             share = pulls(margins)
             slopes = self.square * (active @ self.outputs.square().unsqueeze(-1)).squeeze(-1) + height.square().sum(-1)
             length = torch.minimum(
-                recipe.stability / (share * slopes).sum(-1), recipe.growth / (share * self.square.sqrt()).sum(-1)
+                descent.stability / (share * slopes).sum(-1), descent.growth / (share * self.square.sqrt()).sum(-1)
             )
             strength = length.unsqueeze(-1) * share
         else:
-            strength = recipe.learning_rate * torch.sigmoid(-margins) / margins.shape[-1]
+            strength = descent.learning_rate * torch.sigmoid(-margins) / margins.shape[-1]
         strength = torch.where(moving.unsqueeze(-1), strength * self.labels, 0.0)
         push = active.mul_(strength.unsqueeze(-1)).mul_(self.outputs.unsqueeze(-2))
         self.outputs = self.outputs + (strength.unsqueeze(-2) @ height).squeeze(-2)
         self.moved += push if self.dual else self.lifted.mT @ push
-        self.steps += moving
-        return moving
 
-    def network(self) -> TwoLayer:
-        """The networks as they are now."""
+    def networks(self) -> TwoLayer:
+        """See `Motion`."""
         change = (self.moved.mT @ self.lifted) if self.dual else self.moved.mT
         return TwoLayer(self.start.weights + change[..., :-1], self.start.biases + change[..., -1], self.outputs)

@@ -1,54 +1,24 @@
 r"""Full-batch gradient training of any homogeneous module towards the margin, by automatic differentiation.
 
-The slower sibling of `trainers.margin_flow` for networks that have no closed form: the same recipes, losses and stops,
+The slower sibling of `trainers.margin_flow` for networks that have no closed form: the same losses, stops and loop,
 except for the length of loss-normalised steps. A module maps points (t, d) to one output each; the parameters of
 several networks are stacked along a first dimension, called runs. The module itself is never changed.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from leakage import arguments
-from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import Recipe, arrived, check, pulls
+from leakage.trainers.margin_flow import Descent, Training, check, descend, pulls
 
-_CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
 _CHUNK = 256  # points whose outputs are computed at once
 ROUTES = ("auto", "loop", "vmap")
 
-PRESETS: Mapping[str, Recipe] = {
-    **margin_flow.PRESETS,
-    "kkt": Recipe(steps=3000, margin=100.0, stability=0.1, growth=0.02),
-}
-"""As those of `margin_flow`, with shorter loss-normalised steps: longer ones make a network of degree 3 oscillate, and
-the step at which it arrives (less so what it is there) then depends on rounding."""
-
 Forward = Callable[[dict[str, Tensor], Tensor], Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class ModuleTraining:
-    r"""Trained networks.
-
-    Attributes:
-        parameters: the stacked parameters after training, by name.
-        margins: $q_i = y_i \Phi(x_i)$ of the training points.
-        steps: how many steps each network took.
-    """
-
-    parameters: dict[str, Tensor]
-    margins: Float[Tensor, "runs n"]
-    steps: Int[Tensor, " runs"]
-
-    @property
-    def margin(self) -> Float[Tensor, " runs"]:
-        """The smallest $q_i$; not positive where the network does not fit all labels."""
-        return self.margins.amin(-1)
 
 
 def train(
@@ -56,10 +26,10 @@ def train(
     parameters: Mapping[str, Tensor],
     points: Float[Tensor, "runs n d"],
     labels: Float[Tensor, "runs n"],
-    recipe: Recipe,
+    descent: Descent,
     *,
     route: str = "auto",
-) -> ModuleTraining:
+) -> Training[dict[str, Tensor]]:
     r"""Train a network on each set of points.
 
     Plain steps follow $-\nabla L$, $L = \frac1n \sum_i \log(1 + e^{-q_i})$. Loss-normalised steps follow
@@ -68,7 +38,7 @@ def train(
     $$ \theta \leftarrow \theta + \eta_t\, g, \qquad
        \eta_t = \min\Bigl(\frac{c}{\lVert g \rVert^2}, c_2 \frac{\lVert \theta \rVert}{\lVert g \rVert}\Bigr), $$
 
-    with $c$ the recipe's `stability`, by which the logarithm of the loss may fall in one step (to first order), and
+    with $c$ the descent's `stability`, by which the logarithm of the loss may fall in one step (to first order), and
     $c_2$ its `growth`, the longest step relative to the parameters. A network without gradient stays where it is.
 
     Args:
@@ -76,7 +46,7 @@ def train(
         parameters: the initial ones, stacked, by the module's names; left as they are.
         points: training points.
         labels: ±1.
-        recipe: steps and stop.
+        descent: steps and stop, shorter ones than `margin_flow`'s: those make a network of degree 3 oscillate.
         route: `loop` trains one network after the other, `vmap` all at once, `auto` chooses the faster: `loop` on a
             CPU, where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
 
@@ -94,15 +64,13 @@ def train(
         route = "loop" if points.device.type == "cpu" else "vmap"
     stack = {name: tensor.detach() for name, tensor in parameters.items()}
     if route == "vmap":
-        return _train(_together(module), stack, points, labels, recipe)
+        return descend(_Modules(_together(module), stack, points, labels), descent)
     parts = [
-        _train(_alone(module), _at(stack, run), points[run], labels[run], recipe)
+        descend(_Modules(_alone(module), _at(stack, run), points[run], labels[run]), descent)
         for run in (slice(index, index + 1) for index in range(len(points)))
     ]
-    trained = {name: torch.cat([part.parameters[name] for part in parts]) for name in stack}
-    return ModuleTraining(
-        trained, torch.cat([part.margins for part in parts]), torch.cat([part.steps for part in parts])
-    )
+    trained = {name: torch.cat([part.model[name] for part in parts]) for name in stack}
+    return Training(trained, torch.cat([part.margins for part in parts]), torch.cat([part.steps for part in parts]))
 
 
 @torch.no_grad()
@@ -124,42 +92,39 @@ def outputs(
     return found
 
 
-def _train(
-    forward: Forward, start: dict[str, Tensor], points: Tensor, labels: Tensor, recipe: Recipe
-) -> ModuleTraining:
-    """Train all networks of a stack in step; those that have arrived wait for the others."""
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
-    steps = torch.zeros(len(points), dtype=torch.int64, device=points.device)
-    every = 1 if points.device.type == "cpu" else _CHECK_EVERY
-    for step in range(recipe.steps):
-        margins = labels * _one_each(forward(parameters, points), labels)
-        moving = margins.detach().amin(-1) < recipe.margin
-        if step % every == 0 and not bool(moving.any()):
-            break
-        _advance(parameters, margins, moving, recipe)
-        steps += moving
-    with torch.no_grad():
-        margins = labels * _one_each(forward(parameters, points), labels)
-    trained = {name: tensor.detach() for name, tensor in parameters.items()}
-    return ModuleTraining(trained, arrived(margins, recipe), steps)
+class _Modules:
+    """A stack of networks of one module."""
 
+    def __init__(self, forward: Forward, start: dict[str, Tensor], points: Tensor, labels: Tensor) -> None:
+        self.forward, self.points, self.labels = forward, points, labels
+        self.parameters = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+        self.steps = torch.zeros(len(points), dtype=torch.int64, device=points.device)
 
-def _advance(parameters: dict[str, Tensor], margins: Tensor, moving: Bool[Tensor, " runs"], recipe: Recipe) -> None:
-    """Take one step, in place, with the networks that move."""
-    seen, rate = margins.detach(), recipe.learning_rate
-    strength = pulls(seen) if rate is None else torch.sigmoid(-seen) / seen.shape[-1]
-    # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
-    gradients = torch.autograd.grad((strength * margins).sum(), list(parameters.values()))
-    if rate is None:
-        steepness = _squared_norm(gradients).clamp_min(torch.finfo(seen.dtype).tiny)
-        size = _squared_norm([tensor.detach() for tensor in parameters.values()])
-        length = torch.minimum(recipe.stability / steepness, recipe.growth * (size / steepness).sqrt())
-    else:
-        length = torch.full_like(seen[:, 0], rate)
-    length = torch.where(moving, length, 0.0)
-    with torch.no_grad():
-        for tensor, gradient in zip(parameters.values(), gradients, strict=True):
-            tensor += length.reshape(-1, *[1] * (tensor.ndim - 1)) * gradient
+    def margins(self) -> Float[Tensor, "runs n"]:
+        """See `margin_flow.Motion`; the graph of the outputs is kept."""
+        self.graph = self.labels * _one_each(self.forward(self.parameters, self.points), self.labels)
+        return self.graph.detach()
+
+    def advance(self, margins: Float[Tensor, "runs n"], moving: Bool[Tensor, " runs"], descent: Descent) -> None:
+        """See `margin_flow.Motion`."""
+        rate, tensors = descent.learning_rate, list(self.parameters.values())
+        strength = pulls(margins) if rate is None else torch.sigmoid(-margins) / margins.shape[-1]
+        # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+        gradients = torch.autograd.grad((strength * self.graph).sum(), tensors)
+        if rate is None:
+            steepness = _squared_norm(gradients).clamp_min(torch.finfo(margins.dtype).tiny)
+            size = _squared_norm([tensor.detach() for tensor in tensors])
+            length = torch.minimum(descent.stability / steepness, descent.growth * (size / steepness).sqrt())
+        else:
+            length = torch.full_like(margins[:, 0], rate)
+        length = torch.where(moving, length, 0.0)
+        with torch.no_grad():
+            for tensor, gradient in zip(tensors, gradients, strict=True):
+                tensor += length.reshape(-1, *[1] * (tensor.ndim - 1)) * gradient
+
+    def networks(self) -> dict[str, Tensor]:
+        """See `margin_flow.Motion`."""
+        return {name: tensor.detach().clone() for name, tensor in self.parameters.items()}
 
 
 def _squared_norm(tensors: list[Tensor] | tuple[Tensor, ...]) -> Float[Tensor, " runs"]:

@@ -17,8 +17,6 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.models.activations import Activation
 from leakage.models.clients import DeepStack, check_kind, stack_features, stack_gain
 
-PUBLISHED_LEAKY_FACTOR = 1.01
-"""What Algorithm 2 of Wang et al. divides by for leaky ReLUs at every depth; `stack_gain` equals it at depth 2 only."""
 _DOUBLINGS = 10  # of the bracket: an entry beyond 1000 is no input
 _HALVINGS = 64  # of the bracket: to 1e-19 for entries below 1
 _SAME_LENGTH = (

@@ -18,7 +18,9 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.perceptrons import Perceptrons
 
 Features = Mapping[str, Float[Tensor, "t f"]]
 """Feature sets by name; each may have another number of columns, and all have the same rows."""
@@ -87,7 +89,8 @@ def networks(
     start = mlp.stack([_initial(first.shape[1], widest, settings.hidden, generator) for first, _ in pairs])
     rows = torch.arange(known.shape[0] * known.shape[1], device=known.device).view(known.shape[:2])
     labels = member.long().repeat(len(pairs))
-    fitted = ensembles.train(start, known.flatten(0, 1), labels, rows, settings.recipe, generator=generator)
+    examples = Examples((known.flatten(0, 1),), labels)
+    fitted = ensembles.train(Perceptrons.of(start), examples, rows, settings.recipe, generator=generator)
     outputs = fitted(asked).double()
     return dict(zip(shadow, outputs[..., 1] - outputs[..., 0], strict=True))
 

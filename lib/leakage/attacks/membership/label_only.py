@@ -1,7 +1,8 @@
 r"""Attacks that see only predicted labels: robustness to noise, and the decision-based walk of HopSkipJump.
 
-`network` is used as an oracle for labels and for nothing else; `queries` says how often, for each point. Distances are
-Euclidean in the input. A member is expected to keep its label under noise, and to be further from another one.
+`network` is any classifier (`models.classifier`), used as an oracle for labels and for nothing else; `queries` says how
+often, for each point. Distances are Euclidean in the input. A member is expected to keep its label under noise, and to
+be further from another one.
 """
 
 import math
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.geometry.patterns import check
+from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
 
 _CHUNK = 2**22  # numbers of noisy copies held at once: 32 MiB of float64
@@ -34,7 +36,7 @@ NOISES: Mapping[str, Callable[[Tensor, float, torch.Generator], Tensor]] = {"fli
 
 
 def noise_robustness(
-    network: Mlp,
+    network: Classifier,
     points: Float[Tensor, "t d"],
     labels: Int[Tensor, " t"],
     *,
@@ -51,8 +53,8 @@ def noise_robustness(
         ValueError: if there is not one class for each point, the noise is unknown, `flip` meets other values than 0 and
             1 or an amount above 1, an amount is not positive, or there are no points or copies.
     """
-    _check(network, points)
-    arguments.whole("labels", labels, "t", most=network.widths[-1] - 1, t=len(points))
+    classes = _check(network, points)
+    arguments.whole("labels", labels, "t", most=classes - 1, t=len(points))
     arguments.choice("noise", noise, NOISES)
     arguments.count("copies", copies, least=1)
     arguments.number("amount", amount, above=0)
@@ -105,7 +107,7 @@ class Found(NamedTuple):
 
 
 def hop_skip_jump(
-    network: Mlp,
+    network: Classifier,
     points: Float[Tensor, "t d"],
     pool: Float[Tensor, "p d"],
     *,
@@ -126,11 +128,9 @@ def hop_skip_jump(
         ValueError: if a point or the pool does not fit the network or is missing, or the network is not a single one
             with two classes or more.
     """
-    _check(network, points)
-    check(network, pool, least=1, name="pool")
-    arguments.tensor("pool", pool, "p d")
-    if network.widths[-1] < 2:
+    if _check(network, points) < 2:
         raise ValueError("`network` must have two classes or more: with one there is no other label.")
+    _check(network, pool, name="pool", like=points)
     own = network(points).argmax(-1)
     apart = torch.cdist(points, pool).masked_fill(own[:, None] == network(pool).argmax(-1), torch.inf)
     reached = apart.isfinite().any(1)
@@ -141,17 +141,23 @@ def hop_skip_jump(
     return Found(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
 
 
-def _check(network: Mlp, points: Tensor) -> None:
+def _check(network: Classifier, points: Tensor, *, name: str = "points", like: Tensor | None = None) -> int:
+    """How many classes there are: known of an `Mlp`, and asked of any other classifier at one point."""
+    arguments.filled(name, arguments.real(name, points, "t d", like=like))
+    if like is not None:
+        arguments.tensor(name, points, "t d", d=like.shape[1])
+    if not isinstance(network, Mlp):
+        return check_logits(network(points[:1]), count=1).shape[1]
     if network.weights[0].ndim != 2:
         raise ValueError(f"`network` must be a single one, got weights {tuple(network.weights[0].shape)}.")
-    check(network, points, least=1)
-    arguments.tensor("points", points, "t d")
+    check(network, points, name=name)
+    return network.widths[-1]
 
 
 class _Search:
     """The steps of HopSkipJump for many points, which all query their own label only."""
 
-    def __init__(self, network: Mlp, points: Tensor, own: Tensor, jumps: Jumps) -> None:
+    def __init__(self, network: Classifier, points: Tensor, own: Tensor, jumps: Jumps) -> None:
         self.network, self.points, self.own, self.jumps = network, points, own, jumps
 
     def other(self, places: Float[Tensor, "t d"]) -> Bool[Tensor, " t"]:

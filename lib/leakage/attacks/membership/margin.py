@@ -1,8 +1,10 @@
 r"""Membership from the size of an answer: at a KKT point a training point answers $\pm m$, a fresh one stays below.
 
-A leading dimension is a network: `outputs` are its answers $\Phi(x)$ to the points asked about, `(*b, t)`, and its
-margin $m$ is one number, `(*b)`. Scores are larger for likelier members. A margin that is not positive belongs to a
-network without one; attacks and scores refuse it, and answers that are not finite. Nothing here trains or draws.
+The attacker sees the one output $\Phi(x)$ of a network for each point, and knows the network's margin $m$, or estimates
+it from shadow models (`shadow_margin`), or knows only that one of several candidates is a member; labels where a score
+asks for them. `outputs` are (models…, points), margins (models…); verdicts and scores are (models…, points), scores
+larger for likelier members. A margin that is not positive belongs to a network without one; attacks and scores refuse
+it, and answers that are not finite. Nothing here trains or draws.
 """
 
 from typing import NamedTuple
@@ -12,7 +14,6 @@ from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from leakage import arguments
-from leakage.trainers.margin_flow import log_loss
 
 HALF = 0.5  # of the margin: where Corollaries 3.3 and 3.4 draw the line between members and fresh points
 
@@ -100,41 +101,15 @@ def known_margin(
 ) -> Bool[Tensor, "*b t"]:
     r"""Who is called a member if the margin is known: $|\Phi(x)| > \text{cut} \cdot m$.
 
-    Source: Smorodinsky et al., Corollary 3.3, where the cut is ½.
+    Source: Smorodinsky et al., Corollary 3.3, where the cut is ½. Corollary 3.5, for an attacker who knows only a lower
+    bound of the margin, is the same rule with that bound for m. The other rule of Corollary 3.3, $|\Phi(x)| \approx m$,
+    is a threshold on `distance_score`.
 
     Raises:
         ValueError: if an output is not finite, a margin is not positive and finite, or the cut is not between 0 and 1,
             in units of the margin.
     """
     return _sizes(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
-
-
-def near_margin(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
-) -> Bool[Tensor, "*b t"]:
-    r"""Who is called a member by the other rule for a known margin: $||\Phi(x)| - m| \le \text{slack} \cdot m$.
-
-    Source: Smorodinsky et al., after Corollary 3.3, where the slack is a sign ≈.
-
-    Raises:
-        ValueError: if an output is not finite, a margin is not positive and finite, or the slack is not in [0, 1).
-    """
-    return distance_score(outputs, margin) >= -_level(margin, _allowed(slack), outputs)
-
-
-def bounded_margin(outputs: Float[Tensor, "*b t"], *, least: float) -> Bool[Tensor, "*b t"]:
-    r"""Who is called a member if the margin is only known to exceed a constant: $|\Phi(x)| > C$.
-
-    Source: Smorodinsky et al., Corollary 3.5.
-
-    Args:
-        outputs: $\Phi(x)$.
-        least: the constant $C$.
-
-    Raises:
-        ValueError: if an output is not finite, or C is not positive: every answer exceeds a smaller bound.
-    """
-    return _sizes(outputs) > arguments.number("least", least, above=0)
 
 
 def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
@@ -220,18 +195,21 @@ def distance_score(
         ValueError: if an output is not finite, a margin is not positive and finite, or a label is not ±1.
     """
     sizes = _sizes(outputs)
-    answers = sizes if labels is None else _signed(labels, outputs)
+    answers = sizes if labels is None else loss_score(outputs, labels=labels)
     return -(answers - _level(margin, 1.0, outputs)).abs()
 
 
 def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
-    r"""The usual score, small loss: $-\log \ell(y \Phi(x))$ of the logistic loss, without ties at large margins.
+    r"""The usual score, small loss, as the logit of the label's probability: $\log \frac{p}{1 - p} = y \Phi(x)$.
+
+    `posterior.margin` of a network with one output: $p = 1 / (1 + e^{-y \Phi(x)})$ has the logistic loss $-\log p$, so
+    that a threshold on it is a threshold on the loss, without ties where the loss is tiny.
 
     Raises:
         ValueError: if an output is not finite, or a label is not ±1.
     """
     _sizes(outputs)
-    return -log_loss(_signed(labels, outputs))
+    return _broadcast("labels", arguments.signs("labels", labels), outputs.shape) * outputs
 
 
 # ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,11 +234,6 @@ def _beside(margin: Tensor, outputs: Tensor) -> Tensor:
     """The margins, whatever they are, if there is one for each network of `outputs`."""
     arguments.real("margin", arguments.tensor("margin", margin).new_empty(0), like=outputs)
     return _broadcast("margin", margin, outputs.shape[:-1])
-
-
-def _signed(labels: Tensor, outputs: Tensor) -> Tensor:
-    r"""$y \Phi(x)$ of labels ±1 that fit the answers."""
-    return _broadcast("labels", arguments.signs("labels", labels), outputs.shape) * outputs
 
 
 def _broadcast(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:

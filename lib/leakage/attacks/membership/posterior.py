@@ -1,11 +1,13 @@
-r"""What the posteriors of a classifier tell about membership: the features of ML-Leaks, and two scores of one number.
+r"""What the posteriors of a classifier tell about membership: the features of ML-Leaks, and scores of one number.
 
-Logits come in, tensors go out; nothing here trains. Everything is computed from log-sum-exp in float64, so that a
-posterior that rounds to 1 still has the logit that it has. Scores are larger for likelier members.
+The attacker sees the logits (or the loss) of each point, and for the scores knows its true label; the features of
+ML-Leaks need none. Logits come in as (models…, points, classes), one row of features or one score a point goes out,
+larger for likelier members. Everything is computed from log-sum-exp in float64, so that a posterior that rounds to 1
+still has the logit that it has. Nothing here trains.
 """
 
 import torch
-from jaxtyping import Float64, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
@@ -45,7 +47,8 @@ def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
 def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
     r"""$\log \frac{p_y}{1 - p_y}$ of the true label y, the logit-transformed confidence of Carlini et al. (2022).
 
-    It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss.
+    It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss. Nothing is
+    rounded away on the way, so this is the one to take wherever logits are at hand; else `logit`.
 
     Raises:
         ValueError: if a label is not a class, there is not one for each point, or as `top`.
@@ -56,6 +59,21 @@ def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t
     place = labels.expand(logits.shape[:-1]).unsqueeze(-1)
     rest = logits.scatter(-1, place, -torch.inf).logsumexp(-1)
     return logits.gather(-1, place).squeeze(-1) - rest
+
+
+def logit(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
+    r"""`margin` from losses alone: $\log \frac{p}{1-p} = -\ell - \log(1 - e^{-\ell})$, with $p = e^{-\ell}$.
+
+    To rounding this is exact for the loss given; what a loss has lost, none can give back. Whoever computes
+    $-\log \operatorname{softmax}$ cannot tell a loss below half of the precision's spacing at 1 from 0, so smaller ones
+    count as that: logits end at 36.7 for float64 losses, at 16.6 for float32.
+
+    Raises:
+        ValueError: if a loss is negative, not finite or no floating-point number.
+    """
+    arguments.real("losses", losses, least=0)
+    kept = losses.double().clamp_min(torch.finfo(losses.dtype).eps / 2)
+    return -kept - torch.log(-torch.expm1(-kept))
 
 
 def correct(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:

@@ -1,8 +1,10 @@
-r"""Membership by likelihood ratios over reference models: LiRA and RMIA.
+r"""Membership by likelihood ratios over shadow models: LiRA and RMIA.
 
-The conventions are those of `loss_threshold`: scores are larger for likelier members and positive where the attack says
-"member", every model is the target once and its references are all others but its partner. Sums over references are
-sums over all models less two terms, so nothing is looped over. Nothing here trains or draws.
+The attacker sees the loss (or the logit) of each point, knows its true label, and has shadow models of which it knows
+the members. The conventions are those of `loss_threshold`: scores (models, points) are larger for likelier
+members and positive where the attack says "member"; every model is the target once, and its references are all others
+but its partner. Sums over references are sums over all models less two terms, so nothing is looped over. Nothing here
+trains or draws.
 """
 
 import math
@@ -14,22 +16,37 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership.loss_threshold import check_losses
+from leakage.attacks.membership.posterior import logit
+from leakage.data.membership_splits import check_pairs
 
-_LEAST_LOSS = 1e-12  # a smaller loss is rounding even in float64: its logit is 27.6
-_LEAST_VARIANCE = 1e-6  # of logits; less is the clamp at the least loss, not evidence
-
-
-def logit(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
-    r"""The logit $\log \frac{p}{1-p} = -\ell - \log(1 - e^{-\ell})$ of the label's probability $p = e^{-\ell}$.
-
-    Losses below 1e-12 count as 1e-12. Source: Carlini et al. (2022), section V-C.
-    """
-    clamped = losses.double().clamp_min(_LEAST_LOSS)
-    return -clamped - torch.log(-torch.expm1(-clamped))
+_LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 
 
 def lira(
     losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"],
+    *,
+    variance: str = "fixed",
+) -> Float64[Tensor, "*e models points"]:
+    r"""`lira_of_logits` for whoever has losses only, by `posterior.logit`.
+
+    Args:
+        losses: of every model on every point, in nats.
+        member: who was trained on what.
+        partner: each model's partner.
+        variance: see `lira_of_logits`.
+
+    Raises:
+        ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
+            point, or the variance is unknown.
+    """
+    check_losses(losses, member, partner, least=2)
+    return lira_of_logits(logit(losses), member, partner, variance=variance)
+
+
+def lira_of_logits(
+    logits: Float[Tensor, "*e models points"],
     member: Bool[Tensor, "models points"],
     partner: Int[Tensor, " models"],
     *,
@@ -44,19 +61,20 @@ def lira(
     authors' code takes the variance of all logits together, which includes how points differ from each other.
 
     Args:
-        losses: of every model on every point, in nats.
+        logits: φ of the true label, of every model on every point: `posterior.margin`, which rounds nothing away.
         member: who was trained on what.
         partner: each model's partner.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ for all points of a target, better with few references;
             `own` for one pair for each point.
 
     Raises:
-        ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
-            point, or the variance is unknown.
+        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_pairs`), fewer than two
+            references of a kind are left for some point, or the variance is unknown.
     """
     arguments.choice("variance", variance, VARIANCES)
-    check_losses(losses, member, partner, least=2)
-    phi = logit(losses)
+    check_pairs(member, partner, least=2)
+    arguments.real("logits", logits, "*e models points", models=member.shape[0], points=member.shape[1])
+    phi = logits.double()
     phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
     score = torch.zeros_like(phi)
     for sign, kind in ((1, member), (-1, ~member)):

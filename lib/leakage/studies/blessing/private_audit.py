@@ -5,19 +5,53 @@ holds the settings that no other setting beats on both axes. Nothing here choose
 and judges it on the same: `front_gain` compares fronts over pairs of networks.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics.estimates import Estimate, mean_interval
-from leakage.studies.blessing.private_training import private_targets
-from leakage.studies.blessing.width_audit import audit
-from leakage.trainers import privacy_accounting
-from leakage.trainers.dp_sgd import Recipe
+from leakage.runtime import stream
+from leakage.studies.blessing import halves
+from leakage.studies.blessing.width_audit import Rates, audit
+from leakage.trainers import dp_sgd, privacy_accounting, trajectories
+from leakage.trainers.dp_sgd import PrivateRecipe
+from leakage.trainers.perceptrons import Perceptrons
+
+
+class Guarantees(NamedTuple):
+    r"""What differential privacy promises of each setting.
+
+    Attributes:
+        epsilon: at $\delta = 1/m$ for m rows.
+        bound: the largest advantage of any attacker.
+    """
+
+    epsilon: Float64[Tensor, " settings"]
+    bound: Float64[Tensor, " settings"]
+
+
+class PrivateAudit(NamedTuple):
+    """Networks trained by DP-SGD under every setting, and what attacks achieve against them.
+
+    Attributes:
+        noise: the noise multiplier σ of each setting.
+        learning_rate: η.
+        error: share of the validation points misclassified.
+        attacks: what each attack achieves, by name.
+        guarantees: of each setting.
+    """
+
+    noise: Float[Tensor, " settings"]
+    learning_rate: Float[Tensor, " settings"]
+    error: Float64[Tensor, "settings models"]
+    attacks: dict[str, Rates]
+    guarantees: Guarantees
 
 
 def private_audit(
@@ -29,40 +63,62 @@ def private_audit(
     models: int,
     noise: Sequence[float],
     learning_rates: Sequence[float],
-    recipe: Recipe,
+    recipe: PrivateRecipe,
     seed: int,
     attacks: Sequence[str] = ("global",),
     fprs: Sequence[float] = (),
-) -> dict[str, Tensor]:
+) -> PrivateAudit:
     r"""Train the networks of one (width, split) by DP-SGD under every setting and attack them.
 
-    Arguments are those of `private_targets`, and `attacks` and `fprs` those of `audit`.
+    All settings of a model share its initial weights, batches and noise (`trainers.dp_sgd`), and all widths see the
+    same pool and pairs.
 
-    Returns:
-        `error` and the rates of `audit`, each (settings, models); `noise`, `learning_rate`, and of each setting
-        `epsilon` at $\delta = 1/m$ for m rows and `bound`, the largest advantage of any attacker: see `guarantees`.
+    Args:
+        point: the width, and the number of the repetition.
+        features: see `halves.drawn`, as for the next three.
+        labels: classes.
+        pool: points that may be members.
+        models: networks of each setting.
+        noise: the noise multipliers σ.
+        learning_rates: η; a setting is one of them with one σ, and the σ of one η are neighbours.
+        recipe: steps, expected batch, clipping bound.
+        seed: of all randomness.
+        attacks: see `audit`.
+        fprs: see `audit`.
 
     Raises:
-        ValueError: as `private_targets`, `audit` and `privacy_accounting.epsilon`.
+        ValueError: as `halves.drawn`, `dp_sgd.train`, `audit` and `privacy_accounting.epsilon`.
     """
-    seen = private_targets(
-        point,
-        features=features,
-        labels=labels,
-        pool=pool,
-        models=models,
-        noise=noise,
-        learning_rates=learning_rates,
-        recipe=recipe,
-        seed=seed,
+    width, split = point
+    own = halves.drawn(features, labels, pool=pool, models=models, split=split, seed=seed)
+    settings = list(itertools.product(learning_rates, noise))
+    rate, spread = features.new_tensor(settings).reshape(-1, 2).unbind(-1)
+    draws = stream(seed, f"private networks/{split}/{width}", features.device)
+    trained = dp_sgd.train(
+        dp_sgd.for_settings(own.initial(width, generator=draws), len(settings)),
+        own.pool,
+        own.pairs.rows,
+        recipe,
+        noise=spread,
+        learning_rate=rate,
+        generator=draws,
     )
-    found = {name: seen[name] for name in ("error", "noise", "learning_rate")}
-    found |= audit(seen["losses"], seen["member"], seen["partner"], attacks=attacks, fprs=fprs)
-    return found | guarantees(seen["noise"], recipe=recipe, rows=pool // 2)
+    seen = [
+        trajectories.look(Perceptrons.of(dp_sgd.at_setting(trained, setting)), own.pool, own.validation)
+        for setting in range(len(settings))
+    ]
+    losses = torch.stack([one.losses for one in seen])
+    return PrivateAudit(
+        spread,
+        rate,
+        torch.stack([one.error for one in seen]),
+        audit(losses, own.pairs.member, own.pairs.partner, attacks=attacks, fprs=fprs),
+        guarantees(spread, recipe=recipe, rows=pool // 2),
+    )
 
 
-def guarantees(noise: Float[Tensor, " settings"], *, recipe: Recipe, rows: int) -> dict[str, Tensor]:
-    r"""`epsilon` at $\delta = 1/m$ and `bound`, the largest advantage of any attacker, of each noise multiplier.
+def guarantees(noise: Float[Tensor, " settings"], *, recipe: PrivateRecipe, rows: int) -> Guarantees:
+    r"""Epsilon at $\delta = 1/m$ and the largest advantage of any attacker, of each noise multiplier.
 
     Both are of one training on m rows against the same with one row more (`trainers.privacy_accounting`). Where models
     are trained on halves of fixed size, a point left out makes room for another one, which at most doubles the bound.
@@ -79,8 +135,7 @@ def guarantees(noise: Float[Tensor, " settings"], *, recipe: Recipe, rows: int) 
         )
         for sigma in each.tolist()
     ]
-    epsilon, bound = torch.tensor(spent, dtype=torch.float64, device=noise.device)[place].unbind(-1)
-    return {"epsilon": epsilon, "bound": bound}
+    return Guarantees(*torch.tensor(spent, dtype=torch.float64, device=noise.device)[place].unbind(-1))
 
 
 def pareto_front(

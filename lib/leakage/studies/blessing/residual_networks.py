@@ -8,26 +8,30 @@ Split number and seed fix pool and pairs, so that widths are compared on the sam
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
+from leakage import arguments
 from leakage.data.augmentation import shift_and_flip
-from leakage.data.cifar10 import CLASSES, ImageSet, standardised
+from leakage.data.cifar10 import CLASSES, ColourImages, standardised
+from leakage.data.membership_splits import complementary_pairs
+from leakage.models.initialisation import initial
 from leakage.models.residual import ResNet18
 from leakage.runtime import stream
-from leakage.trainers import criteria, module_trajectories
+from leakage.trainers import criteria, trajectories
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.modules import Modules
+from leakage.trainers.trajectories import Trajectory
 
 PAPER = Recipe(epochs=256, batch=128, learning_rate=1e-4)
 """50,000 steps on 25,000 images, rounded up to whole epochs of 196 steps (Tan et al. 2023, section F)."""
 
 
-def trajectories(
+def watched(
     point: tuple[int, int],
     *,
-    training: ImageSet,
-    validation: ImageSet,
+    training: ColourImages,
+    validation: ColourImages,
     pool: int,
     models: int,
     recipe: Recipe,
@@ -37,7 +41,7 @@ def trajectories(
     checkpoint: Checkpoint | None = None,
     route: str = "auto",
     together: int | None = None,
-) -> dict[str, Tensor]:
+) -> Trajectory:
     r"""Train `models` networks on halves of a pool of images and record losses and errors.
 
     Losses are taken on the images as they are, in evaluation mode, as an attacker without knowledge of the
@@ -54,36 +58,29 @@ def trajectories(
         seed: of all randomness.
         device: where to compute.
         checkpoint: lets a long training resume.
-        route: see `module_ensembles.train`.
+        route: see `Modules`.
         together: networks at once; w = 64 needs some 2 GiB of a GPU for each.
 
-    Returns:
-        As `module_trajectories.trajectories`: `losses` (epochs, models, pool), `error`, `validation_loss`, `member`,
-        `partner`, `epochs`.
-
     Raises:
-        ValueError: if the pool is larger than the training images, or as `ResNet18` and
-            `module_trajectories.trajectories`.
+        ValueError: if the pool is larger than the training images, or as `ResNet18`, `complementary_pairs`, `Modules`
+            and `trajectories.watch`.
     """
     width, split = point
-    if not 1 <= pool <= len(training):
-        raise ValueError(f"`pool` must be at most the number of training images, {len(training)}; got {pool!r}.")
+    arguments.count("pool", pool, least=1, most=len(training))
     order = torch.randperm(len(training), generator=stream(seed, f"image pool/{split}"))[:pool]
     images, labels = training.images[order].to(device), training.labels[order].to(device)
     others = standardised(validation.images.to(device), like=images)
-    return module_trajectories.trajectories(
-        ResNet18(width, classes=len(CLASSES)),
+    module, draws = ResNet18(width, classes=len(CLASSES)), stream(seed, f"residual networks/{split}/{width}", device)
+    stack = initial(module, models, generator=draws)
+    return trajectories.watch(
+        Modules(module, stack, criterion=criteria.classes, route=route, together=together),
         Examples((standardised(images, like=images),), labels),
         Examples((others,), validation.labels.to(device)),
         recipe,
-        models=models,
-        criterion=criteria.classes,
+        pairs=complementary_pairs(pool, models, generator=stream(seed, f"image pairs/{split}", device)),
         epochs=epochs,
-        draws=stream(seed, f"image pairs/{split}", device),
-        starts=stream(seed, f"residual networks/{split}/{width}", device),
+        generator=draws,
         augment=shift_and_flip,
         checkpoint=checkpoint,
         description=f"ResNet18({width})",
-        route=route,
-        together=together,
     )

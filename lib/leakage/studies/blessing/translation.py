@@ -9,20 +9,26 @@ translation, and nothing attacks.
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from leakage.data import tokens
+from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import TokenPairs
+from leakage.data.tokens import PADDING, TokenPairs
+from leakage.models.initialisation import initial
 from leakage.models.transformer import Transformer
 from leakage.runtime import stream
-from leakage.trainers import criteria, module_trajectories
-from leakage.trainers.criteria import Examples
+from leakage.trainers import trajectories
+from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.modules import Modules
+from leakage.trainers.trajectories import Trajectory
 
 
-def trajectories(
+def watched(
     point: tuple[int, int],
     *,
     training: SentencePairs,
@@ -40,7 +46,7 @@ def trajectories(
     checkpoint: Checkpoint | None = None,
     route: str = "auto",
     together: int | None = None,
-) -> dict[str, Tensor]:
+) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
 
     The loss of a sentence pair is the sum of its words' cross-entropies divided by its number of words, the end mark
@@ -62,15 +68,12 @@ def trajectories(
         seed: of all randomness.
         device: where to compute.
         checkpoint: lets a long training resume.
-        route: see `module_ensembles.train`.
-        together: see `module_ensembles.train`.
-
-    Returns:
-        As `module_trajectories.trajectories`: `losses` (epochs, models, pool), `error`, `validation_loss`, `member`,
-        `partner`, `epochs`.
+        route: see `Modules`.
+        together: see `Modules`.
 
     Raises:
-        ValueError: if too few pairs are short enough, or as `Transformer` and `module_trajectories.trajectories`.
+        ValueError: if too few pairs are short enough, or as `Transformer`, `complementary_pairs`, `Modules` and
+            `trajectories.watch`.
     """
     width, split = point
     draws = stream(seed, f"translation pool/{split}")  # on the CPU, where the sentences are
@@ -84,20 +87,30 @@ def trajectories(
         layers=layers,
         heads=heads,
     )
-    return module_trajectories.trajectories(
-        module,
+    pairs = complementary_pairs(pool, models, generator=stream(seed, f"translation pairs/{split}", device))
+    draws = stream(seed, f"translation networks/{split}/{width}", device)
+    stack = initial(module, models, generator=draws)
+    return trajectories.watch(
+        Modules(module, stack, criterion=words, route=route, together=together),
         examples(members),
         examples(others),
         recipe,
-        models=models,
-        criterion=criteria.words,
+        pairs=pairs,
         epochs=epochs,
-        draws=stream(seed, f"translation pairs/{split}", device),
-        starts=stream(seed, f"translation networks/{split}/{width}", device),
+        generator=draws,
         checkpoint=checkpoint,
-        route=route,
-        together=together,
     )
+
+
+def words(logits: Float[Tensor, "b t k"], targets: Int[Tensor, "b t"]) -> Score:
+    r"""The criterion of translators: an answer for every word but padding, each given the right words before it.
+
+    $$ \ell = \sum_{t:\, y_t \ne 0} -\log \operatorname{softmax}(o_t)_{y_t} $$
+    """
+    asked = targets != PADDING
+    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").unflatten(0, targets.shape)
+    wrong = (logits.argmax(-1) != targets) & asked
+    return Score((losses * asked).sum(-1), wrong.sum(-1), asked.sum(-1))
 
 
 def prepared(

@@ -20,7 +20,7 @@ from leakage.attacks.gradient_inversion import design
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import TwoLayer
+from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
@@ -92,7 +92,7 @@ def exchange(
     arguments.real("inputs", inputs, "B d", d=game.dimension)
     draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
     weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
-    module = TwoLayer(weights, activation=game.activation, bias=game.bias)
+    module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
         labels = torch.tensor([1.0, -1.0], dtype=DTYPE, device=inputs.device).repeat(len(inputs))[: len(inputs)]
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
@@ -107,7 +107,7 @@ def exchange(
 def errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """The root mean square error of an attack in each of `seeds` rounds (`evaluation.match_error`).
+    """The root mean square error of an attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
 
     Args:
         game: the rules.

@@ -1,6 +1,6 @@
 r"""How far each step of the attack is from what it estimates: moments from powers of the inputs, terms from factors.
 
-For chapters and tests alone, like `evaluation`: whatever is called here has seen the secret, and no attack may. Every
+For chapters and tests alone: whatever is called here has seen the secret, and no attack may. Every
 function plays rounds of its own, determined by the seed, and gives numbers that fall as the step gets better.
 """
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -51,12 +52,26 @@ def moment_error(
     return (basis.mT @ estimate.second(basis) if order == 2 else estimate.tensor(basis)) - truth
 
 
-def deviations(
-    game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> dict[tuple[str, int], float]:
-    """The largest mean error of an entry of a moment, in standard errors, for each gradient and order.
+class Deviations(NamedTuple):
+    """The largest mean error of an entry of a moment, in standard errors.
 
-    One batch, and `rounds` draws of the weights; around 3 to 4 if the moments have no bias.
+    Attributes:
+        sources: names of `SOURCES`, one for each row.
+        orders: of the moments, one for each column.
+        values: around 3 to 4 if a moment has no bias.
+    """
+
+    sources: tuple[str, ...]
+    orders: tuple[int, ...]
+    values: Float[Tensor, "sources orders"]
+
+    def of(self, source: str) -> Float[Tensor, " orders"]:
+        """Those of one gradient."""
+        return self.values[self.sources.index(source)]
+
+
+def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
+    """How far the moments of each gradient and order are off on average, of one batch and `rounds` draws of weights.
 
     Raises:
         ValueError: if there are fewer than two rounds.
@@ -64,16 +79,14 @@ def deviations(
     arguments.count("rounds", rounds, least=2)  # one draw has no standard error
     basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
     inputs = play(game, seed=seed, device=device).inputs
-    found = {(source, order): [] for source in SOURCES for order in ORDERS}
-    for index in range(rounds):
-        played = exchange(game, inputs, seed=seed + 1, index=index)  # the batch's own seed was played with already
-        for (source, order), errors in found.items():
-            errors.append(moment_error(played, basis, source=source, order=order))
-    spread = {which: torch.stack(errors) for which, errors in found.items()}
-    return {
-        which: float((errors.mean(0) / (errors.std(0) / math.sqrt(rounds))).abs().max())
-        for which, errors in spread.items()
-    }
+    # The batch's own seed was played with already.
+    rows = [exchange(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
+    values = inputs.new_empty(len(SOURCES), len(ORDERS))
+    for row, source in enumerate(SOURCES):
+        for column, order in enumerate(ORDERS):
+            errors = torch.stack([moment_error(played, basis, source=source, order=order) for played in rows])
+            values[row, column] = (errors.mean(0) / (errors.std(0) / math.sqrt(rounds))).abs().max()
+    return Deviations(tuple(SOURCES), ORDERS, values)
 
 
 class Remainders(NamedTuple):
@@ -114,9 +127,26 @@ def remainders(
     return Remainders(*torch.stack(norms).mean(0).tolist())
 
 
+class FactorErrors(NamedTuple):
+    """What each method of `decompose` makes of the same tensors.
+
+    Attributes:
+        methods: names of `decompose.METHODS`, one for each row.
+        errors: root mean squares over the factors of each tensor.
+    """
+
+    methods: tuple[str, ...]
+    errors: Float[Tensor, "methods rounds"]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median error of each method, the mean of the two middle ones of an even number."""
+        return dict(zip(self.methods, np.median(self.errors.numpy(force=True), axis=-1).tolist(), strict=True))
+
+
 def factor_errors(
     *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> dict[str, Float[Tensor, " rounds"]]:
+) -> FactorErrors:
     r"""The error of every method of `decompose` on synthetic tensors of order 3, up to signs.
 
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
@@ -131,14 +161,13 @@ def factor_errors(
     arguments.number("noise", noise, least=0)
     gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
     weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
-    found = {method: [] for method in decompose.METHODS}
+    found: list[list[float]] = []
     for index in range(rounds):
         draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
         factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
         clean = decompose.assemble(factors, weights, order=3)
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
         blurred = clean + noise * blur * clean.norm() / blur.norm()
-        for method, errors in found.items():
-            terms = decompose.decompose(blurred, method=method, generator=draws)
-            errors.append(match_error(terms.factors, factors, signs=False))
-    return {method: torch.tensor(errors, dtype=DTYPE) for method, errors in found.items()}
+        guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in decompose.METHODS)
+        found.append([match_error(terms.factors, factors, signs=False) for terms in guesses])
+    return FactorErrors(tuple(decompose.METHODS), torch.tensor(found, dtype=DTYPE).T)

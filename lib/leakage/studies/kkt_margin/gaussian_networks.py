@@ -1,11 +1,13 @@
 r"""Networks trained to be attacked: what they answer to their training points and to fresh points of the same law.
 
-One call is one point of an experiment's grid, so that `sweeps.sweep` can keep it; results are plain tensors by name.
+One call is one point of an experiment's grid.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.data import mixtures
@@ -13,7 +15,37 @@ from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import stream
 from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
+
+
+class Answers(NamedTuple):
+    r"""What networks answer.
+
+    Attributes:
+        margins: $q_i = y_i \Phi(x_i)$ of their training points.
+        fresh: $\Phi(x)$ at fresh points.
+    """
+
+    margins: Float[Tensor, "runs n"]
+    fresh: Float[Tensor, "runs t"]
+
+
+class Targets(NamedTuple):
+    r"""Networks to be attacked, as an attacker sees them.
+
+    Attributes:
+        margins: $q_i = y_i \Phi(x_i)$ of their training points.
+        fresh: $\Phi(x)$ at fresh points.
+        fresh_labels: of these.
+        steps: how many steps each network took.
+        then: the answers at earlier steps, for each one asked for.
+    """
+
+    margins: Float[Tensor, "runs n"]
+    fresh: Float[Tensor, "runs t"]
+    fresh_labels: Float[Tensor, "runs t"]
+    steps: Int[Tensor, " runs"]
+    then: tuple[Answers, ...] = ()
 
 
 def gaussian_targets(
@@ -24,12 +56,12 @@ def gaussian_targets(
     width: int,
     fresh: int,
     runs: int,
-    recipe: Recipe,
+    descent: Descent,
     seed: int,
     snapshots: Sequence[int] = (),
     output_scale: float = 1.0,
     device: torch.device | str = "cpu",
-) -> dict[str, Tensor]:
+) -> Targets:
     r"""Train `runs` two-layer networks on `rows` points each of a Gaussian law and ask them about `fresh` others.
 
     Args:
@@ -39,15 +71,11 @@ def gaussian_targets(
         width: k.
         fresh: fresh points for each network.
         runs: networks, each with its own data and initialisation.
-        recipe: of the training (`trainers.margin_flow`).
-        seed: of data and initialisation; the same for every recipe, so that recipes are compared on the same draws.
+        descent: of the training (`trainers.margin_flow`).
+        seed: of data and initialisation; the same for every descent, so that descents are compared on the same draws.
         snapshots: step counts at which the networks are asked, too.
         output_scale: multiplies the initial output weights.
         device: where to compute.
-
-    Returns:
-        `margins` $q_i = y_i \Phi(x_i)$ `(runs, n)`; `fresh` $\Phi(x)$ `(runs, t)`; `fresh_labels`; `steps` taken. With
-        snapshots also `margins_then` `(snapshots, runs, n)` and `fresh_then` `(snapshots, runs, t)`.
 
     Raises:
         ValueError: as `mixtures.draw`, `two_layer.initial` and `margin_flow.train`.
@@ -68,19 +96,13 @@ def gaussian_targets(
         generator=stream(seed, f"weights/{name}", device),
         output_scale=output_scale,
     )
-    trained = margin_flow.train(start, sample.train, sample.labels, recipe, snapshots=snapshots)
-    asked = [fresh_outputs(model, sample, stream(seed, f"unseen/{name}", device)) for model in trained.snapshots]
-    then = {
-        "margins_then": [sample.labels * model(sample.train) for model in trained.snapshots],
-        "fresh_then": asked,
-    }
-    return {
-        "margins": trained.margins,
-        "fresh": fresh_outputs(trained.model, sample, stream(seed, f"unseen/{name}", device)),
-        "fresh_labels": sample.fresh_labels,
-        "steps": trained.steps,
-        **{key: torch.stack(values) for key, values in then.items() if values},
-    }
+    trained = margin_flow.train(start, sample.train, sample.labels, descent, snapshots=snapshots)
+
+    def unseen(model: TwoLayer) -> Tensor:
+        return fresh_outputs(model, sample, stream(seed, f"unseen/{name}", device))
+
+    then = tuple(Answers(sample.labels * model(sample.train), unseen(model)) for model in trained.snapshots)
+    return Targets(trained.margins, unseen(trained.model), sample.fresh_labels, trained.steps, then)
 
 
 def fresh_outputs(

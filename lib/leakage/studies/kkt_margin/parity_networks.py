@@ -11,11 +11,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.images import balanced_split, parity, resize
 from leakage.models import convolutional, two_layer
 from leakage.runtime import stream
+from leakage.studies.kkt_margin.gaussian_networks import Targets
 from leakage.trainers import margin_flow, module_flow
-from leakage.trainers.margin_flow import Recipe
+from leakage.trainers.margin_flow import Descent
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +39,13 @@ def parity_targets(
     rows_per_class: int,
     fresh: int,
     runs: int,
-    recipe: Recipe,
+    descent: Descent,
     centred: bool,
     seed: int,
-) -> dict[str, Tensor]:
+) -> Targets:
     r"""Train `runs` networks on random balanced sets of digits, and ask them about `fresh` others.
 
-    All sides, networks and recipes see the same splits for the same seed, so that they can be compared in pairs. The
+    All sides, networks and descents see the same splits for the same seed, so that they can be compared in pairs. The
     paper leaves open how the images are scaled, which are drawn, and what the labels are; these choices are ours.
 
     Args:
@@ -55,19 +57,14 @@ def parity_targets(
         rows_per_class: half the size of a training set.
         fresh: points outside each training set.
         runs: training sets.
-        recipe: steps and stop.
+        descent: steps and stop.
         centred: subtract the mean of the training points, from the fresh ones too.
         seed: of all randomness.
-
-    Returns:
-        `margins`: $q_i = y_i \Phi(x_i)$ (runs, n); `fresh`: $\Phi$ at the fresh points (runs, t), with `fresh_labels`;
-        `steps` taken (runs).
 
     Raises:
         ValueError: if the network is unknown, or a size is out of range.
     """
-    if network not in NETWORKS:
-        raise ValueError(f"`network` must be one of {', '.join(NETWORKS)}; got {network!r}.")
+    arguments.choice("network", network, NETWORKS)
     labels = parity(digits, dtype=images.dtype)
     draws = stream(seed, "image splits", images.device)
     split = balanced_split(labels, rows_per_class=rows_per_class, fresh=fresh, runs=runs, generator=draws)
@@ -75,43 +72,38 @@ def parity_targets(
     train = points[split.train]
     centre = train.mean(-2, keepdim=True) if centred else torch.zeros_like(train[:, :1])
     draws = stream(seed, f"image networks/{network}/{side}", images.device)
-    fit = NETWORKS[network](train - centre, labels[split.train], side, width, recipe, draws)
+    fit = NETWORKS[network](train - centre, labels[split.train], side, width, descent, draws)
     # A run at a time: the fresh points of all runs together would be many copies of the images.
     found = [fit.predict(run, points[split.fresh[run]] - centre[run]) for run in range(runs)]
-    return {
-        "margins": fit.margins,
-        "fresh": torch.stack(found),
-        "fresh_labels": labels[split.fresh],
-        "steps": fit.steps,
-    }
+    return Targets(fit.margins, torch.stack(found), labels[split.fresh], fit.steps)
 
 
 def _two_layer(
-    points: Tensor, labels: Tensor, side: int, width: int, recipe: Recipe, generator: torch.Generator
+    points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
 ) -> _Fit:
     start = two_layer.initial((len(points),), width, side**2, generator=generator)
     start = two_layer.TwoLayer(start.weights.to(points), start.biases.to(points), start.outputs.to(points))
-    trained = margin_flow.train(start, points, labels, recipe)
+    trained = margin_flow.train(start, points, labels, descent)
     return _Fit(trained.margins, trained.steps, lambda run, asked: trained.model[run](asked))
 
 
 def _convolutional(
-    points: Tensor, labels: Tensor, side: int, width: int, recipe: Recipe, generator: torch.Generator
+    points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
 ) -> _Fit:
     module = convolutional.Convolutional(side, width=width)
     start = convolutional.initial(module, len(points), generator=generator)
     trained = module_flow.train(
-        module, {name: tensor.to(points) for name, tensor in start.items()}, points, labels, recipe
+        module, {name: tensor.to(points) for name, tensor in start.items()}, points, labels, descent
     )
 
     def predict(run: int, asked: Tensor) -> Tensor:
-        own = {name: tensor[run : run + 1] for name, tensor in trained.parameters.items()}
+        own = {name: tensor[run : run + 1] for name, tensor in trained.model.items()}
         return module_flow.outputs(module, own, asked.unsqueeze(0)).squeeze(0)
 
     return _Fit(trained.margins, trained.steps, predict)
 
 
-NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Recipe, torch.Generator], _Fit]] = {
+NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Descent, torch.Generator], _Fit]] = {
     "two-layer": _two_layer,
     "convolutional": _convolutional,
 }

@@ -7,6 +7,7 @@ any law of the labels can be put in afterwards without sampling it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -180,6 +181,18 @@ def _check_pool(trained: LabelWeights, values: Tensor, name: str) -> None:
         raise ValueError(f"`{name}` must be those of the pool trained on, {int(trained.rows.max()) + 1} at least.")
 
 
+class Advantages(NamedTuple):
+    r"""Advantages of the best attack, by what the training labels are.
+
+    Attributes:
+        teacher: $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$, as in the linear theory.
+        labels: the labels given, with noise ε; both with $\varepsilon \sim N(0, \sigma^2)$.
+    """
+
+    teacher: Float[Tensor, "*b widths"]
+    labels: Float[Tensor, "*b widths"]
+
+
 def random_feature_advantage(
     query: int,
     *,
@@ -190,15 +203,11 @@ def random_feature_advantage(
     designs: int,
     sigma: float,
     seed: int,
-) -> dict[str, Float[Tensor, " widths"]]:
+) -> Advantages:
     r"""Advantage of the best attack on random-feature regression at one of the given inputs, for every width.
 
-    `designs` models are trained with the input and as many without it ; the noise of the
-    labels is integrated out, so the only sampling is over designs.
-
-    Returns:
-        `teacher`: labels $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$, as in the linear theory. `labels`:
-        the labels given, with noise ε; both with $\varepsilon \sim N(0, \sigma^2)$.
+    `designs` models are trained with the input and as many without it; the noise of the labels is integrated out, so
+    the only sampling is over designs.
 
     Raises:
         ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain), or
@@ -221,7 +230,4 @@ def random_feature_advantage(
         raise ValueError(f"`widths` starts too low: with {widths[0]} features some design is silent at the input.")
     teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}
     noisy = {who: GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for who, models in trained.items()}
-    return {
-        "teacher": scale_mixture.total_variation(**teacher),
-        "labels": gaussian_mixture.total_variation(**noisy),
-    }
+    return Advantages(scale_mixture.total_variation(**teacher), gaussian_mixture.total_variation(**noisy))

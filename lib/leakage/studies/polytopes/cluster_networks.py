@@ -11,13 +11,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.data import clusters
-from leakage.data.clusters import Clusters, Layout
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
+from leakage.studies.polytopes import clusters
+from leakage.studies.polytopes.clusters import Clusters, Layout
 from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
+from leakage.trainers.perceptrons import Perceptrons
 
 FITTED = 0.93  # training accuracy; with one disc of six pairs, 1/12 of the points, all wrong a network stays below
 
@@ -113,9 +115,8 @@ def train(
     kept = range(last + 1) if epochs is None else {*epochs, last}
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
-        start,
-        points,
-        labels,
+        Perceptrons.of(start),
+        Examples((points,), labels),
         rows,
         task.recipe,
         generator=stream(seed, f"cluster batches/{group}", device),

@@ -1,23 +1,26 @@
 r"""What the pictures of networks on Clusters2D show, as numbers: one call trains a group of networks and measures them.
 
-Results are dictionaries of tensors with the networks of the group along the axis `models`, for `sweeps.sweep`. All
-networks are in them, fitted or not; `fitted` says which are evidence. Nothing here judges.
+Results are named tuples of tensors, with the networks of the group along the axis `models`; `sweeps.sweep` keeps them.
+All networks are in them, fitted or not; `fitted` says which are evidence. What the claims compare is in
+`cluster_contrasts`. Nothing here judges.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.data.clusters import Clusters
 from leakage.geometry.subdivision import Subdivision
-from leakage.geometry.windows import lattice
+from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import cluster_networks
 from leakage.studies.polytopes.cluster_networks import TASK, Targets, Task
-from leakage.studies.polytopes.densities import by_distance, in_discs
+from leakage.studies.polytopes.densities import Densities, Discs, by_distance, in_discs
 from leakage.studies.polytopes.movement import mean_moves
-from leakage.studies.polytopes.norm_ridges import Landscape, elsewhere, gradient_order, ridge, survey
+from leakage.studies.polytopes.norm_ridges import Landscape, Norms, Ridge, elsewhere, gradient_order, ridge, survey
+from leakage.studies.polytopes.windows import lattice
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,97 @@ LOOKS = Looks()
 """Where the book looks."""
 
 
+class History(NamedTuple):
+    """Cells, ridges and hyperedges over the epochs that were looked at.
+
+    Attributes:
+        cells: how many there are.
+        components: connected pieces of the decision boundary.
+        gradient_order: see `norm_ridges.gradient_order`.
+        edge_lengths: of all hyperedges of a layer.
+    """
+
+    cells: Int[Tensor, "epochs models"]
+    components: Int[Tensor, "epochs models"]
+    gradient_order: Float[Tensor, "epochs models"]
+    edge_lengths: Float[Tensor, "epochs models layers"]
+
+
+class Edges(NamedTuple):
+    """How hyperedges lie in discs, as means over the discs of each network; see `densities.Discs`."""
+
+    length: Float[Tensor, "*b"]
+    order: Float[Tensor, "*b"]
+    parallelism: Float[Tensor, "*b"]
+
+
+class Portrait(NamedTuple):
+    r"""The trained networks: how dense the cells are, how their edges lie, and what is on the decision boundary.
+
+    Attributes:
+        own: cells by distance to the data.
+        other: the sums over the data of the other networks, which lie by the same law where this network never saw any.
+        gap: hyperedges in the gaps of the pairs.
+        rim: as close behind the discs of a pair, where nothing has to be told apart.
+        window: all over the window.
+        alignment: of hyperedges in the gaps with the direction of each pair's gap.
+        other_alignment: with the directions of the other networks' gaps, in these.
+        ridge: on the decision boundary.
+        other_ridge: the mean over the boundaries of the other networks.
+    """
+
+    own: Densities
+    other: Densities
+    gap: Edges
+    rim: Edges
+    window: Edges
+    alignment: Float[Tensor, "*b"]
+    other_alignment: Float[Tensor, "*b"]
+    ridge: Ridge
+    other_ridge: Norms
+
+
+class Motion(NamedTuple):
+    """How hyperedges move in one epoch, as means over the epochs of a phase.
+
+    Attributes:
+        both: the area that changes its activation; see `movement.Moves` for this and the next two.
+        own: the same if only the layer itself is updated.
+        upstream: if only the layers before it are.
+        speed: the area swept per length of hyperedge, in units of the window's side per epoch; NaN where a layer has no
+            hyperedge in the window. The length is the mean over the epochs of the phase that were looked at.
+        own_speed: if only the layer itself moves.
+    """
+
+    both: Float[Tensor, "models layers"]
+    own: Float[Tensor, "models layers"]
+    upstream: Float[Tensor, "models layers"]
+    speed: Float[Tensor, "models layers"]
+    own_speed: Float[Tensor, "models layers"]
+
+
+class Group(NamedTuple):
+    """All that is measured of one group of networks.
+
+    Attributes:
+        epochs: those of `history`.
+        accuracy: of each network on its own data.
+        fitted: whether that counts as fitted.
+        history: over the epochs.
+        portrait: after the last epoch.
+        early: motion in the early phase.
+        late: in the late one.
+    """
+
+    epochs: Int[Tensor, " epochs"]
+    accuracy: Float[Tensor, " models"]
+    fitted: Bool[Tensor, " models"]
+    history: History
+    portrait: Portrait
+    early: Motion
+    late: Motion
+
+
 def group(
     number: int,
     *,
@@ -63,48 +157,41 @@ def group(
     task: Task = TASK,
     looks: Looks = LOOKS,
     device: torch.device | str = "cpu",
-) -> dict[str, Tensor]:
-    """Train group `number` of networks and measure all that is said of the pictures: `history`, `portrait`, `motion`.
-
-    Returns:
-        `accuracy` and `fitted` (models,), the tensors of the three, and of `speeds`.
+) -> Group:
+    """Train group `number` of networks and measure all that is said of the pictures.
 
     Raises:
-        ValueError: as `cluster_targets.train`, or if an epoch to look at is never reached.
+        ValueError: as `cluster_networks.train`, or if an epoch to look at is never reached, or none of a phase.
     """
     targets = cluster_networks.train(
         task, models=models, seed=seed, group=number, epochs=sorted(looks.kept), device=device
     )
-    found = {"accuracy": targets.accuracy, "fitted": targets.fitted}
-    found |= history(targets, looks) | portrait(targets, looks) | motion(targets, looks)
-    return found | speeds(found, task, looks)
+    epochs = sorted({*looks.epochs, targets.last})
+    seen = history(targets, epochs)
+    early, late = (
+        motion(targets, epochs, seen, phase, side=looks.movement_side) for phase in (looks.early, looks.late)
+    )
+    noted = torch.tensor(epochs, device=targets.accuracy.device)
+    return Group(noted, targets.accuracy, targets.fitted, seen, portrait(targets, looks), early, late)
 
 
-def history(targets: Targets, looks: Looks = LOOKS) -> dict[str, Tensor]:
-    """Cells, ridges and hyperedges over the epochs.
-
-    Returns:
-        `epochs` (epochs,); `cells`, `components` of the decision boundary and `gradient_order` (epochs, models);
-        `edge_lengths`, of all hyperedges of a layer, (epochs, models, layers).
-    """
-    rows = []
-    epochs, device = sorted({*looks.epochs, targets.last}), targets.accuracy.device
+def history(targets: Targets, epochs: Sequence[int]) -> History:
+    """Cells, ridges and hyperedges at these epochs."""
+    device, rows = targets.accuracy.device, []
     for epoch in epochs:
         views = [survey(network, side=1) for network in _each(targets, epoch)]
         rows.append(
-            {
-                "cells": torch.tensor([len(view.subdivision) for view in views], device=device),
-                "components": torch.tensor([view.boundary.components for view in views], device=device),
-                "gradient_order": torch.stack([gradient_order(view.subdivision) for view in views]),
-                "edge_lengths": torch.stack([edge_lengths(view.subdivision) for view in views]),
-            }
+            History(
+                cells=torch.tensor([len(view.subdivision) for view in views], device=device),
+                components=torch.tensor([view.boundary.components for view in views], device=device),
+                gradient_order=torch.stack([gradient_order(view.subdivision) for view in views]),
+                edge_lengths=torch.stack([edge_lengths(view.subdivision) for view in views]),
+            )
         )
-    return {"epochs": torch.tensor(epochs, device=device)} | {
-        name: torch.stack([row[name] for row in rows]) for name in rows[0]
-    }
+    return _together(rows, torch.stack)
 
 
-def edge_lengths(subdivision: Subdivision) -> Tensor:
+def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:
     """The total length of the hyperedges of each hidden layer in the window."""
     segments, neurons = subdivision.hyperedges()
     widths = subdivision.network.widths[1:-1]
@@ -113,160 +200,76 @@ def edge_lengths(subdivision: Subdivision) -> Tensor:
     return torch.stack([part.sum() for part in each.split(widths)])
 
 
-def portrait(targets: Targets, looks: Looks = LOOKS) -> dict[str, Tensor]:
-    r"""The trained networks: how dense the cells are, how their edges lie, and what is on the decision boundary.
-
-    Returns:
-        `cell_counts`, `cell_areas` (models, bins), by distance to the data, and `…_null`, the sums over the data of the
-        other networks, which lie by the same law where this network never saw any;
-        `gap_…`, `rim_…`, `disc_…` (models,), means over discs in the gaps of the pairs, as close behind them, and all
-        over the window, of `length`, `order` and `parallelism`;
-        `gap_alignment` (models,) with the direction of each pair's gap, and `…_null` with those of the other networks;
-        `ridge`, `ridge_near`, `ridge_null` (models, 3) for $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$,
-        $\lVert o \rVert$; the last is the mean over the boundaries of the other networks.
-    """
+def portrait(targets: Targets, looks: Looks = LOOKS) -> Portrait:
+    """What is seen of the trained networks."""
     views = [survey(network, side=looks.side) for network in _each(targets, targets.last)]
-    rows = [_likeness(index, views, targets, looks) for index in range(len(views))]
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    return _together([_likeness(index, views, targets, looks) for index in range(len(views))], torch.stack)
 
 
-def _likeness(index: int, views: list[Landscape], targets: Targets, looks: Looks) -> dict[str, Tensor]:
+def _likeness(index: int, views: list[Landscape], targets: Targets, looks: Looks) -> Portrait:
+    """The portrait of one network."""
     view, data = views[index], targets.data[index]
     others = [other for other in range(len(views)) if other != index]
-    against = ridge(view, data.points, within=looks.within)
+    strangers = [targets.data[other] for other in others]
     chance = elsewhere(view, [views[other].boundary for other in others])
-    found = {"ridge": against.window, "ridge_near": against.near, "ridge_null": chance.nanmean(0)}
-    counted = [
+    own, *tables = (
         by_distance(view.subdivision, part.points, edges=looks.distances, lattice=view.points)
-        for part in (data, *(targets.data[other] for other in others))
-    ]
-    for name, tables in zip(("cell_counts", "cell_areas"), zip(*counted, strict=True), strict=True):
-        found |= {name: tables[0], f"{name}_null": sum(tables[1:], torch.zeros_like(tables[0]))}
-    return found | _edges(view.subdivision, data, [targets.data[other] for other in others], looks.radius)
-
-
-def _edges(fine: Subdivision, data: Clusters, others: list[Clusters], radius: float) -> dict[str, Tensor]:
-    """How hyperedges lie in the gaps of the data, on their far sides, and all over the window."""
-    places = {
-        "gap": data.middles,
-        # As far behind a disc of the data as the middle of the gap is before it, but with nothing on the other side.
-        "rim": (2 * data.centres - data.middles.unsqueeze(1)).flatten(0, 1),
-        "disc": radius + (1 - 2 * radius) * lattice(_DISCS, device=data.points.device),
-    }
-    found: dict[str, Tensor] = {}
-    for name, centres in places.items():
-        discs = in_discs(fine, centres, radius=radius)
-        found |= {f"{name}_length": discs.lengths.mean(), f"{name}_order": discs.order.nanmean()}
-        found[f"{name}_parallelism"] = discs.parallelism.nanmean()
-    found["gap_alignment"] = in_discs(fine, data.middles, radius=radius).alignment(data.walls).nanmean()
-    chance = [in_discs(fine, other.middles, radius=radius).alignment(other.walls) for other in others]
-    found["gap_alignment_null"] = (
-        torch.cat(chance).nanmean() if chance else torch.full_like(found["gap_length"], torch.nan)
+        for part in (data, *strangers)
     )
-    return found
+    sums = (sum(parts, torch.zeros_like(of)) for of, *parts in zip(own, *tables, strict=True))
+    # As far behind a disc of the data as the middle of the gap is before it, but with nothing on the other side.
+    behind = (2 * data.centres - data.middles.unsqueeze(1)).flatten(0, 1)
+    everywhere = looks.radius + (1 - 2 * looks.radius) * lattice(_DISCS, device=data.points.device)
+    seen = [in_discs(view.subdivision, part.middles, radius=looks.radius) for part in (data, *strangers)]
+    aligned = [discs.alignment(part.walls) for discs, part in zip(seen, (data, *strangers), strict=True)]
+    return Portrait(
+        own=own,
+        other=Densities(*sums),
+        gap=_edges(seen[0]),
+        rim=_edges(in_discs(view.subdivision, behind, radius=looks.radius)),
+        window=_edges(in_discs(view.subdivision, everywhere, radius=looks.radius)),
+        alignment=aligned[0].nanmean(),
+        other_alignment=torch.cat(aligned[1:]).nanmean() if others else torch.full_like(aligned[0][0], torch.nan),
+        ridge=ridge(view, data.points, within=looks.within),
+        other_ridge=Norms(*torch.stack([*chance], -1).nanmean(0)),
+    )
+
+
+def _edges(discs: Discs) -> Edges:
+    return Edges(discs.lengths.mean(), discs.order.nanmean(), discs.parallelism.nanmean())
 
 
 _DISCS = 14  # discs of reference along one side of the window: at a radius of 0.05 they cover it about once and a half
 
 
-def motion(targets: Targets, looks: Looks = LOOKS) -> dict[str, Tensor]:
-    """The area that changes its activation in one epoch, early and late: `movement.mean_moves` of both phases.
-
-    Returns:
-        `early_…` and `late_…` (models, layers) for `both`, `own` and `upstream`.
-    """
-    points = lattice(looks.movement_side, device=targets.accuracy.device)
-    found: dict[str, Tensor] = {}
-    for phase, (first, last) in (("early", looks.early), ("late", looks.late)):
-        mean = mean_moves(targets.snapshots, points, first=first, last=last)
-        found |= {f"{phase}_{name}": share for name, share in mean._asdict().items()}
-    return found
-
-
-def per_network(measured: dict[str, Tensor], looks: Looks = LOOKS) -> dict[str, Tensor]:
-    r"""The numbers that the claims are about, one for each network, from what `group` or `pooled` gives.
-
-    Returns:
-        All (models,): `near_to_far`, the logarithm of cells per area closer than 0.03 to the data over those at 0.1 or
-        more, and `near_to_far_null`; `gap_parallelism_gain` over discs all over the window, `gap_length_ratio` and
-        `rim_length_ratio` to them; `coalescence`, the logarithm of the least number of cells in epochs 1 to 5 over that
-        at epoch 0; `growth`, final cells over initial ones; `early_order`, the mean of the gradients' order in epochs 1
-        to 5; `final_order`; `early_components`, the largest number in epochs 1 to 5; `final_components`;
-        `early_depth`, `late_depth`, the logarithm of the area that layer H moves over that of layer 1, `…_own_depth` if
-        each layer moves alone, and `…_speed_gain` of the area per length; `early_inherited`, `late_inherited`, for
-        layer H the logarithm of the area moved by the layers before it over that moved by itself.
+def motion(targets: Targets, epochs: Sequence[int], seen: History, phase: tuple[int, int], *, side: int) -> Motion:
+    """How hyperedges move from the first to the last epoch of a phase, on `side` × `side` points.
 
     Raises:
-        ValueError: if the distances 0.03 and 0.1, or the epochs 0 to 5, were not looked at.
+        ValueError: if none of the epochs of `seen` is in the phase.
     """
-    epochs = measured["epochs"].tolist()
-    if not {*range(6)} <= {*epochs} or not {_NEAR, _FAR} <= {*looks.distances}:
-        raise ValueError(f"`looks` must hold epochs 0 to 5 and distances {_NEAR} and {_FAR}, got {looks}.")
-    near, far = looks.distances.index(_NEAR), looks.distances.index(_FAR)
-    found: dict[str, Tensor] = {}
-    for suffix in ("", "_null"):
-        counts, areas = measured[f"cell_counts{suffix}"], measured[f"cell_areas{suffix}"]
-        inner, outer = (counts[:, part].sum(1) / areas[:, part].sum(1) for part in (slice(near), slice(far, None)))
-        found[f"near_to_far{suffix}"] = (inner / outer).log()
-    found["gap_parallelism_gain"] = measured["gap_parallelism"] - measured["disc_parallelism"]
-    found |= {f"{name}_length_ratio": measured[f"{name}_length"] / measured["disc_length"] for name in ("gap", "rim")}
-    cells, order, components = (measured[name] for name in ("cells", "gradient_order", "components"))
-    first = [epochs.index(epoch) for epoch in range(1, 6)]
-    found |= {
-        "coalescence": (cells[first].amin(0) / cells[epochs.index(0)]).log(),
-        "growth": cells[-1] / cells[epochs.index(0)],
-        "early_order": order[first].mean(0),
-        "final_order": order[-1],
-        "early_components": components[first].amax(0),
-        "final_components": components[-1],
-    }
-    for phase in ("early", "late"):
-        both, own, upstream = (measured[f"{phase}_{name}"] for name in ("both", "own", "upstream"))
-        found[f"{phase}_depth"] = (both[:, -1] / both[:, 0]).log()
-        found[f"{phase}_own_depth"] = (own[:, -1] / own[:, 0]).log()
-        speed = measured[f"{phase}_speed"]
-        found[f"{phase}_speed_gain"] = (speed[:, -1] / speed[:, 0]).log()
-        found[f"{phase}_inherited"] = (upstream[:, -1] / own[:, -1]).log()
-    return found
+    first, last = phase
+    within = [first <= epoch <= last for epoch in epochs]
+    if not any(within):
+        raise ValueError(f"`looks` must look at an epoch between {first} and {last}, got {epochs}.")
+    moved = mean_moves(targets.snapshots, lattice(side, device=targets.accuracy.device), first=first, last=last)
+    neurons = targets.accuracy.new_tensor(targets.snapshots[targets.last].widths[1:-1])
+    length = seen.edge_lengths[torch.tensor(within, device=neurons.device)].mean(0) / neurons
+    return Motion(*moved, speed=moved.both / length, own_speed=moved.own / length)
 
 
-_NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
-
-
-def speeds(measured: dict[str, Tensor], task: Task = TASK, looks: Looks = LOOKS) -> dict[str, Tensor]:
-    """How fast hyperedges move: the area they sweep in one epoch per length of hyperedge.
-
-    The length is the mean over the observed epochs of the phase.
-
-    Args:
-        measured: what `history` and `motion` give.
-        task: for the number of neurons.
-        looks: for the phases.
-
-    Returns:
-        `early_speed`, `late_speed`, and `…_own_speed` if only the layer itself moves; (models, layers), in units of
-        the window's side per epoch; NaN where a layer has no hyperedge in the window.
-
-    Raises:
-        ValueError: if no epoch of a phase was looked at.
-    """
-    neurons = measured["accuracy"].new_tensor(task.hidden)
-    found: dict[str, Tensor] = {}
-    for phase, (first, last) in (("early", looks.early), ("late", looks.late)):
-        seen = (measured["epochs"] >= first) & (measured["epochs"] <= last)
-        if not bool(seen.any()):
-            raise ValueError(f"`looks` must look at an epoch between {first} and {last}, got {looks.epochs}.")
-        length = measured["edge_lengths"][seen].mean(0) / neurons
-        found[f"{phase}_speed"] = measured[f"{phase}_both"] / length
-        found[f"{phase}_own_speed"] = measured[f"{phase}_own"] / length
-    return found
-
-
-def _each(targets: Targets, epoch: int) -> list:
+def _each(targets: Targets, epoch: int) -> list[Mlp]:
     return [targets.network(model, epoch=epoch) for model in range(len(targets.data))]
 
 
-def pooled(groups: Sequence[dict[str, Tensor]], *, only_fitted: bool = True) -> dict[str, Tensor]:
+def _together(parts: Sequence[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:
+    """One named tuple of several of one kind: tensors joined, tuples within them likewise."""
+    if isinstance(parts[0], Tensor):
+        return join([*parts])
+    return type(parts[0])(*(_together(fields, join) for fields in zip(*parts, strict=True)))
+
+
+def pooled(groups: Sequence[Group], *, only_fitted: bool = True) -> Group:
     """Several groups as one, along the axis of models; by default without the networks that are unfitted.
 
     Raises:
@@ -274,13 +277,12 @@ def pooled(groups: Sequence[dict[str, Tensor]], *, only_fitted: bool = True) -> 
     """
     if not groups:
         raise ValueError("`groups` must be at least one.")
-    kept = torch.cat([part["fitted"] for part in groups])
-    found = {"epochs": groups[0]["epochs"]}
-    for name in groups[0].keys() - found.keys():
-        axis = 1 if name in _OVER_EPOCHS else 0
-        joined = torch.cat([part[name] for part in groups], dim=axis)
-        found[name] = joined.index_select(axis, kept.nonzero().squeeze(-1)) if only_fitted else joined
-    return found
+    fitted = torch.cat([part.fitted for part in groups])
+    kept = (fitted if only_fitted else torch.ones_like(fitted)).nonzero().squeeze(-1)
 
+    def chosen(axis: int) -> Callable[[list[Tensor]], Tensor]:
+        return lambda tensors: torch.cat(tensors, axis).index_select(axis, kept)
 
-_OVER_EPOCHS = frozenset({"cells", "components", "gradient_order", "edge_lengths"})
+    histories = _together([part.history for part in groups], chosen(1))
+    without = [part._replace(epochs=part.fitted, history=part.fitted) for part in groups]
+    return _together(without, chosen(0))._replace(epochs=groups[0].epochs, history=histories)

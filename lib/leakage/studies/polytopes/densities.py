@@ -26,12 +26,12 @@ class Densities(NamedTuple):
         areas: of the part of the window that is that far.
     """
 
-    counts: Int[Tensor, " bins"]
-    areas: Float[Tensor, " bins"]
+    counts: Int[Tensor, "*b bins"]
+    areas: Float[Tensor, "*b bins"]
 
-    def per_area(self, first: int, last: int) -> Float[Tensor, ""]:
+    def per_area(self, first: int, last: int) -> Float[Tensor, "*b"]:
         """Cells per area in the bins from `first` to before `last`; NaN where there is no area."""
-        return self.counts[first:last].sum() / self.areas[first:last].sum()
+        return self.counts[..., first:last].sum(-1) / self.areas[..., first:last].sum(-1)
 
 
 def by_distance(
@@ -96,8 +96,8 @@ class Discs(NamedTuple):
         r"""$|\sum_e \ell_e e^{2i\theta_e}| / L$: 1 if all pieces are parallel; with few pieces large by chance."""
         return self.directions.norm(dim=-1)
 
-    def alignment(self, axes: Float[Tensor, "discs 2"]) -> Float[Tensor, " discs"]:
-        r"""The mean of $\cos 2(\theta_e - \phi)$ with a given direction of each disc: 1 along it, -1 across."""
+    def alignment(self, axes: Float[Tensor, "#discs 2"]) -> Float[Tensor, " discs"]:
+        r"""The mean of $\cos 2(\theta_e - \phi)$ with a direction of each disc, or of all: 1 along it, -1 across."""
         return (self.directions * _doubled(axes)).sum(-1)
 
 

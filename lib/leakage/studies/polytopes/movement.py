@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp
 
 
@@ -65,30 +64,6 @@ def mean_moves(snapshots: dict[int, Mlp], points: Float[Tensor, "t d"], *, first
         raise ValueError(f"`snapshots` must hold every epoch from {first} to {last}, at least two; got {[*snapshots]}.")
     steps = [moves(snapshots[epoch], snapshots[epoch + 1], points) for epoch in wanted[:-1]]
     return Moves(*(torch.stack(parts).mean(0) for parts in zip(*steps, strict=True)))
-
-
-def exact_moves(before: Mlp, after: Mlp, window: Float[Tensor, "w 2"]) -> Float[Tensor, " layers"]:
-    """`Moves.both` of two single networks exactly, from the areas of their common refinement.
-
-    The two side by side are one network, whose cells are the intersections of theirs. That has several times as many
-    cells as either, so this is for checking.
-
-    Raises:
-        ValueError: as `subdivision.subdivide`.
-    """
-    fine = subdivide(side_by_side(before, after), window)
-    shares = fine.areas / fine.areas.sum()
-    widths = before.widths[1:-1]
-    halves = [block.chunk(2, dim=-1) for block in fine.pattern.split([2 * width for width in widths], dim=-1)]
-    return torch.stack([(shares @ (one != two).to(shares.dtype)).mean() for one, two in halves])
-
-
-def side_by_side(first: Mlp, second: Mlp) -> Mlp:
-    """Two networks on the same input as one: block-diagonal behind the first layer."""
-    weights = [torch.cat([first.weights[0], second.weights[0]])]
-    weights += [torch.block_diag(one, two) for one, two in zip(first.weights[1:], second.weights[1:], strict=True)]
-    biases = [torch.cat(pair) for pair in zip(first.biases, second.biases, strict=True)]
-    return Mlp(tuple(weights), tuple(biases))
 
 
 def _height(network: Mlp, layer: int, below: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from torch import Tensor
 from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide
-from leakage.geometry.windows import along, corners, lattice
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes.densities import nearest
+from leakage.studies.polytopes.windows import along, corners, lattice
 
 _SAME = 1e-7  # norms closer than this, in units of the largest, are equal: 0 comes out as the root of rounding, 1e-8
 
@@ -97,17 +97,24 @@ def survey(network: Mlp, *, side: int = 200) -> Landscape:
     return Landscape(fine, decision_boundary(fine), points, cells, network(points).norm(dim=-1))
 
 
+class Norms(NamedTuple):
+    r"""One number for each norm: $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$ and $\lVert o \rVert_2$."""
+
+    weights: Float[Tensor, "*b"]
+    biases: Float[Tensor, "*b"]
+    output: Float[Tensor, "*b"]
+
+
 class Ridge(NamedTuple):
-    r"""Probabilities that the boundary has the larger norm, for $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$,
-    $\lVert o \rVert_2$ in this order; NaN where there is no boundary.
+    """Probabilities that the boundary has the larger norm; NaN where there is no boundary.
 
     Attributes:
         window: against a point uniform in the window.
         near: against a point uniform in the part of the window that is near the data.
     """
 
-    window: Float[Tensor, " 3"]
-    near: Float[Tensor, " 3"]
+    window: Norms
+    near: Norms
 
 
 def ridge(landscape: Landscape, data: Float[Tensor, "n 2"], *, within: float, count: int = 4000) -> Ridge:
@@ -124,7 +131,8 @@ def ridge(landscape: Landscape, data: Float[Tensor, "n 2"], *, within: float, co
     """
     boundary, fine = landscape.boundary, landscape.subdivision
     if not len(boundary):
-        return Ridge(*landscape.points.new_full((2, 3), torch.nan))
+        none = Norms(*landscape.points.new_full((3,), torch.nan))
+        return Ridge(none, none)
     close = nearest(landscape.points, data) < within
     ours = landscape.of_cells(boundary.cells)
     outputs = fine.network(along(boundary.segments, count)).norm(dim=-1)
@@ -138,11 +146,11 @@ def ridge(landscape: Landscape, data: Float[Tensor, "n 2"], *, within: float, co
     ]
     window.append(exceeds(outputs, landscape.outputs))
     near.append(exceeds(outputs, landscape.outputs[close]))
-    return Ridge(torch.stack(window), torch.stack(near))
+    return Ridge(Norms(*window), Norms(*near))
 
 
-def elsewhere(landscape: Landscape, curves: Sequence[Boundary], *, count: int = 2000) -> Float[Tensor, "curves 3"]:
-    """The probabilities of `ridge` against the window, on the boundaries of other networks: what chance gives.
+def elsewhere(landscape: Landscape, curves: Sequence[Boundary], *, count: int = 2000) -> Norms:
+    """The probabilities of `ridge` against the window on the boundaries of other networks, one for each: chance.
 
     NaN for a curve without segments.
     """
@@ -156,7 +164,7 @@ def elsewhere(landscape: Landscape, curves: Sequence[Boundary], *, count: int = 
         pairs = ((weight, fine.weight_norms), (bias, fine.bias_norms))
         exact = [exceeds(values, reference, second_weights=fine.areas) for values, reference in pairs]
         rows.append(torch.stack([*exact, exceeds(output, landscape.outputs)]))
-    return torch.stack(rows) if rows else landscape.points.new_zeros((0, 3))
+    return Norms(*(torch.stack(rows) if rows else landscape.points.new_zeros((0, 3))).unbind(-1))
 
 
 def gradient_order(subdivision: Subdivision) -> Float[Tensor, ""]:

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.patterns import layer_of
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
 from leakage.models.mlp import Mlp
 
@@ -38,7 +39,7 @@ class Picture:
     weight_norms: Float[Tensor, " cells"]
     bias_norms: Float[Tensor, " cells"]
     boundary: Float[Tensor, "2 k"]
-    hyperedges: tuple[Float[Tensor, "2 k"], ...]
+    hyperedges: tuple[Float[Tensor, "2 _"], ...]
     regions: tuple[Tensor, Tensor, Tensor]
     outputs: Float[Tensor, "side side"]
     extent: tuple[float, float, float, float]
@@ -69,7 +70,7 @@ def picture(
         raise ValueError(f"`side` must be at least 1, got {side!r}.")
     fine = subdivide(network, window, plane=plane)
     segments, neurons = fine.hyperedges()
-    layer = edge_layers_of(fine, neurons)
+    layer = layer_of(fine.network, device=neurons.device)[neurons]
     low, high = window.amin(0), window.amax(0)
     steps = (torch.arange(side, dtype=low.dtype, device=low.device) + 0.5) / side
     grid = torch.stack([steps.expand(side, side), steps.unsqueeze(-1).expand(side, side)], -1)
@@ -87,12 +88,6 @@ def picture(
         outputs=outputs.unflatten(0, (side, side)).cpu(),
         extent=(left, right, bottom, top),
     )
-
-
-def edge_layers_of(subdivision: Subdivision, neurons: Int[Tensor, " edges"]) -> Int[Tensor, " edges"]:
-    """The hidden layer, from 1, of each of these neurons."""
-    ends = torch.tensor(subdivision.network.widths[1:-1], device=neurons.device).cumsum(0)
-    return torch.searchsorted(ends, neurons, right=True) + 1
 
 
 def path(segments: Float[Tensor, "s 2 2"]) -> Float[Tensor, "2 k"]:

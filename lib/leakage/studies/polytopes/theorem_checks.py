@@ -12,13 +12,11 @@ from torch import Tensor
 
 from leakage.geometry import rays
 from leakage.geometry.patterns import adapted, pattern, printed_biases, read_out
-from leakage.geometry.polygons import oriented
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes.printed_search import bisection
 
 _MISSED = 1e-9  # an affine form that is further off than this does not give the neuron's height: rounding is 1e-15
-_PARALLEL = 1e-12  # sine of the angle below which two lines do not cross
 _SAME = 1e-6  # lengths that differ by more are not those of one crossing: 60 halvings of a unit step leave 1e-18
 
 
@@ -99,34 +97,6 @@ def refinement(network: Mlp, fine: Subdivision) -> Refinement:
         summed = torch.zeros_like(coarse.areas).index_add(0, place, fine.areas)
         errors.append((summed[order] - coarse.areas).abs().max())
     return Refinement(torch.tensor(fine.layer_counts, device=fine.counts.device), torch.stack(errors))
-
-
-def depth_one_count(network: Mlp, window: Float[Tensor, "w 2"]) -> int:
-    r"""How many cells one hidden layer makes in a window by a closed form: 1 + lines + crossings inside the window.
-
-    Lines count if they meet the inside of the window; parallel ones do not cross, and a neuron without weights is no
-    line. It holds in general position: no three lines through one point, no two the same.
-
-    Raises:
-        ValueError: if the network has not two inputs and one hidden layer, or the window is no convex polygon.
-    """
-    window = oriented(window)
-    if network.widths[0] != 2 or len(network.widths) != 3:
-        raise ValueError(f"`network` must have two inputs and one hidden layer, got widths {network.widths}.")
-    normals, offsets = network.weights[0], network.biases[0]
-    heights = window @ normals.T + offsets
-    meets = (heights.amax(0) > 0) & (heights.amin(0) < 0)
-    first, second = torch.combinations(torch.arange(len(offsets), device=window.device)).unbind(-1)
-    system = torch.stack([normals[first], normals[second]], 1)
-    lengths = normals.norm(dim=-1)
-    crossed = torch.linalg.det(system).abs() > _PARALLEL * lengths[first] * lengths[second]
-    sides = -torch.stack([offsets[first], offsets[second]], 1)
-    crossings = torch.linalg.solve(system[crossed], sides[crossed])
-    edges = window.roll(-1, 0) - window
-    offset = crossings.unsqueeze(1) - window
-    turns = edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0]
-    inside = (turns > 0).all(1) | (turns < 0).all(1)
-    return 1 + int(meets.sum()) + int(inside.sum())
 
 
 class RayReadings(NamedTuple):

@@ -11,10 +11,12 @@ from torch import nn
 from leakage.data.gaussians import gaussian
 from leakage.models.initialisation import Stack, initial, stacked
 from leakage.runtime import DTYPE, stream
-from leakage.trainers import criteria, module_ensembles
+from leakage.trainers import criteria, ensembles
+from leakage.trainers import modules as room
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe, Recorder, shuffled_batches
+from leakage.trainers.modules import Modules
 
 MODELS, POINTS, SIDE = 3, 40, 4
 RECIPE = Recipe(epochs=4, batch=6, learning_rate=0.01)  # five batches an epoch, the last one of two points: 20 steps
@@ -44,10 +46,13 @@ def problem(dtype=DTYPE):
     return modules, stack, examples, rows
 
 
-def trained(stack, examples, rows, recipe=RECIPE, **settings):
-    generator = stream(0, "shuffles")
-    settings: dict[str, Any] = {"criterion": criteria.classes, "generator": generator} | settings
-    return module_ensembles.train(Network().to("meta"), stack, examples, rows, recipe, **settings)
+def of(stack, form=None, **how):
+    return Modules(form or Network().to("meta"), stack, criterion=criteria.classes, **how)
+
+
+def trained(stack, examples, rows, recipe=RECIPE, *, how=None, **settings) -> Stack:
+    settings: dict[str, Any] = {"generator": stream(0, "shuffles")} | settings
+    return ensembles.train(of(stack, **(how or {})), examples, rows, recipe, **settings).stack
 
 
 def differences(one: Stack, other: Stack) -> float:
@@ -55,10 +60,10 @@ def differences(one: Stack, other: Stack) -> float:
     return max(float((a[name] - b[name]).abs().max()) for a, b in pairs for name in a)
 
 
-@pytest.mark.parametrize("settings", [{"route": "loop"}, {"route": "vmap"}, {"route": "vmap", "together": 2}])
-def test_an_ensemble_equals_separate_trainings_with_their_running_means(settings):
+@pytest.mark.parametrize("how", [{"route": "loop"}, {"route": "vmap"}, {"route": "vmap", "together": 2}])
+def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     modules, stack, examples, rows = problem()
-    found = trained(stack, examples, rows, **settings)
+    found = trained(stack, examples, rows, how=how)
     generator = stream(0, "shuffles")
     optimisers = [torch.optim.Adam(module.parameters(), lr=RECIPE.learning_rate) for module in modules]
     for _ in range(RECIPE.epochs):
@@ -71,7 +76,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(settings
     # biases are, which the normalisation takes away again; 4e-10 is measured there.
     assert differences(found, stacked(modules)) < 1e-8
     evaluated = torch.stack([copy.deepcopy(module).eval()(examples.inputs[0]) for module in modules])
-    score = module_ensembles.scores(Network(), found, examples, criterion=criteria.classes, route=settings["route"])
+    score = of(found, Network(), **how).scores(examples)
     expected = nn.functional.cross_entropy(
         evaluated.flatten(0, 1), examples.targets.repeat(MODELS), reduction="none"
     ).unflatten(0, (MODELS, -1))
@@ -83,10 +88,8 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
     modules, stack, examples, rows = problem()
     before, module = stack.clone(), modules[0].eval()
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    module_ensembles.train(
-        module, stack, examples, rows, RECIPE, criterion=criteria.classes, generator=stream(0, "shuffles")
-    )
-    module_ensembles.scores(module, stack, examples, criterion=criteria.classes)
+    ensembles.train(of(stack, module), examples, rows, RECIPE, generator=stream(0, "shuffles"))
+    of(stack, module).scores(examples)
     assert differences(stack, before) == 0
     assert not module.training
     assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
@@ -94,21 +97,17 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
 
 def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
     _, stack, examples, _ = problem()
-    whole = module_ensembles.scores(Network(), stack, examples, criterion=criteria.classes)
-    monkeypatch.setattr(module_ensembles, "_CHUNK", 7)
-    parts = module_ensembles.scores(Network(), stack, examples, criterion=criteria.classes, route="vmap", together=2)
+    whole = of(stack, Network()).scores(examples)
+    monkeypatch.setattr(room, "_CHUNK", 7)
+    parts = of(stack, Network(), route="vmap", together=2).scores(examples)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
     assert torch.equal(parts.wrong, whole.wrong)
     assert whole.losses.dtype == DTYPE
 
 
 def test_losses_of_float32_networks_are_judged_in_float64():
-    score = module_ensembles.scores(
-        nn.Linear(1, 2),
-        Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {}),
-        Examples((torch.ones(1, 1),), torch.tensor([0])),
-        criterion=criteria.classes,
-    )
+    stack = Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {})
+    score = of(stack, nn.Linear(1, 2)).scores(Examples((torch.ones(1, 1),), torch.tensor([0])))
     assert float(score.losses) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
 
 
@@ -121,8 +120,8 @@ class Interrupted(Recorder):
             raise KeyboardInterrupt
 
 
-def measure(networks: Stack) -> dict[str, torch.Tensor]:
-    return {"weight": networks.parameters["upper.weight"].clone()}
+def measure(networks: Modules) -> dict[str, torch.Tensor]:
+    return {"weight": networks.stack.parameters["upper.weight"].clone()}
 
 
 def test_a_training_resumes_bit_for_bit_with_its_running_means(tmp_path):
@@ -161,7 +160,7 @@ def test_augmented_inputs_are_what_networks_are_trained_on():
 def test_networks_learn_what_can_be_learnt():
     _, stack, examples, rows = problem(torch.float32)
     found = trained(stack, examples, rows, replace(RECIPE, epochs=25))
-    score = module_ensembles.scores(Network(), found, examples, criterion=criteria.classes)
+    score = of(found, Network()).scores(examples)
     own = score.wrong.gather(-1, rows)
     assert int(own.sum()) == 0
 
@@ -169,14 +168,14 @@ def test_networks_learn_what_can_be_learnt():
 def test_what_cannot_be_trained_is_refused():
     _, stack, examples, rows = problem()
     with pytest.raises(ValueError, match=r"`module` must have no dropout, .* got 1"):
-        module_ensembles.check(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), stack)
+        of(stack, nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)))
     with pytest.raises(ValueError, match=r"wrong shapes of norm\.running_mean"):
         trained(Stack(stack.parameters, stack.buffers | {"norm.running_mean": torch.zeros(3)}), examples, rows)
     with pytest.raises(ValueError, match="`route` must be one of auto, loop, vmap; got 'fast'"):
-        trained(stack, examples, rows, route="fast")
-    with pytest.raises(ValueError, match="`together` must be at least 1, got 0"):
-        trained(stack, examples, rows, together=0)
-    with pytest.raises(ValueError, match="`rows` must number the 40 points"):
+        of(stack, route="fast")
+    with pytest.raises(ValueError, match="`together` must be a whole number at least 1, got 0"):
+        of(stack, together=0)
+    with pytest.raises(ValueError, match="`rows` must be at least 0 and at most 39"):
         trained(stack, examples, rows + 20)
     with pytest.raises(ValueError, match=r"a network has diverged: .* lower the `learning_rate`"):
         trained(stack, examples, rows, replace(RECIPE, learning_rate=float("inf")))

@@ -1,0 +1,100 @@
+r"""What an attack needs of a model: a function from points to logits, whatever computes them.
+
+An attack that looks at labels or posteriors only takes any `Classifier`: an `Mlp`, a function of your own, a PyTorch
+module or scikit-learn estimator behind one of the two adapters. Adapters give float64 on the device of the points and
+pass no gradient; what they wrap stays as it was. Nothing here trains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+
+from leakage import arguments
+
+Classifier = Callable[[Tensor], Tensor]
+"""Logits `(t, classes)` of points `(t, d)`; of posteriors their logarithms will do."""
+_CHUNK = 4096  # points at once
+
+
+@dataclass(frozen=True, eq=False)
+class OfModule:
+    """A PyTorch module that gives logits, asked in evaluation mode and a chunk at a time.
+
+    Points go in with the dtype and on the device of the module's first parameter, or in float32 where there is none.
+
+    Attributes:
+        module: from points to logits.
+        chunk: points at once.
+    """
+
+    module: nn.Module
+    chunk: int = _CHUNK
+
+    def __post_init__(self) -> None:
+        arguments.count("chunk", self.chunk, least=1)
+
+    @torch.no_grad()
+    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+        """The logits.
+
+        Raises:
+            ValueError: if what the module gives are no logits of two classes or more.
+        """
+        like = next(self.module.parameters(), torch.empty(0, device=points.device))
+        modes = [(part, part.training) for part in self.module.modules()]
+        self.module.eval()
+        try:
+            parts = [self.module(part.to(like)) for part in points.split(self.chunk)]
+        finally:
+            for part, training in modes:
+                part.training = training
+        return check_logits(torch.cat(parts), count=len(points)).to(points.device, torch.float64)
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """What is asked of a scikit-learn classifier."""
+
+    def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
+        """The posteriors (t, classes)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfEstimator:
+    r"""A fitted scikit-learn classifier; its logits are $\log \max(p, 2^{-52})$ of its posteriors p.
+
+    Below $2^{-52}$ a posterior cannot be told from 0, for the largest one then rounds to 1. Class k is the estimator's
+    `classes_[k]`: with labels 0, 1, …, k it is k.
+
+    Attributes:
+        estimator: what has a method `predict_proba`.
+    """
+
+    estimator: Estimator
+
+    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+        """The logits.
+
+        Raises:
+            ValueError: as `OfModule`.
+        """
+        found = torch.from_numpy(np.asarray(self.estimator.predict_proba(points.detach().cpu().numpy()), dtype=float))
+        logits = found.clamp_min(torch.finfo(torch.float64).eps).log()
+        return check_logits(logits, count=len(points)).to(points.device)
+
+
+def check_logits(logits: Tensor, *, count: int) -> Tensor:
+    """`logits` if they are those of `count` points and of two classes or more; `ValueError` otherwise."""
+    arguments.real("logits", logits, finite=False)
+    if logits.ndim != 2 or len(logits) != count or logits.shape[1] < 2:
+        raise ValueError(
+            f"`network` must give logits ({count}, classes) with two classes or more, got {tuple(logits.shape)}; "
+            "one output o of a binary classifier stands for the two logits 0 and o."
+        )
+    return logits

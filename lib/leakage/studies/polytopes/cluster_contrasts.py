@@ -1,0 +1,87 @@
+r"""The numbers that the claims about networks on Clusters2D compare, one for each network, from a measured group.
+
+Densities and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here trains
+or judges.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, Looks, Motion
+
+_NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
+_FIRST = range(1, 6)  # the epochs in which training begins
+
+
+class Contrasts(NamedTuple):
+    """One number for each network.
+
+    Attributes:
+        near_to_far: the logarithm of cells per area closer than 0.03 to the data over those at 0.1 or more.
+        other_near_to_far: the same for the data of the other networks.
+        parallelism_gain: of hyperedges in the gaps over those all over the window.
+        gap_length_ratio: of hyperedge per area in the gaps to that all over the window.
+        rim_length_ratio: the same behind the discs.
+        coalescence: the logarithm of the least number of cells in epochs 1 to 5 over that at epoch 0.
+        growth: final cells over initial ones.
+        early_order: the mean of the gradients' order in epochs 1 to 5.
+        final_order: the last.
+        early_components: the largest number of pieces of the boundary in epochs 1 to 5.
+        final_components: the last.
+        early_inherited: for the last layer the logarithm of the area moved early by the layers before it over that
+            moved by itself.
+        late_inherited: the same late.
+    """
+
+    near_to_far: Float[Tensor, " models"]
+    other_near_to_far: Float[Tensor, " models"]
+    parallelism_gain: Float[Tensor, " models"]
+    gap_length_ratio: Float[Tensor, " models"]
+    rim_length_ratio: Float[Tensor, " models"]
+    coalescence: Float[Tensor, " models"]
+    growth: Float[Tensor, " models"]
+    early_order: Float[Tensor, " models"]
+    final_order: Float[Tensor, " models"]
+    early_components: Real[Tensor, " models"]
+    final_components: Real[Tensor, " models"]
+    early_inherited: Float[Tensor, " models"]
+    late_inherited: Float[Tensor, " models"]
+
+
+def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
+    """The numbers of every network of what `cluster_statistics.group` or `pooled` gives.
+
+    Raises:
+        ValueError: if the distances 0.03 and 0.1, or the epochs 0 to 5, were not looked at.
+    """
+    epochs = measured.epochs.tolist()
+    if not {0, *_FIRST} <= {*epochs} or not {_NEAR, _FAR} <= {*looks.distances}:
+        raise ValueError(f"`looks` must hold epochs 0 to 5 and distances {_NEAR} and {_FAR}, got {looks}.")
+    near, far = looks.distances.index(_NEAR), looks.distances.index(_FAR)
+    portrait, history = measured.portrait, measured.history
+    by_place = [
+        (cells.per_area(0, near) / cells.per_area(far, len(looks.distances))).log()
+        for cells in (portrait.own, portrait.other)
+    ]
+    begun, first = epochs.index(0), [epochs.index(epoch) for epoch in _FIRST]
+    return Contrasts(
+        *by_place,
+        parallelism_gain=portrait.gap.parallelism - portrait.window.parallelism,
+        gap_length_ratio=portrait.gap.length / portrait.window.length,
+        rim_length_ratio=portrait.rim.length / portrait.window.length,
+        coalescence=(history.cells[first].amin(0) / history.cells[begun]).log(),
+        growth=history.cells[-1] / history.cells[begun],
+        early_order=history.gradient_order[first].mean(0),
+        final_order=history.gradient_order[-1],
+        early_components=history.components[first].amax(0),
+        final_components=history.components[-1],
+        early_inherited=_inherited(measured.early),
+        late_inherited=_inherited(measured.late),
+    )
+
+
+def _inherited(moved: Motion) -> Float[Tensor, " models"]:
+    return torch.log(moved.upstream[:, -1] / moved.own[:, -1])

@@ -1,0 +1,162 @@
+r"""Networks of any one module as an ensemble that can be trained: differentiated automatically.
+
+The slower sibling of `trainers.perceptrons` for networks whose gradient is not written out: `torch.func` maps the
+module over stacked parameters. The module is a form and never changed: its parameters are not read and may be on the
+`meta` device. Every network has running means of its own, where there is batch normalisation.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.dropout import _DropoutNd
+
+from leakage import arguments
+from leakage.models.initialisation import Stack
+from leakage.trainers.criteria import Criterion, Examples, Score
+from leakage.trainers.ensembles import name_of
+
+_CHUNK = 250  # examples evaluated at once
+ROUTES = ("auto", "loop", "vmap")
+
+
+class Modules:
+    r"""A stack of networks: an `ensembles.Ensemble` that minimises $\sum_i \ell_i / \sum_i a_i$ over a batch.
+
+    $\ell_i$ are the losses of the criterion and $a_i$ the numbers of answers. In a checkpoint's name the module stands
+    as it prints: a setting of a module of your own must show in its `extra_repr`.
+
+    Args:
+        module: the form of the networks, without dropout.
+        stack: their parameters and buffers.
+        criterion: `criteria.classes`, or another function of outputs and targets.
+        route: `loop` computes one network after the other, `vmap` several at once, `auto` chooses: `loop` on a CPU,
+            where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
+        together: networks at once on the route `vmap`, for large ones; all by default.
+
+    Raises:
+        ValueError: if names or shapes do not fit, the module has dropout, or a setting is out of range.
+    """
+
+    def __init__(
+        self, module: nn.Module, stack: Stack, *, criterion: Criterion, route: str = "auto", together: int | None = None
+    ) -> None:
+        _check(module, stack)
+        arguments.choice("route", route, ROUTES)
+        if together is not None:
+            arguments.count("together", together, least=1)
+        self.form, self.stack, self.criterion, self.together = copy.deepcopy(module), stack, criterion, together
+        self.alone = route == "loop" or (route == "auto" and self.parameters[0].device.type == "cpu")
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Of the stack, in the module's order."""
+        return list(self.stack.parameters.values())
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        """Of the stack, in the module's order."""
+        return list(self.stack.buffers.values())
+
+    @property
+    def settings(self) -> str:
+        """The module and the criterion, in words."""
+        return f"{self.form!r} {name_of(self.criterion)}"
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def clone(self) -> "Modules":
+        """See `Ensemble.clone`."""
+        broken = [name for name, part in self.stack.parameters.items() if not bool(torch.isfinite(part).all())]
+        if broken:
+            raise ValueError(f"a network has diverged: {', '.join(broken)} are not finite; lower the `learning_rate`.")
+        same = copy.copy(self)  # the form holds nothing but its mode, which is set before each use
+        same.stack = self.stack.clone()
+        return same
+
+    def check(self, examples: Examples) -> None:
+        """See `Ensemble.check`; what inputs a module takes only the module knows."""
+
+    def gradients(self, batch: Examples) -> list[Tensor]:
+        """See `Ensemble.gradients`; running means move in place."""
+        self.form.train()
+        found = [torch.empty_like(tensor) for tensor in self.parameters]  # a fused optimiser wants equal strides
+        for group in self._groups():
+            for tensor, slope in zip(found, self._slopes(batch, group), strict=True):
+                tensor[group] = slope
+        return found
+
+    @torch.no_grad()
+    def scores(self, examples: Examples) -> Score:
+        """See `Ensemble.scores`; running means stand in for those of a batch.
+
+        Outputs come in the networks' precision and are judged in float64: a float32 loss is 0 below 6e-8, and attacks
+        look at its logarithm.
+        """
+        self.form.eval()
+
+        def precisely(outputs: Tensor, targets: Tensor) -> Score:
+            return self.criterion(outputs.double(), targets)
+
+        chunks = (examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK))
+        found = [
+            _joined([self._score(self.stack[group], asked, precisely, shared=True) for group in self._groups()], 0)
+            for asked in chunks
+        ]
+        return _joined(found, 1)
+
+    def _groups(self) -> list[slice]:
+        """Which networks are computed at once."""
+        models = len(self)
+        size = 1 if self.alone else min(self.together or models, models)
+        return [slice(first, min(first + size, models)) for first in range(0, models, size)]
+
+    def _slopes(self, batch: Examples, group: slice) -> Sequence[Tensor]:
+        """The gradients of a group of networks, each at its own batch."""
+        leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
+        stack = Stack(leaves, self.stack[group].buffers)
+        score = self._score(stack, batch[group], self.criterion, shared=False)
+        # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+        return torch.autograd.grad((score.losses.sum(-1) / score.answers.sum(-1)).sum(), list(leaves.values()))
+
+    def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Score:
+        """The scores (models, b) of networks at examples of their own (models, b, ...), or all at the same (b, ...)."""
+
+        def one(
+            parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...], targets: Tensor
+        ) -> Score:
+            return criterion(functional_call(self.form, (parameters, buffers), inputs), targets)
+
+        if len(stack) > 1:
+            rows = None if shared else 0
+            return vmap(one, in_dims=(0, 0, rows, rows))(stack.parameters, stack.buffers, asked.inputs, asked.targets)
+        # One network, without the overhead of mapping. A squeezed tensor shares memory, so buffers change in place.
+        parameters, buffers = (
+            {name: tensor.squeeze(0) for name, tensor in part.items()} for part in (stack.parameters, stack.buffers)
+        )
+        own = (
+            asked if shared else Examples(tuple(tensor.squeeze(0) for tensor in asked.inputs), asked.targets.squeeze(0))
+        )
+        return Score(*(part.unsqueeze(0) for part in one(parameters, buffers, own.inputs, own.targets)))
+
+
+def _check(module: nn.Module, stack: Stack) -> None:
+    random = [path for path, layer in module.named_modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
+    if random:
+        raise ValueError(f"`module` must have no dropout, which draws from no stream of ours; got {', '.join(random)}.")
+    forms = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    needed = {name: (len(stack), *form.shape) for name, form in forms.items()}
+    given = {name: tuple(tensor.shape) for name, tensor in (stack.parameters | stack.buffers).items()}
+    if needed != given:
+        wrong = sorted(name for name in {*needed, *given} if needed.get(name) != given.get(name))
+        raise ValueError(
+            "`stack` must hold each parameter and buffer of `module`, stacked along models; got wrong shapes of "
+            f"{', '.join(wrong)}."
+        )
+
+
+def _joined(parts: Sequence[Score], dimension: int) -> Score:
+    return Score(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))

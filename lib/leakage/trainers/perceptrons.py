@@ -1,0 +1,108 @@
+r"""Fully connected networks as an ensemble that can be trained: their gradient is written out, for all at once.
+
+A step gathers a batch for each network and multiplies batches of matrices. That computes what separate PyTorch
+trainings compute, without their overhead for each network. `ensembles.train` does the rest.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from leakage import arguments
+from leakage.models.mlp import Mlp
+from leakage.trainers.criteria import Examples, Score
+
+_LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
+
+
+class Perceptrons(Mlp):
+    """An `Mlp` with one leading dimension: an `ensembles.Ensemble` that minimises the cross-entropy.
+
+    Examples have one input, the points (n, d), and classes from 0 to the number of outputs - 1 as targets. Points are
+    taken in the precision of the networks.
+    """
+
+    buffers: tuple[Tensor, ...] = ()
+    settings = "perceptrons"
+
+    @classmethod
+    def of(cls, networks: Mlp) -> "Perceptrons":
+        """These networks, in the same memory.
+
+        Raises:
+            ValueError: if they have not one leading dimension.
+        """
+        arguments.tensor("networks", networks.weights[0], "models out in")
+        return cls(networks.weights, networks.biases)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All weights, then all biases."""
+        return [*self.weights, *self.biases]
+
+    def __len__(self) -> int:
+        return len(self.weights[0])
+
+    def clone(self) -> "Perceptrons":
+        """See `Ensemble.clone`."""
+        return Perceptrons(*(tuple(part.detach().clone() for part in both) for both in (self.weights, self.biases)))
+
+    def check(self, examples: Examples) -> None:
+        """See `Ensemble.check`."""
+        features, labels = _asked(examples)
+        arguments.real("features", features, "n d", d=self.widths[0])
+        arguments.whole("labels", labels, "n", most=self.widths[-1] - 1)
+
+    def gradients(self, batch: Examples) -> list[Tensor]:
+        r"""See `Ensemble.gradients`.
+
+        $\partial L/\partial o = (\operatorname{softmax}(o) - e_y)/b$ and backwards from there; the subgradient of the
+        ReLU at 0 is 0, as in PyTorch.
+        """
+        features, labels = _asked(batch)
+        points = features.to(self.weights[0].dtype)
+        below = [points]
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            below.append(torch.baddbmm(bias.unsqueeze(1), below[-1], weight.mT).clamp_min_(0))
+        logits = torch.baddbmm(self.biases[-1].unsqueeze(1), below[-1], self.weights[-1].mT)
+        push = logits.softmax(-1)
+        push.sub_(one_hot(labels, push.shape[-1])).div_(points.shape[1])
+        weights, biases = [], []
+        for weight, inputs in zip(reversed(self.weights), reversed(below), strict=True):
+            weights.append(push.mT @ inputs)
+            biases.append(push.sum(1))
+            if inputs is not points:
+                push = (push @ weight).mul_(inputs > 0)
+        return [*reversed(weights), *reversed(biases)]
+
+    def scores(self, examples: Examples) -> Score:
+        r"""See `Ensemble.scores`: $\ell = -\log \operatorname{softmax}(o(x))_y$ in nats, and one answer an example.
+
+        The logits come in the networks' precision, the loss from them in float64: a float32 loss is 0 below 6e-8, and
+        attacks look at its logarithm.
+        """
+        seen = [(_losses(logits, part), logits.argmax(-1) != part) for logits, part in self._logits(examples)]
+        losses, wrong = (torch.cat(parts, dim=-1) for parts in zip(*seen, strict=True))
+        return Score(losses, wrong.long(), torch.ones_like(wrong, dtype=torch.int64))
+
+    def _logits(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
+        """Outputs with their labels, some points at a time."""
+        features, labels = _asked(examples)
+        chunk = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:])))
+        features = features.to(self.weights[0].dtype)
+        for points, part in zip(features.split(chunk), labels.split(chunk), strict=True):
+            yield self(points), part
+
+
+def _asked(examples: Examples) -> tuple[Tensor, Tensor]:
+    """Points and labels."""
+    (features,) = examples.inputs
+    return features, examples.targets
+
+
+def _losses(logits: Float[Tensor, "models n classes"], labels: Int[Tensor, " n"]) -> Float64[Tensor, "models n"]:
+    surprise = logits.double().log_softmax(-1)
+    return -surprise.gather(-1, labels.expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)

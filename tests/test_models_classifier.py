@@ -1,0 +1,106 @@
+"""Any model that gives logits can be asked: a module, an estimator, a function."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from leakage.attacks.membership import label_only, posterior
+from leakage.data.gaussians import gaussian
+from leakage.metrics import roc
+from leakage.models.classifier import OfEstimator, OfModule
+from leakage.runtime import stream
+
+EPSILON = torch.finfo(torch.float64).eps
+
+
+def points(count: int = 40, dimension: int = 5, *, name: str = "points") -> torch.Tensor:
+    return gaussian((count, dimension), generator=stream(0, name))
+
+
+def module() -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was():
+    model = module().train()
+    model[3].eval()  # part of it may be fixed
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    found = OfModule(model, chunk=7)(points())
+    assert (found.dtype, found.shape, found.requires_grad) == (torch.float64, (40, 3), False)
+    assert [part.training for part in model.modules()] == [True, True, True, True, False, True]
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    torch.testing.assert_close(found, model.eval()(points().float()).double(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_module_of_doubles_is_asked_in_doubles():
+    model = nn.Sequential(nn.Linear(5, 2)).double()
+    torch.testing.assert_close(OfModule(model)(points()), model(points()).detach(), rtol=0, atol=1e-15)
+
+
+def test_an_estimators_logits_are_the_logarithms_of_its_posteriors():
+    inputs, labels = points(200).numpy(), (points(200)[:, 0] > 0).long().numpy()
+    fitted = LogisticRegression().fit(inputs, labels)
+    found = OfEstimator(fitted)(points())
+    odds = found[:, 1] - found[:, 0]
+    np.testing.assert_allclose(odds, fitted.decision_function(points().numpy()), atol=1e-9)
+    tree = OfEstimator(DecisionTreeClassifier().fit(inputs, labels))(points())
+    assert tree.unique().tolist() == [math.log(EPSILON), 0.0]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [OfModule(nn.Sequential(nn.Linear(5, 1))), OfModule(nn.Flatten(0)), lambda x: x[:, :1]],
+    ids=["one output", "no classes", "a function"],
+)
+def test_what_gives_no_logits_is_refused(network):
+    with pytest.raises(ValueError, match=r"two classes or more, got .* stands for the two logits 0 and o"):
+        label_only.noise_robustness(
+            network, points(), torch.zeros(40).long(), amount=0.1, copies=2, noise="gaussian", generator=stream(0, "n")
+        )
+
+
+def memorised() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """120 points with random labels, of which the first half are members."""
+    inputs = points(120, 20, name="inputs")
+    return inputs, torch.randint(2, (120,), generator=stream(0, "labels")), torch.arange(120) < 60
+
+
+def sequential() -> nn.Sequential:
+    inputs, labels, member = memorised()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs[member].float()), labels[member]).backward()
+        optimiser.step()
+    return model
+
+
+def neighbours() -> KNeighborsClassifier:
+    inputs, labels, member = memorised()
+    return KNeighborsClassifier(3, weights="distance").fit(inputs[member].numpy(), labels[member].numpy())
+
+
+@pytest.mark.parametrize("network", [OfModule(sequential()), OfEstimator(neighbours())], ids=["torch", "scikit-learn"])
+def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(network):
+    inputs, labels, member = memorised()
+    right = posterior.correct(network(inputs), labels)
+    noise = label_only.noise_robustness(
+        network, inputs, labels, amount=0.5, copies=20, noise="gaussian", generator=stream(0, "noise")
+    )
+    jumps = label_only.Jumps(iterations=1, directions=20)
+    found = label_only.hop_skip_jump(network, inputs, inputs, jumps=jumps, generator=stream(0, "jumps"))
+    assert bool(found.reached.all())
+    for score in (posterior.margin(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
+        # Every member is right and half of the outsiders, which alone is an area of three quarters.
+        assert roc.auc(member=score[member], outsider=score[~member]).estimate > 0.75 - 3 * 0.05
