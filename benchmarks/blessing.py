@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakage.data.bilevel import Bilevel, Points, fixed_points, training_sets
-from leakage.data.feature_models import weak_features
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import logistic_simulation
+from leakage.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
+from leakage.studies.blessing.feature_models import weak_features
 from leakage.theory.logistic.fixed_point import Solution, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
 from leakage.theory.logistic.problem import Setting

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.theory import latent_space, least_squares_law, relu_features, ridge_law
-from leakage.theory.latent_space import LatentSpace
+from leakage.studies.min_norm import latent_space, relu_features
+from leakage.studies.min_norm.latent_space import LatentSpace
+from leakage.theory import least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
 from timing import Benchmark, Case, Needed, Side, equal, judged, same_law

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear, pad
 
-from leakage.data.bilevel import Bilevel, Points
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
+from leakage.studies.blessing.bilevel import Bilevel, Points
 from leakage.trainers.ensembles import Recipe, shuffled_batches
 
 

@@ -13,17 +13,17 @@ from torch import Tensor
 
 from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.data.gaussians import gaussian
-from leakage.geometry import brute_force, rays
+from leakage.geometry import rays
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out
 from leakage.geometry.row_space import first_change
 from leakage.geometry.subdivision import Subdivision, subdivide
-from leakage.geometry.windows import box
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import other_algorithms, printed_search
+from leakage.studies.polytopes import brute_force, other_algorithms, printed_search
 from leakage.studies.polytopes.cell_counts import he_networks
+from leakage.studies.polytopes.windows import box
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14

@@ -6,25 +6,23 @@ from torch import nn
 
 import device_checks
 from leakage.attacks.membership import loss_threshold, posterior
-from leakage.data import augmentation, bilevel, feature_models, gaussians, membership_splits, purchase_like
+from leakage.data import augmentation, gaussians, membership_splits
 from leakage.metrics import scores, trends
 from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE
 from leakage.studies.blessing import (
+    bilevel,
+    feature_models,
     halves,
     logistic_simulation,
     private_audit,
+    purchase_like,
+    single_crossing,
     support_vectors,
+    tradeoff,
     width_audit,
 )
-from leakage.theory.logistic import (
-    limits,
-    output_law,
-    prox,
-    single_crossing,
-    threshold_attacks,
-    tradeoff,
-)
+from leakage.theory.logistic import limits, output_law, prox, threshold_attacks
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
 from leakage.trainers import (

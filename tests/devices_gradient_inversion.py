@@ -21,9 +21,9 @@ from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
-from leakage.studies.gradient_inversion import step_errors
+from leakage.studies.gradient_inversion import moment_error, step_errors
 from leakage.studies.gradient_inversion.games import Round
-from leakage.theory import gradient_symmetries, hermite, moment_error
+from leakage.theory import gradient_symmetries, hermite
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 

@@ -6,9 +6,9 @@ from leakage.attacks.membership import margin
 from leakage.data import gaussians, images, mixtures
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.studies.kkt_margin import line_statements
+from leakage.studies.kkt_margin import kink_shift, line_statements, margin_size, orthogonality
 from leakage.theory import piecewise_linear
-from leakage.theory.kkt import bounds, conditions, kink_shift, margin_size, optimum, orthogonality
+from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent
 

@@ -5,14 +5,11 @@ import torch
 import device_checks
 from leakage.attacks.membership import known_laws
 from leakage.data import gaussians
-from leakage.studies.min_norm import random_features, regressions
+from leakage.studies.min_norm import cosine_regression, latent_space, random_features, regressions, relu_features
 from leakage.theory import (
-    cosine_regression,
     gaussian_mixture,
-    latent_space,
     least_squares,
     least_squares_law,
-    relu_features,
     ridge,
     ridge_law,
     scale_mixture,

@@ -5,21 +5,23 @@ is checked here and in the other chapters.
 """
 
 import device_checks
-from leakage.attacks.membership import (
-    attack_models,
-    boundary_distance,
-    boundary_walk,
-    calibration,
-    hyperedges,
-    label_only,
-    posterior,
-)
+from leakage.attacks.membership import attack_models, boundary_distance, calibration, hyperedges, label_only, posterior
 from leakage.attacks.membership.attack_models import Settings
-from leakage.data import clusters, gaussians
-from leakage.geometry import boundary, distances, jacobian_norms, patterns, rays, row_space, windows
+from leakage.data import gaussians
+from leakage.geometry import boundary, distances, jacobian_norms, patterns, rays, row_space
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
-from leakage.studies.polytopes import densities, movement, norm_ridges, path_formula, printed_search, theorem_checks
+from leakage.studies.polytopes import (
+    boundary_walk,
+    clusters,
+    densities,
+    movement,
+    norm_ridges,
+    path_formula,
+    printed_search,
+    theorem_checks,
+    windows,
+)
 from leakage.trainers.ensembles import Recipe
 
 

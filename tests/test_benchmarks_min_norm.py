@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import benchmark_runs
-from leakage.theory.latent_space import LatentSpace
+from leakage.studies.min_norm.latent_space import LatentSpace
 from leakage.theory.least_squares import Design
 
 benchmark, timing = benchmark_runs.module("min_norm"), benchmark_runs.module("timing")

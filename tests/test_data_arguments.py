@@ -8,22 +8,20 @@ import torch
 
 from leakage.data import (
     augmentation,
-    bilevel,
     cifar10,
-    clusters,
     embedded,
-    feature_models,
     gaussians,
     images,
     membership_splits,
     mixtures,
     mnist,
     newsgroups,
-    purchase_like,
     tokens,
 )
 from leakage.data.multi30k import SentencePairs
 from leakage.runtime import stream
+from leakage.studies.blessing import bilevel, feature_models, purchase_like
+from leakage.studies.polytopes import clusters
 
 PAIRS = SentencePairs(("a dog", "two men sing"), ("ein Hund", "zwei singen"))
 WORDS = tokens.vocabulary(PAIRS.en)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from leakage.data import cifar10, fetch
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data.registry import DataDamaged
 from small_data import tar_gz
 
 
@@ -93,15 +93,3 @@ def test_an_archive_with_fewer_images_is_refused(tmp_path, monkeypatch):
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="`part` must be one of train, test; got 'val'"):
         cifar10.load("val")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data cifar10-binary`"):
-        cifar10.load()
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        cifar10.load(download=True)
-    assert asked == ["cifar10-binary"]

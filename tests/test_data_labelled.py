@@ -1,9 +1,11 @@
 """Data sets come by name, as numbers with classes."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from leakage.data import fetch, labelled, newsgroups, purchase, texas
+from leakage.data import adult, cifar10, fetch, images, labelled, mnist, multi30k, newsgroups, purchase, texas
 from leakage.data.binary_rows import BinaryRows
 from leakage.data.labelled import Labelled
 from leakage.data.registry import DataAbsent
@@ -37,11 +39,25 @@ def test_the_sets_that_readers_bring_are_read_by_their_own_loaders(monkeypatch):
     assert labelled.load("20newsgroups").features.shape == (3, 3)
 
 
-@pytest.mark.parametrize("name", sorted(labelled.LOADERS.keys() - {"digits", "breast-cancer"}))
-def test_an_absent_set_is_named_with_the_command_that_gets_it(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        *(
+            (name, partial(labelled.load, name))
+            for name in sorted(labelled.LOADERS.keys() - {"digits", "breast-cancer"})
+        ),
+        ("mnist", partial(images.load, "mnist")),
+        ("mnist-train", partial(mnist.load, "train")),
+        ("adult-test", partial(adult.load, "test")),
+        ("cifar10-binary", cifar10.load),
+        ("multi30k", multi30k.load),
+    ],
+)
+def test_an_absent_set_is_named_with_the_command_that_gets_it_and_never_fetched(name, load, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    monkeypatch.setattr(fetch, "fetch", None)
     with pytest.raises(DataAbsent, match=f"leakage data {name}`"):
-        labelled.load(name)
+        load()
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():

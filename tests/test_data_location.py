@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.data import fetch, location
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data.registry import DataDamaged
 
 ROWS = ((3, "0110"), (1, "1111"), (2, "0001"))
 PAYLOAD = b"".join(b'"%d",%s\n' % (label, ",".join(bits).encode()) for label, bits in ROWS)
@@ -50,18 +50,6 @@ def test_rows_of_another_form_are_refused_and_named(old, new, message):
 def test_an_empty_file_is_refused():
     with pytest.raises(DataDamaged, match="3 rows, found 0"):
         parse(b"")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data location`"):
-        location.load()
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        location.load(download=True)
-    assert asked == ["location"]
 
 
 @pytest.mark.skipif(not fetch.available("location"), reason="Location-30 is not in the data folder")

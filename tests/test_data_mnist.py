@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.data import fetch, mnist, registry
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data.registry import DataDamaged
 from small_data import dataset, entry, pack
 
 N = 12
@@ -107,19 +107,6 @@ def test_pixels_converted_twice_are_refused():
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="`part` must be one of test, train; got 'val'"):
         mnist.load("val")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    for part, name in (("test", "mnist"), ("train", "mnist-train")):
-        with pytest.raises(DataAbsent, match=rf"Run `\.venv/bin/leakage data {name}`"):
-            mnist.load(part)
-        assert asked == []
-        with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-            mnist.load(part, download=True)
-        assert asked.pop() == name
 
 
 @pytest.mark.skipif(not fetch.available("mnist"), reason="the MNIST test set is not in the data folder")

@@ -3,7 +3,7 @@
 import pytest
 
 from leakage.data import fetch, multi30k
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data.registry import DataDamaged
 
 EN = b"A dog runs.\nTwo men talk.\n"
 DE = "Ein Hund läuft.\nZwei Männer reden.\n".encode()
@@ -47,18 +47,6 @@ def test_files_of_another_form_are_refused(en, de, message):
 def test_an_unknown_split_is_refused():
     with pytest.raises(ValueError, match="`split` must be one of train, val, test_2016_flickr; got 'test'"):
         multi30k.load("test")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data multi30k`"):
-        multi30k.load("val")
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        multi30k.load("val", download=True)
-    assert asked == ["multi30k"]
 
 
 @pytest.mark.skipif(not fetch.available("multi30k"), reason="Multi30k is not in the data folder")

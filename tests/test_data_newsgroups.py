@@ -6,8 +6,8 @@ import tarfile
 import pytest
 import torch
 
-from leakage.data import fetch, newsgroups
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data import newsgroups
+from leakage.data.registry import DataDamaged
 from small_data import member, tar_gz
 
 TRAIN, TEST = "20news-bydate-train", "20news-bydate-test"
@@ -88,15 +88,3 @@ def test_impossible_settings_are_refused():
         newsgroups.tf_idf(training, features=0)
     with pytest.raises(ValueError, match="`part` must be one of train, test; got 'all'"):
         newsgroups.load("all")
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data 20newsgroups`"):
-        newsgroups.load()
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        newsgroups.load(download=True)
-    assert asked == ["20newsgroups"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leakage.data import fetch, purchase
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data import purchase
+from leakage.data.registry import DataDamaged
 from small_data import tar_gz
 
 ROW = b"100," + b",".join([b"0", b"1"] * 300) + b"\n"
@@ -26,15 +26,3 @@ def test_the_archive_is_read_where_the_registry_says(tmp_path, monkeypatch):
     (tmp_path / "purchase100" / "dataset_purchase.tgz").write_bytes(tar_gz(("dataset_purchase", ROW)))
     with pytest.raises(DataDamaged, match="purchase100/dataset_purchase: expected 197,324 rows, found 1"):
         purchase.load()
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data purchase100`"):
-        purchase.load()
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        purchase.load(download=True)
-    assert asked == ["purchase100"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leakage.data import fetch, texas
-from leakage.data.registry import DataAbsent, DataDamaged
+from leakage.data import texas
+from leakage.data.registry import DataDamaged
 from small_data import member, tar_gz
 
 BITS = b"0,1,1\n1,0,0\n"
@@ -38,15 +38,3 @@ def test_the_archive_is_read_where_the_registry_says(tmp_path, monkeypatch):
     (tmp_path / "texas100" / "dataset_texas.tgz").write_bytes(packed)
     with pytest.raises(DataDamaged, match="texas100/feats: expected 67,330 rows, found 2"):
         texas.load()
-
-
-def test_loading_never_downloads_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", asked.append)
-    with pytest.raises(DataAbsent, match=r"Run `\.venv/bin/leakage data texas100`"):
-        texas.load()
-    assert asked == []
-    with pytest.raises(DataAbsent):  # the fetch of this test brings nothing
-        texas.load(download=True)
-    assert asked == ["texas100"]

@@ -13,7 +13,6 @@ import torch
 
 from leakage.attacks.membership import (
     boundary_distance,
-    boundary_walk,
     hyperedges,
     label_only,
     loss_threshold,
@@ -26,21 +25,11 @@ from leakage.geometry import boundary, distances, patterns, rays, subdivision
 from leakage.metrics import estimates, histograms, roc, scores, trends
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.studies.blessing import private_audit
-from leakage.studies.min_norm import random_features
-from leakage.studies.polytopes import densities, norm_ridges
-from leakage.theory import (
-    cosine_regression,
-    gaussian_mixture,
-    latent_space,
-    least_squares,
-    relu_features,
-    ridge,
-    ridge_law,
-    scale_mixture,
-    two_gaussians,
-)
-from leakage.theory.logistic import output_law, prox, threshold_attacks, tradeoff
+from leakage.studies.blessing import private_audit, tradeoff
+from leakage.studies.min_norm import cosine_regression, latent_space, random_features, relu_features
+from leakage.studies.polytopes import boundary_walk, densities, norm_ridges
+from leakage.theory import gaussian_mixture, least_squares, ridge, ridge_law, scale_mixture, two_gaussians
+from leakage.theory.logistic import output_law, prox, threshold_attacks
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
 
 DRAWS = stream(0, "refusals")

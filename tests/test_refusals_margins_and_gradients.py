@@ -24,10 +24,10 @@ from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import support_vectors
-from leakage.studies.gradient_inversion import games, step_errors
-from leakage.studies.kkt_margin import line_statements
-from leakage.theory import gradient_symmetries, hermite, moment_error
-from leakage.theory.kkt import bounds, conditions, margin_size, optimum, orthogonality
+from leakage.studies.gradient_inversion import games, moment_error, step_errors
+from leakage.studies.kkt_margin import line_statements, margin_size, orthogonality
+from leakage.theory import gradient_symmetries, hermite
+from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
 from leakage.trainers import federated, margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent

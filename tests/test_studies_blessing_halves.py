@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from leakage.data import purchase_like
 from leakage.runtime import stream
-from leakage.studies.blessing import width_audit
+from leakage.studies.blessing import purchase_like, width_audit
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 

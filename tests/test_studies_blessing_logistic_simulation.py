@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 import torch
 
-from leakage.data.bilevel import Bilevel, fixed_points
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import stream
 from leakage.studies.blessing import logistic_simulation
+from leakage.studies.blessing.bilevel import Bilevel, fixed_points
 from leakage.studies.blessing.logistic_simulation import law_tests, left_out_check, point_outputs, simulate
 from leakage.theory.logistic.fixed_point import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error

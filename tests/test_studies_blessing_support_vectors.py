@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from leakage.data.feature_models import FeatureModel, weak_features
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import stream
 from leakage.studies.blessing import support_vectors as module
+from leakage.studies.blessing.feature_models import FeatureModel, weak_features
 from leakage.studies.blessing.support_vectors import margin_outputs, privacy_and_error, split_gains
 from leakage.trainers.svm import hard_margin, soft_margin
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from leakage.attacks.membership import loss_threshold
-from leakage.data import purchase_like
 from leakage.metrics.scores import rates
 from leakage.runtime import stream
-from leakage.studies.blessing import width_audit
+from leakage.studies.blessing import purchase_like, width_audit
 from leakage.trainers.ensembles import Recipe
 
 POOL = 400

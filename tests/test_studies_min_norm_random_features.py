@@ -192,6 +192,13 @@ def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
         assert not torch.equal(changed, one)
 
 
+def test_which_of_two_labels_is_positive_does_not_matter():
+    labels = 1.0 - 2.0 * (torch.arange(POOL, dtype=DTYPE) % 3 == 0).double()
+    options = dict(inputs=inputs(), rows=ROWS, widths=[12, 40], designs=50, sigma=0.5, seed=0)
+    one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options).labels for sign in (1, -1))
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-13)  # the laws are mirrored, the sums rounded
+
+
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
 def test_labels_without_noise_are_refused(sigma):
     with pytest.raises(ValueError, match=r"`sigma` must be .*above 0"):

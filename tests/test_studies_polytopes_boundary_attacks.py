@@ -13,10 +13,10 @@ from leakage.studies.polytopes import boundary_attacks as trials
 def test_what_memorises_is_found_out_by_distances():
     found = trials.white_box_trial(0, task=noise_labels.task(), points=100)
     for name in ("confidence + label", "DeepFool + label", "loss"):
-        assert found[name]["auc"] > 0.8
-        assert found[name]["shadow"] <= found[name]["optimal"] + 1e-12
-    assert found["confidence"]["unreached"] == 0.0
-    assert set(found["bias"]) == {"optimal", "shadow", "auc", "unreached"}
+        assert float(found[name].auc) > 0.8
+        assert float(found[name].shadow) <= float(found[name].optimal) + 1e-12
+    assert float(found["confidence"].unreached) == 0.0
+    assert found.names[-2:] == ("loss", "gap")
 
 
 def test_what_memorises_is_found_out_by_labels():
@@ -24,36 +24,37 @@ def test_what_memorises_is_found_out_by_labels():
         0, task=noise_labels.task(), points=60, jumps=Jumps(iterations=2, directions=40), copies=50
     )
     for name in ("HopSkipJump + label", "noise"):
-        assert found[name]["auc"] >= found["gap"]["auc"] > 0.7
+        assert float(found[name].auc) >= float(found["gap"].auc) > 0.7
 
 
 def test_what_has_learned_nothing_is_not():
     found = trials.white_box_trial(0, task=noise_labels.task(epochs=0), points=120)
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
-    for name, values in found.items():
-        assert abs(values["auc"] - 0.5) < 4 * error, name
+    for name, row in found.rows():
+        assert abs(float(row.auc) - 0.5) < 4 * error, name
 
 
 def test_as_printed_the_walk_changes_its_label_once():
     found = trials.printed_trial(0, task=noise_labels.task(), points=60, widths=(1.0,))
-    assert found["printed, 1"]["once"] >= 0.95
-    assert found["start label, 1"]["more"] >= 0.8
-    assert found["printed, 1"]["ratio"] > found["start label, 1"]["ratio"] > found["exact, 1"]["ratio"] - 0.01
+    printed, start, exact = (row for _, row in found.rows())
+    assert float(printed.once) >= 0.95
+    assert float(start.more) >= 0.8
+    assert float(printed.ratio) > float(start.ratio) > float(exact.ratio) - 0.01
 
 
 def test_bounds_are_in_order():
     found = trials.bounds_trial(0, task=noise_labels.task(), points=60)
-    assert bool((found["certified"] <= found["deepfool"] * (1 + 1e-9)).all())
-    assert bool((found["certified"] > 0).all())
+    assert bool((found.certified <= found.deepfool * (1 + 1e-9)).all())
+    assert bool((found.certified > 0).all())
 
 
 def test_what_was_not_reached_ranks_first_and_is_counted():
     member = torch.tensor([True, True, False, False])
     distances = torch.tensor([torch.inf, 2.0, 1.0, torch.inf], dtype=torch.float64)
     found = trials.judged([distances] * 2, [member] * 2)
-    assert found["unreached"] == 0.5
-    assert found["auc"] == pytest.approx((0.5 + 1 + 0 + 1) / 4)
-    assert found["optimal"] == found["shadow"] == 0.75
+    assert float(found.unreached) == 0.5
+    assert float(found.auc) == pytest.approx((0.5 + 1 + 0 + 1) / 4)
+    assert float(found.optimal) == float(found.shadow) == 0.75
     first, second = trials.capped(distances, distances / 0)
     assert first.tolist() == [5.0, 2.0, 1.0, 5.0]
     assert second.tolist() == [5.0] * 4

@@ -7,19 +7,19 @@ from leakage.studies.polytopes import cell_counts
 
 
 def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
-    found = cell_counts.trial((10,), networks=3, seed=0, reach=1e6)
-    assert found["counts"].tolist() == [1 + 10 + 45] * 3
-    assert int(found["neurons"]) == 10
-    assert float(found["ratio"]) == pytest.approx(56 / 50)
+    found = cell_counts.count((10,), networks=3, seed=0, reach=1e6)
+    assert found.cells.tolist() == [1 + 10 + 45] * 3
+    assert found.neurons == 10
+    assert found.ratio == pytest.approx(56 / 50)
 
 
 def test_depth_does_not_raise_the_average():
-    found = cell_counts.trial((15, 15), networks=3, seed=0)
-    assert 0.5 < float(found["ratio"]) < 1.5  # 1.04 over 5 networks, with a spread of 0.1 from one to the next
+    found = cell_counts.count((15, 15), networks=3, seed=0)
+    assert 0.5 < found.ratio < 1.5  # 1.04 over 5 networks, with a spread of 0.1 from one to the next
 
 
 def test_a_small_window_holds_fewer_cells():
-    small, large = (cell_counts.trial((20,), networks=2, seed=0, reach=reach)["counts"] for reach in (0.1, 10.0))
+    small, large = (cell_counts.count((20,), networks=2, seed=0, reach=reach).cells for reach in (0.1, 10.0))
     assert bool((small < large).all())
 
 
@@ -31,8 +31,8 @@ def test_weights_keep_their_size():
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="reach"):
-        cell_counts.trial((5,), networks=1, seed=0, reach=0.0)
+        cell_counts.count((5,), networks=1, seed=0, reach=0.0)
     with pytest.raises(ValueError, match="networks"):
-        cell_counts.trial((5,), networks=0, seed=0)
+        cell_counts.count((5,), networks=0, seed=0)
     with pytest.raises(ValueError, match="widths"):
-        cell_counts.trial((0,), networks=1, seed=0)
+        cell_counts.count((0,), networks=1, seed=0)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from leakage.data.clusters import Layout
 from leakage.studies.polytopes import cluster_networks
 from leakage.studies.polytopes.cluster_networks import Task
+from leakage.studies.polytopes.clusters import Layout
 from leakage.trainers.ensembles import Recipe
 
 EASY = Task(Layout(pairs=1, points=40, radius=0.1, gap=0.2), (10, 10), Recipe(epochs=30, batch=20, learning_rate=5e-3))

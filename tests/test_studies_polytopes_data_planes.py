@@ -8,16 +8,16 @@ import torch
 import noise_labels
 from geometry_networks import one_layer, points
 from leakage.geometry.subdivision import subdivide
-from leakage.geometry.windows import corners
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import data_planes
 from leakage.studies.polytopes.shadow_pairs import Side
+from leakage.studies.polytopes.windows import corners
 
 
 def test_a_plane_goes_through_its_points():
     three = points(3, 7)
-    found = data_planes.through(three, margin=0.5)
+    found = data_planes.through(three, frame=0.5)
     back = found.plane.origin + found.points @ found.plane.basis
     assert torch.allclose(back, three)
     assert torch.allclose(torch.pdist(found.points), torch.pdist(three))
@@ -64,10 +64,10 @@ def test_triples_share_their_classes_and_differ_in_membership():
 
 def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothing():
     task = noise_labels.task()
-    found = data_planes.trial(0, task=task, planes=25, seed=0, radii=(0.5, 1.0))
-    assert found["member_lengths"].shape == (25, 2)
-    gain = found["member_lengths"] - found["outsider_lengths"]
-    chance = found["null_member_lengths"] - found["null_outsider_lengths"]
+    found = data_planes.look(0, task=task, planes=25, seed=0, radii=(0.5, 1.0))
+    assert found.member.lengths.shape == (25, 2)
+    gain = found.member.lengths - found.outsider.lengths
+    chance = found.null_member.lengths - found.null_outsider.lengths
     error = (gain.std(0) / 5)[0], (chance.std(0) / 5)[0]
     assert float(gain.mean(0)[0] / error[0]) > 2
     assert abs(float(chance.mean(0)[0] / error[1])) < 4
@@ -75,11 +75,11 @@ def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothi
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="three on one line"):
-        data_planes.through(torch.arange(6).view(3, 2).double(), margin=1.0)
+        data_planes.through(torch.arange(6).view(3, 2).double(), frame=1.0)
     with pytest.raises(ValueError, match="points"):
-        data_planes.through(points(4, 3), margin=1.0)
-    with pytest.raises(ValueError, match="margin"):
-        data_planes.through(points(3, 3), margin=-1.0)
+        data_planes.through(points(4, 3), frame=1.0)
+    with pytest.raises(ValueError, match="frame"):
+        data_planes.through(points(3, 3), frame=-1.0)
     fine = subdivide(one_layer([[1.0, 0.0]], [-0.45]), corners())
     for radii in ((), (0.0, 1.0), (1.0, 0.5)):
         with pytest.raises(ValueError, match="radii"):

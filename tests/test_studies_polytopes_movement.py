@@ -5,9 +5,9 @@ import torch
 
 from geometry_networks import network, one_layer
 from leakage.geometry.subdivision import subdivide
-from leakage.geometry.windows import corners, lattice
 from leakage.models.mlp import Mlp, stack
 from leakage.studies.polytopes import movement
+from leakage.studies.polytopes.windows import corners, lattice
 
 
 def hybrid(before: Mlp, after: Mlp, layers: set[int]) -> Mlp:

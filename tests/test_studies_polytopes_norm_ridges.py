@@ -9,9 +9,9 @@ from geometry_networks import network, one_layer
 from last_bits import LastBits
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
-from leakage.geometry.windows import corners, lattice
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import norm_ridges
+from leakage.studies.polytopes.windows import corners, lattice
 
 
 def ramp() -> Mlp:

@@ -17,33 +17,32 @@ SHOTS = Shooting(rays=2, boundaries=3, cells=4, until=20.0)
 
 
 def test_what_memorises_is_found_out_by_posteriors():
-    found = shadow_attacks.trial(0, task=noise_labels.task(), shooting=SHOTS, settings=QUICK)
-    assert found["fit"]["train"] > 0.99
-    gap = (found["fit"]["train"] - found["fit"]["test"]) / 2
-    assert found["accuracy"]["threshold: correct"] == pytest.approx(0.5 + gap, abs=1e-12)
+    found = shadow_attacks.attack(0, task=noise_labels.task(), shooting=SHOTS, settings=QUICK)
+    assert found.fit.train > 0.99
+    gap = (found.fit.train - found.fit.test) / 2
+    assert float(found.scores["threshold: correct"].accuracy) == pytest.approx(0.5 + gap, abs=1e-12)
     for name in attack_models.MODELS:
-        assert found["auc"][f"{name}: top-3"] > 0.75
-    assert set(found["auc"]) == set(found["accuracy"]) == set(found["tpr@0.01"])
-    assert "NN: distance" not in found["auc"]
-    assert set(shadow_attacks.STANDALONE) <= {name.removeprefix("GBDT: ") for name in found["auc"]}
+        assert float(found.scores[f"{name}: top-3"].auc) > 0.75
+    assert found.scores.columns.tpr.shape == (len(found.scores.names), 1)
+    assert "NN: distance" not in found.scores.names
+    assert set(shadow_attacks.STANDALONE) <= {name.removeprefix("GBDT: ") for name in found.scores.names}
 
 
 def test_what_has_learned_nothing_is_not():
     task = noise_labels.task(epochs=0)
-    found = shadow_attacks.trial(0, task=task, shooting=SHOTS, settings=QUICK, models=("GBDT",))
+    found = shadow_attacks.attack(0, task=task, shooting=SHOTS, settings=QUICK, models=("GBDT",))
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
-    for name, area in found["auc"].items():
+    for name, row in found.scores.rows():
         # Seventeen areas: one in a hundred sets of them passes four standard errors.
-        assert abs(area - 0.5) < 4 * error, name
+        assert abs(float(row.auc) - 0.5) < 4 * error, name
 
 
 def test_tree_sizes_are_compared_on_target_and_shadow():
     found = shadow_attacks.tree_sizes(0, task=noise_labels.task(), leaves=(3, 8), trees=20)
-    assert found["leaves"].tolist() == [3, 8]
-    assert all(bool((found[key] > 0.6).all()) for key in ("accuracy", "auc", "known"))
-    assert found["accuracy"].dtype == torch.float64
+    assert found.leaves.tolist() == [3, 8]
+    assert all(bool((values > 0.6).all()) and values.dtype == torch.float64 for values in found[1:])
 
 
 def test_an_unknown_attack_model_is_refused():
     with pytest.raises(ValueError, match="models"):
-        shadow_attacks.trial(0, task=noise_labels.task(epochs=1), models=("forest",))
+        shadow_attacks.attack(0, task=noise_labels.task(epochs=1), models=("forest",))

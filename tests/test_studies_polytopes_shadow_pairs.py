@@ -15,12 +15,12 @@ def test_each_network_fits_its_members_and_not_the_outsiders():
     task = noise_labels.task()
     pair = shadow_pairs.train_pair(task, split=0, seed=0)
     for side in pair:
-        assert side.fit["train"] > 0.99
+        assert side.fit.train > 0.99
         # Labels by lot of four classes: a quarter, and five standard errors of 120 points.
-        assert side.fit["test"] < 0.25 + 5 * (0.25 * 0.75 / 120) ** 0.5
+        assert side.fit.test < 0.25 + 5 * (0.25 * 0.75 / 120) ** 0.5
         assert side.points.dtype == torch.float64
         assert int(side.member.sum()) == 120
-        assert side.some(10).fit["train"] > 0.99
+        assert side.some(10).fit.train > 0.99
     seen = [{tuple(row) for row in side.points.tolist()} for side in pair]
     assert not seen[0] & seen[1]
 

@@ -12,25 +12,24 @@ from leakage.studies.polytopes import signals
 
 
 def test_a_network_that_memorised_is_found_out():
-    found = signals.trial(0, task=noise_labels.task(epochs=40, size=80), models=8, rates=(0.01,))
-    assert set(found) == {
+    found = signals.board(0, task=noise_labels.task(epochs=40, size=80), models=8, rates=(0.01,))
+    assert found.scores.names == (
         *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in scoreboard_signals()),
         "combined: margin",
         "combined: margin and cell",
-        "DeepFool",
-    }
+    )
     for name in ("raw: margin", "calibrated: margin", "raw: DeepFool distance", "combined: margin"):
-        assert float(found[name]["auc"].mean()) > 0.85
-        assert found[name]["tpr@0.01"].shape == (8,)
-    assert float(found["DeepFool"]["reached"].min()) > 0.9
+        assert float(found.scores[name].auc.mean()) > 0.85
+        assert found.scores[name].tpr.shape == (8, 1)
+    assert float(found.reached.min()) > 0.9
 
 
 def test_a_network_that_has_learned_nothing_is_not():
-    found = signals.trial(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
+    found = signals.board(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
     for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: margin and cell"):
         # Models share points, so that their areas are not independent: twice the usual room.
-        assert abs(float(found[name]["auc"].mean()) - 0.5) < 8 * error
+        assert abs(float(found.scores[name].auc.mean()) - 0.5) < 8 * error
 
 
 def test_a_combiner_does_not_see_the_targets_membership():
@@ -44,9 +43,9 @@ def test_a_combiner_does_not_see_the_targets_membership():
 def test_bad_input_is_refused():
     task = noise_labels.task(epochs=0, size=480)
     with pytest.raises(ValueError, match="size"):
-        signals.trial(0, task=task, models=3)
+        signals.board(0, task=task, models=3)
     with pytest.raises(ValueError, match="references"):
-        signals.trial(0, task=noise_labels.task(epochs=0), models=4)
+        signals.board(0, task=noise_labels.task(epochs=0), models=4)
 
 
 def scoreboard_signals() -> tuple[str, ...]:

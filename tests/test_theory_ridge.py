@@ -227,10 +227,10 @@ def test_the_gpu_gives_the_same_limit():
 def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty):
     design, tiny = Design(100, 400), torch.tensor(penalty, dtype=DTYPE)
     for p in (50, 200, 400):
-        query = Query.typical(design, p)
-        plain = limit_variances(design, p, torch.zeros((), dtype=DTYPE), query)
-        assert torch.stack(limit_variances(design, p, tiny, query)).allclose(torch.stack(plain), rtol=1e-14)
-    member, outsider = limit_variances(design, 100, tiny, Query.typical(design, 100))
+        width, query = torch.tensor(p), Query.typical(design, p)
+        plain = limit_variances(design, width, torch.zeros((), dtype=DTYPE), query)
+        assert torch.stack(limit_variances(design, width, tiny, query)).allclose(torch.stack(plain), rtol=1e-14)
+    member, outsider = limit_variances(design, torch.tensor(100), tiny, Query.typical(design, 100))
     # At p = n the noise grows as t / 2√λ, t = 1 + σ² - p/D, and the label is returned.
     assert float(outsider) == pytest.approx(1.75 / (2 * penalty**0.5), rel=1e-10)
     assert float(member) == pytest.approx(2, rel=1e-10)

@@ -38,10 +38,6 @@ class Categorical:
     codes: Int64[Tensor, " n"]
     categories: tuple[str, ...]
 
-    def words(self) -> tuple[str | None, ...]:
-        """The word of each row; None where it is missing."""
-        return tuple(self.categories[code] if code >= 0 else None for code in self.codes.tolist())
-
 
 @dataclass(frozen=True, eq=False)
 class AdultTable:
@@ -75,21 +71,18 @@ _CATEGORICAL = tuple(field.name for field in fields(AdultTable) if field.type is
 _NUMERIC = tuple(name for name in _FEATURES if name not in _CATEGORICAL)
 
 
-def load(part: str = "train", *, download: bool = False) -> AdultTable:
+def load(part: str = "train") -> AdultTable:
     """The training part (32,561 rows, from either of its two forms) or the test part (16,281 rows).
 
     Args:
         part: `train` or `test`.
-        download: fetch the file if it is not here.
 
     Raises:
-        DataAbsent: if the file is not here and `download` is false.
+        DataAbsent: if the file is not here.
         DataDamaged: if it is not what it should be.
     """
     choice("part", part, _PARTS)
     name = _PARTS[part]
-    if download and not fetch.available(name):
-        fetch.fetch(name)
     file = fetch.chosen(name)
     return parse(fetch.read_payload(name, file), source=f"{name}/{file}")
 

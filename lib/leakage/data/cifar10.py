@@ -38,20 +38,17 @@ class ColourImages:
         return len(self.labels)
 
 
-def load(part: str = "train", *, download: bool = False) -> ColourImages:
+def load(part: str = "train") -> ColourImages:
     """The training part (50,000 images, in the order of its five files) or the test part (10,000) of CIFAR-10.
 
     Args:
         part: `train` or `test`.
-        download: fetch the archive if it is not here.
 
     Raises:
-        DataAbsent: if the archive is not here and `download` is false.
+        DataAbsent: if the archive is not here.
         DataDamaged: if it is not what it should be.
     """
     choice("part", part, _PARTS)
-    if download and not fetch.available("cifar10-binary"):
-        fetch.fetch("cifar10-binary")
     return joined(
         [parse(fetch.read_payload("cifar10-binary", file), source=f"cifar10-binary/{file}") for file in _PARTS[part]]
     )

@@ -10,18 +10,13 @@ from leakage.data.binary_rows import BinaryRows, parse_labelled
 ROWS, FEATURES, CLASSES = 5_010, 446, 30
 
 
-def load(*, download: bool = False) -> BinaryRows:
+def load() -> BinaryRows:
     """All 5,010 users of Location-30, in the file's order.
 
-    Args:
-        download: fetch the file if it is not here.
-
     Raises:
-        DataAbsent: if the file is not here and `download` is false.
+        DataAbsent: if the file is not here.
         DataDamaged: if it is not what it should be.
     """
-    if download and not fetch.available("location"):
-        fetch.fetch("location")
     return parse(fetch.read_payload("location", "bangkok"), source="location/bangkok")
 
 

@@ -38,21 +38,18 @@ class GreyImages:
         return len(self.labels)
 
 
-def load(part: str = "test", *, download: bool = False) -> GreyImages:
+def load(part: str = "test") -> GreyImages:
     """The test or the training part of MNIST.
 
     Args:
         part: `test` (10,000 images) or `train` (60,000).
-        download: fetch the files if they are not here.
 
     Raises:
-        DataAbsent: if the files are not here and `download` is false.
+        DataAbsent: if the files are not here.
         DataDamaged: if a file is not what it should be.
     """
     choice("part", part, _PARTS)
     name = _PARTS[part]
-    if download and not fetch.available(name):
-        fetch.fetch(name)
     images = parse_images(fetch.read_payload(name, "images"), source=f"{name}/images")
     labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
     if len(images) != len(labels):

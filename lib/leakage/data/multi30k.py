@@ -23,20 +23,17 @@ class SentencePairs:
         return len(self.en)
 
 
-def load(split: str = "train", *, download: bool = False) -> SentencePairs:
+def load(split: str = "train") -> SentencePairs:
     """The pairs of one split: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`.
 
     Args:
         split: one of `SPLITS`.
-        download: fetch the files if they are not here.
 
     Raises:
-        DataAbsent: if the files are not here and `download` is false.
+        DataAbsent: if the files are not here.
         DataDamaged: if a file is not what it should be.
     """
     choice("split", split, SPLITS)
-    if download and not fetch.available("multi30k"):
-        fetch.fetch("multi30k")
     en, de = (fetch.read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
     return parse(en, de, source=f"multi30k/{split}")
 

@@ -47,20 +47,17 @@ class MessageSet:
         return len(self.texts)
 
 
-def load(part: str = "train", *, download: bool = False) -> MessageSet:
+def load(part: str = "train") -> MessageSet:
     """The 11,314 earlier messages (`train`) or the 7,532 later ones (`test`).
 
     Args:
         part: `train` or `test`.
-        download: fetch the archive if it is not here.
 
     Raises:
-        DataAbsent: if the archive is not here and `download` is false.
+        DataAbsent: if the archive is not here.
         DataDamaged: if it is not what it should be.
     """
     _check_part(part)
-    if download and not fetch.available("20newsgroups"):
-        fetch.fetch("20newsgroups")
     return parse(fetch.read_payload("20newsgroups", "20news-bydate"), part=part, source="20newsgroups/20news-bydate")
 
 

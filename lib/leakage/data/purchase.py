@@ -10,18 +10,13 @@ from leakage.data.binary_rows import BinaryRows, parse_labelled
 ROWS, FEATURES, CLASSES = 197_324, 600, 100
 
 
-def load(*, download: bool = False) -> BinaryRows:
+def load() -> BinaryRows:
     """All 197,324 shoppers of Purchase-100, in the file's order.
 
-    Args:
-        download: fetch the file if it is not here.
-
     Raises:
-        DataAbsent: if the file is not here and `download` is false.
+        DataAbsent: if the file is not here.
         DataDamaged: if it is not what it should be.
     """
-    if download and not fetch.available("purchase100"):
-        fetch.fetch("purchase100")
     return parse(fetch.read_payload("purchase100", "dataset_purchase"), source="purchase100/dataset_purchase")
 
 

@@ -11,18 +11,13 @@ from leakage.data.binary_rows import BinaryRows, parse_bits, parse_classes
 ROWS, FEATURES, CLASSES = 67_330, (6_169, 6_170), 100
 
 
-def load(*, download: bool = False) -> BinaryRows:
+def load() -> BinaryRows:
     """All 67,330 stays of Texas-100, in the files' order; some 400 MB as tensors.
 
-    Args:
-        download: fetch the files if they are not here.
-
     Raises:
-        DataAbsent: if the files are not here and `download` is false.
+        DataAbsent: if the files are not here.
         DataDamaged: if one is not what it should be.
     """
-    if download and not fetch.available("texas100"):
-        fetch.fetch("texas100")
     features, labels = (fetch.read_payload("texas100", file) for file in ("feats", "labels"))
     return parse(features, labels, source="texas100")
 

@@ -289,8 +289,8 @@ def _lend_a_home(build: Path) -> None:
     try:
         Path.home()
     except RuntimeError:
-        from leakage.data import fetch
+        from leakage.data import states
 
         with suppress(RuntimeError):
-            os.environ["LEAKAGE_DATA"] = str(fetch.folder())
+            os.environ["LEAKAGE_DATA"] = str(states.folder())
         os.environ["HOME"] = str(build)

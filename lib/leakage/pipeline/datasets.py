@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leakage import content_keys, declarations
-from leakage.data import fetch, registry
+from leakage.data import fetch, registry, states
 from leakage.data.download import DownloadBlocked
 
 HURRIED = 5.0
@@ -49,7 +49,7 @@ def listing() -> Iterator[Line]:
         for file in entry.files:
             yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
         yield from (Line(text, fault=True) for text in fetch.complaints(name))
-    yield Line(f"\nFolder: {fetch.folder()} (set LEAKAGE_DATA to change it)")
+    yield Line(f"\nFolder: {states.folder()} (set LEAKAGE_DATA to change it)")
 
 
 def fetch_named(names: Iterable[str]) -> Iterator[Line]:
@@ -99,7 +99,7 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
             return
 
 
-def _size(dataset: registry.Dataset, found: Sequence[fetch.FileStatus]) -> str:
+def _size(dataset: registry.Dataset, found: Sequence[states.FileStatus]) -> str:
     """Bytes of the payloads, in millions; at most so many where a file that is not here may have any size."""
     if dataset.any_file:  # one form is the whole set: the one that is here, or would be fetched
         found = sorted(found, key=lambda file: (not file.good, file.file.url is None))[:1]
@@ -110,9 +110,9 @@ def _size(dataset: registry.Dataset, found: Sequence[fetch.FileStatus]) -> str:
 
 def _state(name: str) -> str:
     good = [found for found in fetch.status(name) if found.good]
-    return f"{', '.join(dict.fromkeys(map(_words, good)))}, in {fetch.folder()}"
+    return f"{', '.join(dict.fromkeys(map(_words, good)))}, in {states.folder()}"
 
 
-def _words(found: fetch.FileStatus) -> str:
+def _words(found: states.FileStatus) -> str:
     """The state for a reader, who must not take a pin for a verification."""
     return "unverified, pinned" if found.state == "pinned" else found.state

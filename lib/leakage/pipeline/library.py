@@ -58,10 +58,10 @@ class Library:
         return found
 
     @cached_property
-    def imports(self) -> dict[str, set[str]]:
+    def imports(self) -> dict[str, frozenset[str]]:
         """What each module here imports of the others."""
         every = tree.imports(self.package)
-        return {name: every[name] & self.modules.keys() for name in self.modules}
+        return {name: every[name].intersection(self.modules) for name in self.modules}
 
     @cached_property
     def behind(self) -> dict[str, frozenset[str]]:

@@ -1,1 +1,1 @@
-"""Experiments of the papers: each draws data, trains, attacks and returns named results; only they take a `seed`."""
+"""What belongs to one paper: its experiments, with the laws and data of its own settings; only these take a `seed`."""

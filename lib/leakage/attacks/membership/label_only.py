@@ -143,8 +143,9 @@ def hop_skip_jump(
 
 def _check(network: Classifier, points: Tensor, *, name: str = "points", like: Tensor | None = None) -> int:
     """How many classes there are: known of an `Mlp`, and asked of any other classifier at one point."""
-    arguments.real(name, points, "t d", like=like, **({} if like is None else {"d": like.shape[1]}))
-    arguments.filled(name, points)
+    arguments.filled(name, arguments.real(name, points, "t d", like=like))
+    if like is not None:
+        arguments.tensor(name, points, "t d", d=like.shape[1])
     if not isinstance(network, Mlp):
         return check_logits(network(points[:1]), count=1).shape[1]
     if network.weights[0].ndim != 2:

@@ -15,8 +15,8 @@ from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.bilevel import Bilevel, Points, TrainingSets, training_sets
 from leakage.data.gaussians import gaussian
+from leakage.studies.blessing.bilevel import Bilevel, Points, TrainingSets, training_sets
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss
 from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, train_with_point, with_point

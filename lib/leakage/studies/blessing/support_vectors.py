@@ -17,9 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.feature_models import FEATURE_MODELS, FeatureModel, Sets
 from leakage.metrics.histograms import histogram_null_bias, histograms
 from leakage.metrics.roc import calibrate_threshold
+from leakage.studies.blessing.feature_models import FEATURE_MODELS, FeatureModel, Sets
 from leakage.trainers.min_norm import check_widths
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
 

@@ -6,24 +6,77 @@ was not reached is infinitely far: such points rank first, are never dropped, an
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.attacks.membership import boundary_walk as walks
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
-from leakage.attacks.membership.boundary_walk import Steps
 from leakage.attacks.membership.label_only import Jumps
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import marked
 from leakage.runtime import stream
+from leakage.studies.polytopes import boundary_walk as walks
 from leakage.studies.polytopes import shadow_pairs
+from leakage.studies.polytopes.boundary_walk import Steps
 from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
+from leakage.studies.polytopes.standings import Table, standing, table
 
-Judged = dict[str, dict[str, float]]
-"""By score: `optimal` and `shadow` (accuracies at the two thresholds), `auc`, `unreached`."""
+
+class Judgement(NamedTuple):
+    """What a distance, as a membership score, achieves against a target.
+
+    Attributes:
+        optimal: accuracy at the threshold that is best on the target.
+        shadow: at the one that is best on the shadow.
+        auc: area under the curve.
+        unreached: share of the target's points from which no boundary was reached.
+    """
+
+    optimal: Float[Tensor, "*b"]
+    shadow: Float[Tensor, "*b"]
+    auc: Float[Tensor, "*b"]
+    unreached: Float[Tensor, "*b"]
+
+
+class Crossings(NamedTuple):
+    """How walks end.
+
+    Attributes:
+        accuracy: of their distances at the best threshold.
+        once: share of the points reached whose label changed once.
+        more: more often.
+        ratio: median of the distance over DeepFool's.
+        distinct: how many distances differ by more than 1e-6.
+        unreached: share of the points from which no boundary was reached.
+    """
+
+    accuracy: Float[Tensor, "*b"]
+    once: Float[Tensor, "*b"]
+    more: Float[Tensor, "*b"]
+    ratio: Float[Tensor, "*b"]
+    distinct: Float[Tensor, "*b"]
+    unreached: Float[Tensor, "*b"]
+
+
+class Bounds(NamedTuple):
+    """Both bounds of each point's distance to another label.
+
+    Where no other polytope comes between they are one number and may cross by rounding, some 1e-15 of the distance.
+
+    Attributes:
+        certified: at most the distance.
+        deepfool: at least the distance.
+        member: whether the point is one.
+        stays: whether the first projection ends on the polytope of the point.
+    """
+
+    certified: Float[Tensor, " t"]
+    deepfool: Float[Tensor, " t"]
+    member: Bool[Tensor, " t"]
+    stays: Bool[Tensor, " t"]
 
 
 def white_box_trial(
@@ -35,7 +88,7 @@ def white_box_trial(
     losses: Sequence[str] = tuple(walks.LOSSES),
     width: float = 0.25,
     iterations: int = 30,
-) -> Judged:
+) -> Table[Judgement]:
     """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
 
     "… + label" puts the distance of misclassified points at 0, as label-only attacks do. The baselines are `loss` (the
@@ -54,14 +107,14 @@ def white_box_trial(
         ValueError: as `shadow_pairs.train_pair`, `Side.some` and `Steps`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    found: Judged = {}
+    found: dict[str, Judgement] = {}
     for loss in losses:
         steps = Steps(loss=loss, width=width, iterations=iterations)
         found |= _distance(
             pair, points, loss, lambda side, steps=steps: walks.walk(side.network, side.points, steps)[0]
         )
     found |= _distance(pair, points, "DeepFool", lambda side: deepfool(side.network, side.points).distances)
-    return found | _baselines(pair, points)
+    return table(found | _baselines(pair, points))
 
 
 def label_only_trial(
@@ -74,7 +127,7 @@ def label_only_trial(
     noise: str = "flip",
     amount: float = 0.05,
     copies: int = 200,
-) -> Judged:
+) -> Table[Judgement]:
     """HopSkipJump (with the true label: misclassified points are at distance 0), robustness to noise, the baselines.
 
     Arguments are those of `white_box_trial`, `label_only.hop_skip_jump` and `label_only.noise_robustness`. The pool
@@ -82,7 +135,7 @@ def label_only_trial(
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     generator = stream(seed, f"label only/{split}", task.device)
-    found: list[tuple[Tensor, Tensor]] = []
+    measured: list[tuple[Tensor, Tensor]] = []
     for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
         part = side.some(points)
         arrived = label_only.hop_skip_jump(
@@ -92,14 +145,11 @@ def label_only_trial(
         robust = label_only.noise_robustness(
             part.network, part.points, part.labels, amount=amount, copies=copies, noise=noise, generator=generator
         )
-        found.append((torch.where(right, arrived.distances, 0.0), robust))
+        measured.append((torch.where(right, arrived.distances, 0.0), robust))
     member = [side.some(points).member for side in pair]
-    distances, shares = zip(*found, strict=True)
-    return {
-        "HopSkipJump + label": judged(distances, member),
-        "noise": judged(shares, member),
-        **_baselines(pair, points),
-    }
+    distances, shares = zip(*measured, strict=True)
+    found = {"HopSkipJump + label": judged(distances, member), "noise": judged(shares, member)}
+    return table(found | _baselines(pair, points))
 
 
 def printed_trial(
@@ -110,56 +160,42 @@ def printed_trial(
     points: int = 300,
     widths: Sequence[float] = (1.0, 0.25, 0.05),
     iterations: int = 60,
-) -> Judged:
+) -> Table[Crossings]:
     """Algorithm 9 as printed, with the label fixed, and with exact crossings: what each makes of the same points.
 
-    Returns:
-        By "variant, step width": `accuracy` at the best threshold, `once` and `more` (shares of the points reached
-        whose label changed once, more often), `ratio` (median of the distance over DeepFool's), `distinct` (how many
-        distances differ by more than 1e-6), `unreached`.
+    The names of the rows are "variant, step width".
 
     Raises:
         ValueError: as `white_box_trial`.
     """
     side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     nearest = deepfool(side.network, side.points).distances
-    found: Judged = {}
+    found: dict[str, Crossings] = {}
     for width in widths:
         for variant in walks.VARIANTS:
             steps = Steps(variant=variant, width=width, iterations=iterations)
             there = walks.walk(side.network, side.points, steps)
             met = there.reached
             scores = capped(there.distances)[0]
-            ratio = (there.distances / nearest)[met & nearest.isfinite()]
-            found[f"{variant}, {width:g}"] = {
-                "accuracy": (1 + float(marked(scores, member=side.member).best_advantage())) / 2,
-                "once": float((there.changes[met] == 1).double().mean()),
-                "more": float((there.changes[met] > 1).double().mean()),
-                "ratio": float(ratio.median()),
-                "distinct": len(torch.unique(there.distances.div(1e-6).round())),
-                "unreached": float((~met).double().mean()),
-            }
-    return found
+            found[f"{variant}, {width:g}"] = Crossings(
+                accuracy=standing(scores, member=side.member).accuracy,
+                once=(there.changes[met] == 1).double().mean(),
+                more=(there.changes[met] > 1).double().mean(),
+                ratio=(there.distances / nearest)[met & nearest.isfinite()].median(),
+                distinct=scores.new_tensor(len(torch.unique(there.distances.div(1e-6).round()))),
+                unreached=(~met).double().mean(),
+            )
+    return table(found)
 
 
-def bounds_trial(split: int, *, task: Task, seed: int = 0, points: int = 300) -> dict[str, Tensor]:
-    """Both bounds of each point's distance to another label: `certified` ≤ the distance ≤ `deepfool`.
-
-    Returns:
-        These two, `member`, and `stays`: whether the first projection ends on the polytope of the point. Where no other
-        polytope comes between, the bounds are one number and may cross by rounding, some 1e-15 of the distance.
-    """
+def bounds_trial(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
+    """Bound the distance of each point of one split to another label from below and from above."""
     side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     reach = deepfool(side.network, side.points)
-    return {
-        "certified": certified_radius(side.network, side.points),
-        "deepfool": reach.distances,
-        "member": side.member,
-        "stays": reach.first_stays,
-    }
+    return Bounds(certified_radius(side.network, side.points), reach.distances, side.member, reach.first_stays)
 
 
-def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, " t"]]) -> dict[str, float]:
+def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, " t"]]) -> Judgement:
     """Accuracy at the target's best threshold and at the shadow's, area under the curve, share not reached.
 
     Args:
@@ -169,12 +205,12 @@ def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, 
     target, shadow = capped(*scores)
     threshold = calibrate_threshold(member=shadow[member[1]], outsider=shadow[~member[1]])
     ranked = marked(target, member=member[0])
-    return {
-        "optimal": (1 + float(ranked.best_advantage())) / 2,
-        "shadow": (1 + float(ranked.advantage(threshold))) / 2,
-        "auc": float(ranked.auc()),
-        "unreached": float(scores[0].isinf().double().mean()),
-    }
+    return Judgement(
+        optimal=(1 + ranked.best_advantage()) / 2,
+        shadow=(1 + ranked.advantage(threshold)) / 2,
+        auc=ranked.auc(),
+        unreached=scores[0].isinf().double().mean(),
+    )
 
 
 def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
@@ -183,7 +219,9 @@ def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
     return [torch.where(part.isinf(), 2 * most + 1, part) for part in scores]
 
 
-def _distance(pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]) -> Judged:
+def _distance(
+    pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]
+) -> dict[str, Judgement]:
     """One distance on both sides, without and with the true label."""
     sides = [side.some(points) for side in pair]
     plain = [measure(side) for side in sides]
@@ -196,7 +234,7 @@ def _distance(pair: Pair, points: int, name: str, measure: Callable[[Side], Floa
 _BASELINES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"loss": posterior.margin, "gap": posterior.correct}
 
 
-def _baselines(pair: Pair, points: int) -> Judged:
+def _baselines(pair: Pair, points: int) -> dict[str, Judgement]:
     sides = [side.some(points) for side in pair]
     member = [side.member for side in sides]
     return {

@@ -6,15 +6,18 @@ order $N^2/2$ (Hanin and Rolnick 2019), far from the bound $2^N$. Nothing here t
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.gaussians import gaussian
-from leakage.geometry.windows import box
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import cell_counts
+from leakage.studies.polytopes.windows import box
 
 REACH = 100.0
 """Half the side of the window, in units of the biases: beyond it one-layer networks have 1 to 5 % of their cells."""
@@ -38,26 +41,35 @@ def he_networks(widths: Sequence[int], networks: int, *, generator: torch.Genera
     return Mlp(tuple(weights), tuple(biases))
 
 
-def trial(
+class Count(NamedTuple):
+    """Cells of random networks of one shape.
+
+    Attributes:
+        cells: of each network.
+        neurons: N, in all hidden layers.
+        ratio: the mean of the former over $N^2/2$.
+    """
+
+    cells: Int[Tensor, " networks"]
+    neurons: int
+    ratio: float
+
+
+def count(
     hidden: Sequence[int],
     *,
     networks: int,
     seed: int,
     reach: float = REACH,
     device: torch.device | str = "cpu",
-) -> dict[str, Tensor]:
+) -> Count:
     r"""Count the cells of random networks with these hidden layers in the square $[-r, r]^2$.
-
-    Returns:
-        `counts` (networks,), and as single numbers `neurons` N and `ratio`, the mean count over $N^2/2$.
 
     Raises:
         ValueError: as `he_networks`, or if the reach is not positive.
     """
-    if not reach > 0:
-        raise ValueError(f"`reach` must be positive, got {reach!r}.")
+    arguments.number("reach", reach, above=0)
     generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}", device)
     models = he_networks((2, *hidden, 2), networks, generator=generator)
-    counts = cell_counts(models, box((-reach, -reach), (reach, reach), device=device))
-    neurons = torch.tensor(sum(hidden), device=counts.device)
-    return {"counts": counts, "neurons": neurons, "ratio": counts.double().mean() / (neurons**2 / 2)}
+    cells = cell_counts(models, box((-reach, -reach), (reach, reach), device=device))
+    return Count(cells, sum(hidden), float(cells.double().mean() / (sum(hidden) ** 2 / 2)))

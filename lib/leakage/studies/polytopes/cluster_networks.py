@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.data import clusters
-from leakage.data.clusters import Clusters, Layout
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
+from leakage.studies.polytopes import clusters
+from leakage.studies.polytopes.clusters import Clusters, Layout
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe

@@ -14,13 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.geometry.subdivision import Subdivision
-from leakage.geometry.windows import lattice
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import cluster_networks
 from leakage.studies.polytopes.cluster_networks import TASK, Targets, Task
 from leakage.studies.polytopes.densities import Densities, Discs, by_distance, in_discs
 from leakage.studies.polytopes.movement import mean_moves
 from leakage.studies.polytopes.norm_ridges import Landscape, Norms, Ridge, elsewhere, gradient_order, ridge, survey
+from leakage.studies.polytopes.windows import lattice
 
 
 @dataclass(frozen=True)

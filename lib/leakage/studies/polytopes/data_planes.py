@@ -12,13 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
-from leakage.geometry.windows import box
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.densities import in_discs, nearest
 from leakage.studies.polytopes.shadow_pairs import Side, Task
+from leakage.studies.polytopes.windows import box
 
 RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
@@ -30,7 +31,7 @@ class Through(NamedTuple):
     Attributes:
         plane: its origin is the points' mean, its basis orthonormal.
         points: the three in coordinates of the plane.
-        window: corners of the square; no point is closer to its sides than the margin.
+        window: corners of the square; no point is closer to its sides than the frame.
     """
 
     plane: Plane
@@ -38,23 +39,22 @@ class Through(NamedTuple):
     window: Float[Tensor, "4 2"]
 
 
-def through(points: Float[Tensor, "3 d"], *, margin: float) -> Through:
-    """The plane through three points and a window that leaves `margin` around them.
+def through(points: Float[Tensor, "3 d"], *, frame: float) -> Through:
+    """The plane through three points and a window that leaves a frame of this width around them.
 
     Raises:
-        ValueError: if there are not three points, they are on one line, or the margin is negative.
+        ValueError: if there are not three points, they are on one line, or the frame is negative.
     """
     if points.ndim != 2 or len(points) != 3 or points.shape[1] < 2:
         raise ValueError(f"`points` must be three of two or more dimensions, got {tuple(points.shape)}.")
-    if not margin >= 0:
-        raise ValueError(f"`margin` must not be negative, got {margin!r}.")
+    arguments.number("frame", frame, least=0)
     origin = points.mean(0)
     sides = points[:2] - points[2]
     if float(torch.linalg.svdvals(sides)[1]) <= _FLAT * float(sides.norm()):
         raise ValueError("`points` must span a plane, got three on one line.")
     basis = torch.linalg.qr(sides.T).Q.T.contiguous()
     flat = (points - origin) @ basis.T
-    half = float(flat.abs().max()) + margin
+    half = float(flat.abs().max()) + frame
     return Through(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
 
 
@@ -69,8 +69,8 @@ class Rings(NamedTuple):
         cells: cells whose middle is there.
     """
 
-    lengths: Float[Tensor, " rings"]
-    cells: Float[Tensor, " rings"]
+    lengths: Float[Tensor, "*b rings"]
+    cells: Float[Tensor, "*b rings"]
 
 
 def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
@@ -91,14 +91,32 @@ def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float
     return Rings(*parts)
 
 
-def trial(
+class Seams(NamedTuple):
+    """What is around the records of planes through members and through outsiders of one network.
+
+    Attributes:
+        radii: ends of the rings.
+        member: of each plane through members, in the target.
+        outsider: of each plane through outsiders.
+        null_member: the former in the shadow, which has seen none of these records.
+        null_outsider: the latter.
+    """
+
+    radii: Float[Tensor, " rings"]
+    member: Rings
+    outsider: Rings
+    null_member: Rings
+    null_outsider: Rings
+
+
+def look(
     split: int,
     *,
     task: Task,
     planes: int,
     seed: int,
     radii: tuple[float, ...] = RADII,
-) -> dict[str, Tensor]:
+) -> Seams:
     """Train target and shadow on one split and look at planes through members and through outsiders of the target.
 
     Plane k of both kinds goes through the same three classes.
@@ -110,24 +128,17 @@ def trial(
         seed: with the split, fixes everything that is random.
         radii: ends of the rings.
 
-    Returns:
-        `radii` (rings,); `member_lengths`, `outsider_lengths`, `member_cells`, `outsider_cells` (planes, rings) in the
-        target, and the same with `null_` before them in the shadow, which has seen none of these records.
-
     Raises:
         ValueError: as `shadow_pairs.train_pair`, `triples` and `rings`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     generator = stream(seed, f"planes/{split}", task.device)
-    found: dict[str, list[Tensor]] = {}
+    networks, found = (pair.target.network, pair.shadow.network), []
     for rows in triples(pair.target, planes, generator=generator):
-        for kind, three in zip(("member", "outsider"), rows, strict=True):
-            view = through(pair.target.points[three], margin=radii[-1])
-            for prefix, network in (("", pair.target.network), ("null_", pair.shadow.network)):
-                for name, values in _seen(network, view, radii)._asdict().items():
-                    found.setdefault(f"{prefix}{kind}_{name}", []).append(values)
-    ends = torch.tensor(radii, dtype=torch.float64, device=task.device)
-    return {"radii": ends} | {name: torch.stack(values) for name, values in found.items()}
+        views = [through(pair.target.points[three], frame=radii[-1]) for three in rows]
+        found.append([_seen(network, view, radii) for network in networks for view in views])
+    kinds = [Rings(*map(torch.stack, zip(*kind, strict=True))) for kind in zip(*found, strict=True)]
+    return Seams(torch.tensor(radii, dtype=torch.float64, device=task.device), *kinds)
 
 
 def _seen(network: Mlp, view: Through, radii: tuple[float, ...]) -> Rings:

@@ -16,9 +16,9 @@ from torch import Tensor
 from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide
-from leakage.geometry.windows import along, corners, lattice
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes.densities import nearest
+from leakage.studies.polytopes.windows import along, corners, lattice
 
 _SAME = 1e-7  # norms closer than this, in units of the largest, are equal: 0 comes out as the root of rounding, 1e-8
 

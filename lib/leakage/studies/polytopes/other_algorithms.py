@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.brute_force import SOLVED, UNBOUNDED, Polytope, by_intersection, by_pixels, by_programs
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
+from leakage.studies.polytopes.brute_force import SOLVED, UNBOUNDED, Polytope, by_intersection, by_pixels, by_programs
 
 
 class Agreement(NamedTuple):

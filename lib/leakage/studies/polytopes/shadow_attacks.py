@@ -7,18 +7,20 @@ the target. Posteriors go into the raw network as they are, as in ML-Leaks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.boundary_distance import deepfool
-from leakage.metrics.scores import marked
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
-from leakage.studies.polytopes.shadow_pairs import Pair, Side, Task
+from leakage.studies.polytopes.shadow_pairs import Fit, Pair, Side, Task
+from leakage.studies.polytopes.standings import Standing, Table, standing, table
 
 STANDALONE: dict[str, tuple[str, ...]] = {
     "distance": ("distance",),
@@ -41,6 +43,8 @@ COMBINED: dict[str, tuple[str, ...]] = {
     "top-3 + distance + cell + correct": ("top-3", "distance", "cell", "correct"),
 }
 """Feature sets by the signals in them. The distance metrics are those of one ray unless all are named."""
+RATES = (0.01,)
+"""Rates of false positives at which the true positive rate is given."""
 AS_THEY_ARE = ("top-3", "top-3 logits")
 """What the network `NN` is given without standardising: the posteriors of ML-Leaks, and their logits."""
 
@@ -62,7 +66,21 @@ class Shooting:
     until: float = 50.0
 
 
-def trial(
+class Comparison(NamedTuple):
+    """One split.
+
+    Attributes:
+        fit: the target's.
+        scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
+            "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
+            those of the best threshold.
+    """
+
+    fit: Fit
+    scores: Table[Standing]
+
+
+def attack(
     split: int,
     *,
     task: Task,
@@ -70,7 +88,7 @@ def trial(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
-) -> dict[str, dict[str, float]]:
+) -> Comparison:
     """Train, measure and attack one split.
 
     Args:
@@ -80,11 +98,6 @@ def trial(
         shooting: rays.
         settings: of the attack models.
         models: names in `attack_models.MODELS`.
-
-    Returns:
-        `fit` (the target's accuracy on members, `train`, and outsiders, `test`), and by "attack model: feature set"
-        `accuracy`, `auc`, `tpr@0.01`. "threshold: …" needs no shadow: `DeepFool` its distance, `correct` the gap
-        attack; their accuracies are those of the best threshold.
 
     Raises:
         ValueError: if an attack model is unknown, or as `shadow_pairs` and `hyperedges`.
@@ -101,8 +114,8 @@ def compare(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
-) -> dict[str, dict[str, float]]:
-    """As `trial`, on a pair in hand."""
+) -> Comparison:
+    """As `attack`, on a pair in hand."""
     unknown = [name for name in models if name not in attack_models.MODELS]
     if unknown:
         raise ValueError(f"`models` must be among {', '.join(attack_models.MODELS)}; got {unknown}.")
@@ -111,18 +124,16 @@ def compare(
         measure(side, shooting or Shooting(), generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in (("shadow", pair.shadow), ("target", pair.target))
     ]
-    found: dict[str, dict[str, float]] = {"fit": pair.target.fit, "accuracy": {}, "auc": {}, "tpr@0.01": {}}
+    judge = partial(standing, member=pair.target.member, rates=RATES if int((~pair.target.member).sum()) >= 100 else ())
+    found: dict[str, Standing] = {}
     for name in models:
         sets = STANDALONE | COMBINED if name != "NN" else {key: COMBINED[key] for key in AS_THEY_ARE}
         shadow, target = ({key: _joined(part, parts) for key, parts in sets.items()} for part in signals)
         generator = stream(seed, f"{name}/{split}", device)
-        attack = attack_models.MODELS[name]
-        scores = attack(shadow, pair.shadow.member, target, settings=settings, generator=generator)
-        for key, score in scores.items():
-            judge(found, f"{name}: {key}", score, pair.target.member, threshold=0.0)
-    for key in ("DeepFool", "correct"):
-        judge(found, f"threshold: {key}", signals[1][key].squeeze(1), pair.target.member)
-    return found
+        scores = attack_models.MODELS[name](shadow, pair.shadow.member, target, settings=settings, generator=generator)
+        found |= {f"{name}: {key}": judge(score, threshold=0.0) for key, score in scores.items()}
+    found |= {f"threshold: {key}": judge(signals[1][key].squeeze(1)) for key in ("DeepFool", "correct")}
+    return Comparison(pair.target.fit, table(found))
 
 
 def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
@@ -146,24 +157,21 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
     }
 
 
-def judge(
-    found: dict[str, dict[str, float]],
-    name: str,
-    scores: Float[Tensor, " t"],
-    member: Bool[Tensor, " t"],
-    *,
-    threshold: float | None = None,
-) -> None:
-    """Write accuracy, area under the curve and true positive rate at 1 % into `found`.
+class TreeSizes(NamedTuple):
+    """What boosted trees of different sizes achieve.
 
-    Without a threshold the accuracy is that of the best one on these very scores.
+    Attributes:
+        leaves: of each tree.
+        accuracy: on the target.
+        auc: on the target.
+        known: the accuracy on the half of the shadow's points that a model of the other half is asked about. The size
+            with the largest is the one an attacker would take.
     """
-    ranked = marked(scores, member=member)
-    advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
-    found["accuracy"][name] = (1 + float(advantage)) / 2
-    found["auc"][name] = float(ranked.auc())
-    if int(ranked.outsiders) >= 100:
-        found["tpr@0.01"][name] = float(ranked.tpr_at_fpr(0.01))
+
+    leaves: Int[Tensor, " sizes"]
+    accuracy: Float[Tensor, " sizes"]
+    auc: Float[Tensor, " sizes"]
+    known: Float[Tensor, " sizes"]
 
 
 def tree_sizes(
@@ -173,31 +181,25 @@ def tree_sizes(
     seed: int = 0,
     leaves: Sequence[int] = (4, 8, 31),
     trees: int = 1024,
-) -> dict[str, Tensor]:
+) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, chosen on the target or, as an attacker must, without.
 
-    Returns:
-        `leaves`; `accuracy` and `auc` on the target; `known`, the accuracy on the half of the shadow's points that a
-        model of the other half is asked about. The size with the largest `known` is the one an attacker would take.
-
     Raises:
-        ValueError: as `trial`.
+        ValueError: as `attack`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     shadow, target = ({"top-3": posterior.top(side.network(side.points))} for side in (pair.shadow, pair.target))
     held = torch.arange(len(pair.shadow.member), device=pair.shadow.points.device) % 2 == 1
-    rows: list[tuple[float, float, float]] = []
+    rows = []
     for leaf in leaves:
         settings = Settings(trees=trees, leaves=leaf)
-        found: dict[str, dict[str, float]] = {"accuracy": {}, "auc": {}, "tpr@0.01": {}}
         scores = attack_models.boosted(shadow, pair.shadow.member, target, settings=settings)["top-3"]
-        judge(found, "target", scores, pair.target.member, threshold=0.0)
+        found = standing(scores, member=pair.target.member, threshold=0.0)
         half = [{"top-3": shadow["top-3"][part]} for part in (~held, held)]
         scores = attack_models.boosted(half[0], pair.shadow.member[~held], half[1], settings=settings)["top-3"]
-        judge(found, "known", scores, pair.shadow.member[held], threshold=0.0)
-        rows.append((found["accuracy"]["target"], found["auc"]["target"], found["accuracy"]["known"]))
-    table = torch.tensor(rows, dtype=torch.float64)
-    return {"leaves": torch.tensor(leaves), "accuracy": table[:, 0], "auc": table[:, 1], "known": table[:, 2]}
+        known = standing(scores, member=pair.shadow.member[held], threshold=0.0)
+        rows.append(torch.stack([found.accuracy, found.auc, known.accuracy]))
+    return TreeSizes(torch.tensor(leaves), *torch.stack(rows, -1))
 
 
 def _joined(signals: Mapping[str, Tensor], parts: tuple[str, ...]) -> Float[Tensor, "t f"]:

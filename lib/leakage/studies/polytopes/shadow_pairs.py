@@ -80,6 +80,13 @@ members of Location-30 and some 62 % on outsiders, which is what Peinemann (2021
 shape is not given. The two sets that come with scikit-learn have quarters as large as they can be."""
 
 
+class Fit(NamedTuple):
+    """A network's accuracy on its members, `train`, and on outsiders, `test`."""
+
+    train: float
+    test: float
+
+
 @dataclass(frozen=True, eq=False)
 class Side:
     """One network and the points that its membership is asked about: its members first, then as many outsiders.
@@ -93,13 +100,10 @@ class Side:
     member: Bool[Tensor, " t"]
 
     @property
-    def fit(self) -> dict[str, float]:
-        """Accuracy on members (`train`) and outsiders (`test`)."""
+    def fit(self) -> Fit:
+        """The network's accuracy."""
         right = self.network(self.points).argmax(-1) == self.labels
-        return {
-            "train": float(right[self.member].double().mean()),
-            "test": float(right[~self.member].double().mean()),
-        }
+        return Fit(*(float(right[kind].double().mean()) for kind in (self.member, ~self.member)))
 
     def some(self, count: int) -> "Side":
         """The first `count` members and the first `count` outsiders.

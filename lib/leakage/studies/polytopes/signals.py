@@ -6,6 +6,7 @@ trees fitted on one other model, from whose references the target is left out. A
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,11 +19,11 @@ from leakage.data.labelled import Labelled
 from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
-from leakage.metrics.scores import marked
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.shadow_pairs import Task
+from leakage.studies.polytopes.standings import Standing, Table, standing, table
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
@@ -37,14 +38,29 @@ COMBINERS: Mapping[str, tuple[str, ...]] = {
 """Which signals, each raw and calibrated, a combiner is given."""
 
 
-def trial(
+class Board(NamedTuple):
+    """All signals on the same targets.
+
+    Attributes:
+        rates: of false positives at which the true positive rate is given.
+        scores: by signal (`raw: …`, `calibrated: …`, `combined: …`) each target's; accuracies are those of the best
+            thresholds.
+        reached: the share of points at which DeepFool found another label, for each target.
+    """
+
+    rates: tuple[float, ...]
+    scores: Table[Standing]
+    reached: Float[Tensor, " models"]
+
+
+def board(
     pool: int,
     *,
     task: Task,
     models: int = 16,
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
-) -> dict[str, dict[str, Tensor]]:
+) -> Board:
     """Train `models` targets on random rows of the task's data and attack each with each signal.
 
     Args:
@@ -53,10 +69,6 @@ def trial(
         models: targets, which are each other's references.
         seed: of the run.
         rates: false positive rates at which the true positive rate is given.
-
-    Returns:
-        By signal (`raw: …`, `calibrated: …`, `combined: …`): `auc`, `accuracy` (½ + half the best advantage) and
-        `tpr@…` of each target; under `DeepFool`, `reached`: the share of points at which it found another label.
 
     Raises:
         ValueError: as `shadow_pairs`, or if so few models would leave a point without references.
@@ -74,7 +86,8 @@ def trial(
     for key, parts in COMBINERS.items():
         chosen = {part: raw[part] for part in parts}
         scores[f"combined: {key}"] = torch.stack([combined(chosen, member, target=i) for i in range(models)])
-    return {key: _judged(value, member, rates) for key, value in scores.items()} | {"DeepFool": {"reached": reached}}
+    judged = {name: standing(values, member=member, rates=rates) for name, values in scores.items()}
+    return Board(tuple(rates), table(judged), reached)
 
 
 def signals(networks: Mlp, data: Labelled) -> tuple[dict[str, Float[Tensor, "models n"]], Float[Tensor, " models"]]:
@@ -138,11 +151,3 @@ def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> 
         f"`models` = {models} leaves some of the {count} points without references if each is trained on {size}; "
         "train more models, or each on fewer points."
     )
-
-
-def _judged(
-    scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], rates: tuple[float, ...]
-) -> dict[str, Tensor]:
-    ranked = marked(scores, member=member)
-    found = {"auc": ranked.auc(), "accuracy": (1 + ranked.best_advantage()) / 2}
-    return found | {f"tpr@{rate:g}": ranked.tpr_at_fpr(rate) for rate in rates}

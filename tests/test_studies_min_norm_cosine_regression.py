@@ -8,7 +8,7 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.theory.cosine_regression import (
+from leakage.studies.min_norm.cosine_regression import (
     Cosines,
     exact_outsider_variances,
     member_variance,

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from leakage.data.feature_models import (
+from leakage.runtime import stream
+from leakage.studies.blessing.feature_models import (
     FEATURE_MODELS,
     digit_pixels,
     random_relu,
     separable_gaussians,
     weak_features,
 )
-from leakage.runtime import stream
 
 
 def drawn(model, *, trials=50, rows=20, fresh=20, width=60, name="sets"):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from leakage.data.bilevel import Bilevel, fixed_points, training_sets
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.runtime import stream
+from leakage.studies.blessing.bilevel import Bilevel, fixed_points, training_sets
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 

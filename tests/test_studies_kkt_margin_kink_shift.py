@@ -7,7 +7,7 @@ from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.studies.kkt_margin import line_statements
-from leakage.theory.kkt.kink_shift import figure_6, norm_derivative, shifted
+from leakage.studies.kkt_margin.kink_shift import figure_6, norm_derivative, shifted
 from leakage.theory.kkt.optimum import draw_problem, univariate
 from leakage.theory.piecewise_linear import Margins, from_network
 

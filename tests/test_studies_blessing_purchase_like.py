@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from leakage.data import purchase_like
 from leakage.runtime import stream
+from leakage.studies.blessing import purchase_like
 
 
 def test_shoppers_are_flipped_prototypes_of_their_class():

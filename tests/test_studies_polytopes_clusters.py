@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from leakage.data import clusters
-from leakage.data.clusters import Layout
 from leakage.runtime import stream
+from leakage.studies.polytopes import clusters
+from leakage.studies.polytopes.clusters import Layout
 
 LAYOUTS = (Layout(), Layout(pairs=2, points=30, radius=0.1, gap=0.05), Layout(pairs=1, points=1, gap=0.0))
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import softplus
 
 from leakage.runtime import DTYPE
-from leakage.theory.kkt.margin_size import (
+from leakage.studies.kkt_margin.margin_size import (
     LOSSES,
     PRINTED_PEAK,
     bounded_margin_ratio,

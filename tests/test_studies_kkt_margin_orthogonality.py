@@ -9,8 +9,7 @@ import torch
 from leakage.data.mixtures import LAWS, draw
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.bounds import Geometry
-from leakage.theory.kkt.orthogonality import (
+from leakage.studies.kkt_margin.orthogonality import (
     STAGES,
     LearnableCase,
     first_dimension,
@@ -19,6 +18,7 @@ from leakage.theory.kkt.orthogonality import (
     stages,
     staircase,
 )
+from leakage.theory.kkt.bounds import Geometry
 
 
 def of(*values):

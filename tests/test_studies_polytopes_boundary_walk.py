@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import torch
 
-from leakage.attacks.membership import boundary_walk as walks
 from leakage.attacks.membership.boundary_distance import deepfool
-from leakage.attacks.membership.boundary_walk import Steps, walk
 from leakage.data.gaussians import gaussian
 from leakage.geometry.patterns import read_out, smooth
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
+from leakage.studies.polytopes import boundary_walk as walks
+from leakage.studies.polytopes.boundary_walk import Steps, walk
 
 
 def a_network(widths=(20, 16, 4)) -> Mlp:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.geometry import windows
+from leakage.studies.polytopes import windows
 
 
 def test_lattice_points_are_the_middles_of_equal_squares():

@@ -4,13 +4,8 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE, stream
+from leakage.studies.blessing.single_crossing import integrated_advantage, output_grid, single_root, variation_excess
 from leakage.theory.logistic.output_law import OutputLaw, sample_attack
-from leakage.theory.logistic.single_crossing import (
-    integrated_advantage,
-    output_grid,
-    single_root,
-    variation_excess,
-)
 from logistic_points import of, spread_out
 
 

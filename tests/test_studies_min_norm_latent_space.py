@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.theory.latent_space import LatentSpace, member_variances, outsider_variances
+from leakage.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 from leakage.theory.scale_mixture import ScaleMixture, total_variation
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
