@@ -171,7 +171,7 @@ def test_scores_are_float64_on_float32_losses(attack):
         (lambda x, m, p: (x.long(), m, p), "`losses` must be floating-point"),
         (lambda x, m, p: (x, m.to(torch.uint8), p), "`member` must hold truth values"),
         (lambda x, m, p: (x, m, p.double()), "`partner` must be whole numbers"),
-        (lambda x, m, p: (x[:, :0], m[:, :0], p), "`member` must have models and points"),
+        (lambda x, m, p: (x[:, :0], m[:, :0], p), "`member` must not be empty"),
         (lambda x, m, p: (x, m, p.roll(1)), "mutually"),
         (lambda x, m, p: (x[:2], m[:2], p[:2]), "at least 4 models"),
     ],
