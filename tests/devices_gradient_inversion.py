@@ -7,6 +7,7 @@ from leakage.attacks.gradient_inversion import (
     decompose,
     deep,
     design,
+    equations,
     matching,
     moments,
     recover,
@@ -84,7 +85,7 @@ CHECKS = {
     ),
     "gradient_inversion.polish": lambda x: vars(
         refine.polish(
-            refine.HiddenEquations.of(x.gradient_of("gelu"), x.pool[:4, :2]), x.asked[:, :2, :2], norm=1.0, steps=5
+            equations.HiddenEquations.of(x.gradient_of("gelu"), x.pool[:4, :2]), x.asked[:, :2, :2], norm=1.0, steps=5
         )
     ),
     "gradient_inversion.patterns": lambda x: vars(

@@ -6,7 +6,8 @@ from itertools import permutations
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.decompose import METHODS, assemble, decompose, joint_diagonaliser, powers
+from leakage.attacks.gradient_inversion.decompose import METHODS, assemble, decompose, powers
+from leakage.attacks.gradient_inversion.joint_diagonalisation import joint_diagonaliser
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 

@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
+from leakage.attacks.gradient_inversion.equations import HiddenEquations
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import directions, recover
-from leakage.attacks.gradient_inversion.refine import CERTIFIED, HiddenEquations, certified
+from leakage.attacks.gradient_inversion.refine import CERTIFIED, certified
 from leakage.attacks.gradient_inversion.tensor import upright
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error

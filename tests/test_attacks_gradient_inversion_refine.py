@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.observation import Observation, misfit
-from leakage.attacks.gradient_inversion.refine import CERTIFIED, HiddenEquations, OutputEquations, polish
+from leakage.attacks.gradient_inversion.refine import CERTIFIED, polish
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream

@@ -88,8 +88,8 @@ def test_too_few_neurons_are_noticed():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"batch": 0}, "`batch` must be between 1 and"),
-        ({"batch": MOST_INPUTS + 1}, "`batch` must be between 1 and"),
+        ({"batch": 0}, "`batch` must be a whole number at least 1 and"),
+        ({"batch": MOST_INPUTS + 1}, "`batch` must be a whole number at least 1 and"),
         ({"batch": 4, "norm": 1.0}, "rank 3, too low for `batch` = 4"),
         ({"batch": 3, "norm": None}, "`norm` must be the length of the inputs for relu"),
         ({"batch": 3, "norm": -1.0}, "`norm` must be a number finite and above 0, got -1.0"),

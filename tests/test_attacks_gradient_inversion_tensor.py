@@ -313,8 +313,8 @@ def test_few_neurons_are_a_doubt():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(batch=0), "`batch` must be between 1"),
-        (dict(batch=11), "`batch` must be between 1 and the smaller of m = 50 and d = 10, got 11"),
+        (dict(batch=0), "`batch` must be a whole number at least 1"),
+        (dict(batch=11), "`batch` must be a whole number at least 1 and at most 10, got 11"),
         (dict(source="bias"), "`source` must be one of outputs, hidden, span"),
         (dict(norm=0.0), "`norm` must be a number finite and above 0"),
         (dict(norm=math.nan), "`norm` must be a number finite and above 0"),

@@ -90,7 +90,7 @@ def test_bad_input_is_refused():
         deepfool(halfspaces(3), torch.zeros(2, 5, dtype=torch.float64))
     bad: list[dict[str, Any]] = [{"most": 0}, {"overshoot": 0.0}, {"space": "hidden"}]
     for settings in bad:
-        with pytest.raises(ValueError, match="most"):
+        with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be"):
             Projections(**settings)
 
 

@@ -93,5 +93,5 @@ def test_bad_input_is_refused():
     one = mlp.initial((), (3, 2, 1), generator=stream(0, "network"))
     with pytest.raises(ValueError, match="two classes"):
         hop_skip_jump(one, points, points, jumps=Jumps(), generator=stream(0, "jumps"))
-    with pytest.raises(ValueError, match="iterations"):
+    with pytest.raises(ValueError, match="directions"):
         Jumps(directions=0)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from leakage.attacks import line_reconstruction
-from leakage.attacks.gradient_inversion import decompose, deep, design, moments, refine, span
+from leakage.attacks.gradient_inversion import decompose, deep, design, equations, moments, refine, span
 from leakage.attacks.gradient_inversion.matching import match
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import recover
@@ -59,7 +59,7 @@ def attack(function, **options):
 
 SEEN = games.play(games.Game(D, M, batch=B, activation="tanh", inputs="sphere"), seed=0).observation
 PLAYED = games.play(games.Game(D, M), seed=0)
-ROWS = refine.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
+ROWS = equations.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
 GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
 KINKS = from_network(network(d=1))
 MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
@@ -97,7 +97,7 @@ CASES = {
     "decompose": case(partial(decompose.decompose, generator=stream(0, "terms")), tensor=drawn(2, 2, 2)),
     "match_error": case(reconstruction.match_error, "nan found", "inf found", found=drawn(B, D), truth=drawn(B, D)),
     "polish": case(partial(refine.polish, ROWS, steps=1), points=drawn(3, B, B), residuals=drawn(3, B)),
-    "HiddenEquations": case(partial(refine.HiddenEquations.of, SEEN), basis=drawn(D, B)),
+    "HiddenEquations": case(partial(equations.HiddenEquations.of, SEEN), basis=drawn(D, B)),
     "tensor": case(moments.of_hidden(SEEN).tensor, basis=drawn(D, B)),
     "inputs_from": case(partial(deep.inputs_from, activation=TANH, depth=2, kind="plain"), "inf", features=drawn(B, D)),
     "inputs_along": case(partial(deep.inputs_along, activation=TANH, depth=2, kind="plain"), directions=drawn(B, D)),

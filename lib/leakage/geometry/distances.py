@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.jacobian_norms import row_norms
 from leakage.geometry.patterns import check, joined
 from leakage.models.mlp import Mlp
@@ -54,8 +55,7 @@ def nearest(network: Mlp, points: Float[Tensor, "*b t d"], *, count: int = 1) ->
         ValueError: if there are fewer than `count` neurons, or as in `hyperedge_distances`.
     """
     found = hyperedge_distances(network, points)
-    if not 1 <= count <= found.shape[-1]:
-        raise ValueError(f"`count` must be from 1 to the {found.shape[-1]} hidden neurons, got {count!r}.")
+    arguments.count("count", count, least=1, most=found.shape[-1])
     values, neurons = found.topk(count, dim=-1, largest=False, sorted=True)
     return Nearest(values, neurons)
 

@@ -202,12 +202,9 @@ def oriented(window: Float[Tensor, "w 2"]) -> Float[Tensor, "w 2"]:
             is not strictly convex with its corners in order, or it is smaller than 1e-10 of its coordinates, where a
             hundredth of it would be rounding.
     """
-    arguments.tensor("window", window)
-    if window.ndim != 2 or window.shape[1] != 2 or len(window) < 3 or window.dtype != torch.float64:
-        shape = tuple(window.shape)
-        raise ValueError(f"`window` must be at least three float64 corners (w, 2), got {shape} of {window.dtype}.")
-    if not bool(torch.isfinite(window).all()):
-        raise ValueError("`window` must be finite, got NaN or infinity.")
+    like = arguments.tensor("window", window).new_empty(0, dtype=torch.float64)
+    if len(arguments.real("window", window, "w 2", like=like)) < 3:
+        raise ValueError(f"`window` must be at least three corners, got {len(window)}.")
     area, size = float(fans(window.unsqueeze(0))[1].sum()), float((window.amax(0) - window.amin(0)).max())
     if size < _SMALLEST * float(window.abs().max()):
         raise ValueError(

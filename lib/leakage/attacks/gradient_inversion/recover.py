@@ -20,11 +20,9 @@ from leakage import arguments
 from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion import moments, relu_decoding, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
+from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
 from leakage.attacks.gradient_inversion.refine import (
-    EQUATIONS_PER_UNKNOWN,
-    HiddenEquations,
-    OutputEquations,
     Polished,
     certified,
     polish,

@@ -61,8 +61,7 @@ def decode(
     if observation.activation.degree != 1 or observation.activation.smooth or observation.hidden is None:
         name, seen = observation.activation.name, observation.hidden is not None
         raise ValueError(f"`observation` must have `hidden` of a ReLU or leaky ReLU, got {name}, hidden: {seen}.")
-    if not 1 <= arguments.count("batch", batch) <= MOST_INPUTS:
-        raise ValueError(f"`batch` must be between 1 and {MOST_INPUTS}, got {batch!r}: 2^B corners are drawn from.")
+    arguments.count("batch", batch, least=1, most=MOST_INPUTS)
     if norm is None:
         raise ValueError(
             f"`norm` must be the length of the inputs for {observation.activation.name}, as (s·x, r/s) has the "

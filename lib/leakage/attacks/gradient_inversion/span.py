@@ -119,8 +119,7 @@ def of_moments(
             is zero or has not d entries.
     """
     width = moments.weights.shape[1]
-    if not 1 <= arguments.count("batch", batch) <= width:
-        raise ValueError(f"`batch` must be between 1 and d = {width}, got {batch!r}.")
+    arguments.count("batch", batch, least=1, most=width)
     operator = _operator(moments, order, direction)
     columns = min(width, batch + _OVERSAMPLING)
     start = torch.randn(
@@ -157,8 +156,8 @@ def _check(gradient: Tensor, batch: int | None) -> int:
     if not bool(gradient.any()):
         raise ValueError("`gradient` must not be zero: it has no row space.")
     limit = min(gradient.shape)
-    if batch is not None and not 1 <= arguments.count("batch", batch) <= limit:
-        raise ValueError(f"`batch` must be between 1 and the smaller of m, d = {tuple(gradient.shape)}, got {batch!r}.")
+    if batch is not None:
+        arguments.count("batch", batch, least=1, most=limit)
     return limit
 
 

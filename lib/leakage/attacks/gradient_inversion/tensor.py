@@ -291,8 +291,7 @@ def _check(
     labels: Sequence[float] | None,
 ) -> None:
     m, d = observation.weights.shape
-    if not 1 <= arguments.count("batch", batch) <= min(m, d):
-        raise ValueError(f"`batch` must be between 1 and the smaller of m = {m} and d = {d}, got {batch!r}.")
+    arguments.count("batch", batch, least=1, most=min(m, d))
     arguments.choice("source", source, SOURCES)
     arguments.choice("contraction", contraction, CONTRACTIONS)
     arguments.number("norm", norm, above=0)

@@ -1,8 +1,10 @@
 r"""Classifiers that tell members from outsiders by features: a small neural network, or gradient-boosted trees.
 
-They are fitted on a shadow model's members and outsiders, whom the attacker knows, and applied to the target's. Every
-feature is clamped to the finite range it has there: it is infinite where no boundary was met. Scores are log-odds,
-larger for likelier members. Nothing here looks at the target's truth.
+The attacker sees features of each point under the target (posteriors, distances; a true label only where a feature
+needs it), and knows the members and outsiders of one shadow model, on which the classifier is fitted. Features are
+(points, features), scores one for each of the target's points: log-odds, larger for likelier members. Every feature is
+clamped to the finite range it has there: it is infinite where no boundary was met. Nothing here looks at the target's
+truth.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +17,7 @@ from jaxtyping import Bool, Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
@@ -45,10 +48,9 @@ class Settings:
     rate: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.trees < 1 or self.leaves < 2 or not self.rate > 0:
-            raise ValueError(
-                f"`hidden` and `trees` must be at least 1, `leaves` at least 2, `rate` positive; got {self}."
-            )
+        for name, least in (("hidden", 1), ("trees", 1), ("leaves", 2)):
+            arguments.count(name, getattr(self, name), least=least)
+        arguments.number("rate", self.rate, above=0)
 
 
 def networks(

@@ -1,8 +1,10 @@
 r"""How far points are from another predicted label, from above: DeepFool, and from below: the certified radius.
 
-The distance is Euclidean in the input. DeepFool projects onto the nearest boundary that the affine piece at hand
-promises, until the label has changed; the first exact change on the way back to the point is its distance. That is an
-upper bound. It may fail, and then the distance is infinite and `reached` is false. Nothing here knows a true label.
+The attacker sees the network's weights, and knows no label: a distance is that to another label than the predicted one,
+Euclidean in the input, one for each point. A member is expected to be further away, so that a distance is a score as it
+is. DeepFool projects onto the nearest boundary that the affine piece at hand promises, until the label has changed; the
+first exact change on the way back to the point is its distance. That is an upper bound. It may fail, and then the
+distance is infinite and `reached` is false.
 """
 
 from dataclasses import dataclass
@@ -38,10 +40,9 @@ class Projections:
     space: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.most < 1 or not self.overshoot > 0 or self.space not in SPACES:
-            raise ValueError(
-                f"`most` must be at least 1, `overshoot` positive, `space` one of {', '.join(SPACES)}; got {self}."
-            )
+        arguments.count("most", self.most, least=1)
+        arguments.number("overshoot", self.overshoot, above=0)
+        arguments.choice("space", self.space, SPACES)
 
 
 class Reach(NamedTuple):

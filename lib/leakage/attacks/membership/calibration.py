@@ -1,8 +1,9 @@
 r"""Scores of one point compared with what other models, which were not trained on it, say of the same point.
 
-An easy point has a large margin whether it was trained on or not; what it has more than under the other models is left
-after calibration. Models are rows, points columns. A model's own membership never enters its own calibration, and
-`without` keeps it out of everyone else's, too. Nothing here trains.
+The attacker sees any score of each point under the target, and has shadow models of which it knows the members. An easy
+point has a large margin whether it was trained on or not; what it has more than under the other models is left after
+calibration. Scores stay (models, points), larger for likelier members where they were before. A model's own membership
+never enters its own calibration, and `without` keeps it out of everyone else's, too. Nothing here trains.
 """
 
 import torch
@@ -35,15 +36,13 @@ def calibrated(
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
 
     Raises:
-        ValueError: if shapes differ, a score is not finite, `without` is no model, or a point has no reference.
+        ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
+            that was not reached), `without` is no model, or a point has no reference.
     """
     models, points = arguments.truth("member", member, "models n").shape
     arguments.tensor("scores", scores, "models n", models=models, n=points)
-    if not bool(torch.isfinite(scores).all()):
-        raise ValueError("`scores` must be finite; put a finite end in place of a boundary that was not reached.")
     arguments.real("scores", scores)
-    if not member.numel():
-        raise ValueError(f"`member` must have models and points, got shape {tuple(member.shape)}.")
+    arguments.filled("member", member)
     if without is not None:
         arguments.count("without", without, most=len(scores) - 1)
     outside = (~member).to(scores.dtype)

@@ -1,8 +1,9 @@
 r"""What rays through activation polytopes meet: distances of hyperedges, norms beyond them, angles between them.
 
-The hyperedge shooting of Peinemann (2021), with every crossing found exactly instead of searched for. A ray that meets
-nothing more has infinite distances from there on and repeats the last norm; `found` says how many it met. Nothing here
-trains or knows who is a member.
+The attacker sees the network's weights, and knows no label and no member: what comes out are features (points, …) for
+`attack_models`, of which none is a score by itself. It is the hyperedge shooting of Peinemann (2021), with every
+crossing found exactly instead of searched for. A ray that meets nothing more has infinite distances from there on and
+repeats the last norm; `found` says how many it met. Nothing here trains.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """The best blind attack: the likelihood ratio of one prediction at a known point, seen without its label.
 
-The attacker knows the law of the data and how the model is trained, and sees one number. Scores are logarithms of the
-ratio (in nats), so a positive score says "member". Source: Tan et al. (2022), Proposition 3.1 and eq. (3).
+The attacker sees one number of each point, the prediction without its label, and knows the law of the data and how the
+model is trained, hence both laws of what it sees. Scores, one for each prediction, are logarithms of the ratio (in
+nats), so a positive score says "member". Source: Tan et al. (2022), Proposition 3.1 and eq. (3).
 """
 
 from jaxtyping import Float

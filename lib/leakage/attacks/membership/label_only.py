@@ -1,8 +1,9 @@
 r"""Attacks that see only predicted labels: robustness to noise, and the decision-based walk of HopSkipJump.
 
-`network` is any classifier (`models.classifier`), used as an oracle for labels and for nothing else; `queries` says how
-often, for each point. Distances are Euclidean in the input. A member is expected to keep its label under noise, and to
-be further from another one.
+The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice, and nothing else;
+`queries` says how often it asks, for each point. Robustness to noise needs the true label, the walk a pool of other
+points. A score is one for each point, larger for likelier members: the share of noisy copies that keep their label, or
+the Euclidean distance to another label.
 """
 
 import math
@@ -85,8 +86,9 @@ class Jumps:
     halvings: int = 10
 
     def __post_init__(self) -> None:
-        if self.iterations < 0 or min(self.directions, self.bisections, self.halvings) < 1:
-            raise ValueError(f"`iterations` must not be negative and all other counts at least 1, got {self}.")
+        arguments.count("iterations", self.iterations)
+        for name in ("directions", "bisections", "halvings"):
+            arguments.count(name, getattr(self, name), least=1)
 
     def batch(self, step: int) -> int:
         """Random directions of one estimate, counted from 1."""

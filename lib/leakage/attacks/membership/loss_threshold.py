@@ -1,8 +1,10 @@
 r"""Members lose less: membership by comparing a point's loss with a threshold learned on reference models.
 
-Scores are larger for likelier members and positive where the attack says "member". Every model is the target once; its
-references are all others but its partner (`data.membership_splits`), so each point has equally many reference losses
-as member and as outsider. Leading dimensions are independent (epochs, say). Nothing here trains or draws.
+The attacker sees the loss of each point, so it knows the true label, and has reference models of which it knows the
+members. Scores (models, points) are larger for likelier members and positive where the attack says "member". Every
+model is the target once; its references are all others but its partner (`data.membership_splits`), so each point has
+equally many reference losses as member and as outsider. Leading dimensions are independent (epochs, say). Nothing here
+trains or draws.
 """
 
 import math

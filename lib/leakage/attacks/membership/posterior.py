@@ -95,8 +95,6 @@ def check(logits: Tensor) -> None:
     """Raise the errors of `top` that concern the logits."""
     if arguments.tensor("logits", logits).ndim < 2 or logits.shape[-1] < 2:
         raise ValueError(f"`logits` must be (…, t, classes) with two classes or more, got {tuple(logits.shape)}.")
-    if not bool(torch.isfinite(logits).all()):
-        raise ValueError("`logits` must be finite, got NaN or infinity; has the network diverged?")
     arguments.real("logits", logits)
 
 

@@ -1,10 +1,10 @@
 r"""Membership by likelihood ratios over shadow models: LiRA and RMIA.
 
 The attacker sees the loss (or the logit) of each point, knows its true label, and has shadow models of which it knows
-the members. The conventions are those of `loss_threshold`: scores (models, points) are larger for likelier
-members and positive where the attack says "member"; every model is the target once, and its references are all others
-but its partner. Sums over references are sums over all models less two terms, so nothing is looped over. Nothing here
-trains or draws.
+the members. The conventions are those of `loss_threshold`: scores (models, points) are larger for likelier members and
+positive where the attack says "member"; every model is the target once, and its references are all others but its
+partner. Sums over references are sums over all models less two terms, so nothing is looped over. Nothing here trains or
+draws.
 """
 
 import math

@@ -5,13 +5,13 @@ point in or leave it out, train, predict. They cost what training costs; `theory
 draw from the same laws without training, and are checked against this module.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import check_widths, nested_min_norm
@@ -31,8 +31,10 @@ def ridge_predictions(
     Raises:
         ValueError: if a penalty is not positive and finite.
     """
-    if not penalties or not all(0 < penalty < math.inf for penalty in penalties):
-        raise ValueError(f"`penalties` must hold positive numbers, got {list(penalties)!r}; for 0 use nested_min_norm.")
+    if not len(penalties):
+        raise ValueError("`penalties` must be at least one.")
+    for penalty in penalties:
+        arguments.number("penalties", penalty, above=0)
     values, vectors = torch.linalg.eigh(features @ features.mT)
     cross = vectors.mT @ (features @ query.unsqueeze(-1))
     target = vectors.mT @ labels.unsqueeze(-1)

@@ -51,11 +51,10 @@ class Steps:
     iterations: int = 60
 
     def __post_init__(self) -> None:
-        for name, table in (("loss", LOSSES), ("variant", VARIANTS)):
-            if getattr(self, name) not in table:
-                raise ValueError(f"`{name}` must be one of {', '.join(table)}; got {getattr(self, name)!r}.")
-        if not self.width > 0 or self.iterations < 1:
-            raise ValueError(f"`width` must be positive and `iterations` at least 1, got {self}.")
+        arguments.choice("loss", self.loss, LOSSES)
+        arguments.choice("variant", self.variant, VARIANTS)
+        arguments.number("width", self.width, above=0)
+        arguments.count("iterations", self.iterations, least=1)
 
 
 def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:

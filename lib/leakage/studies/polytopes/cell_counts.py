@@ -31,10 +31,11 @@ def he_networks(widths: Sequence[int], networks: int, *, generator: torch.Genera
     Raises:
         ValueError: if there are fewer than two widths, one is not positive, or there is no network.
     """
-    if len(widths) < 2 or min(widths) < 1 or networks < 1:
-        raise ValueError(
-            f"`widths` must be at least two, `networks` and all widths positive; got {widths}, {networks}."
-        )
+    arguments.count("networks", networks, least=1)
+    for width in widths:
+        arguments.count("widths", width, least=1)
+    if len(widths) < 2:
+        raise ValueError(f"`widths` must be at least two, got {widths}.")
     layers = list(itertools.pairwise(widths))
     weights = [gaussian((networks, out, into), generator=generator) * (2 / into) ** 0.5 for into, out in layers]
     biases = [gaussian((networks, out), generator=generator) for _, out in layers]

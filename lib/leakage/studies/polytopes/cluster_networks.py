@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -105,8 +106,7 @@ def train(
     Raises:
         ValueError: if there is no network, or as `clusters.draw` and `ensembles.train`.
     """
-    if models < 1:
-        raise ValueError(f"`models` must be at least 1, got {models!r}.")
+    arguments.count("models", models, least=1)
     data = draw_data(task.layout, models=models, seed=seed, group=group, device=device)
     points, labels = (torch.cat([getattr(part, name) for part in data]) for name in ("points", "labels"))
     rows = torch.arange(len(points), device=points.device).view(models, -1)

@@ -45,8 +45,7 @@ def through(points: Float[Tensor, "3 d"], *, frame: float) -> Through:
     Raises:
         ValueError: if there are not three points, they are on one line, or the frame is negative.
     """
-    if points.ndim != 2 or len(points) != 3 or points.shape[1] < 2:
-        raise ValueError(f"`points` must be three of two or more dimensions, got {tuple(points.shape)}.")
+    arguments.real("points", points, "3 d")
     arguments.number("frame", frame, least=0)
     origin = points.mean(0)
     sides = points[:2] - points[2]
@@ -152,11 +151,9 @@ def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor
         ValueError: if fewer than three classes have both members and outsiders, or `count` is below 1.
     """
     classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
-    if len(classes) < 3 or count < 1:
-        raise ValueError(
-            f"`side` must have members and outsiders in three classes, and `count` be at least 1; got {len(classes)} "
-            f"such classes and {count!r}."
-        )
+    arguments.count("count", count, least=1)
+    if len(classes) < 3:
+        raise ValueError(f"`side` must have members and outsiders in three classes, got {len(classes)} such classes.")
     device = side.labels.device
     order = torch.rand((count, len(classes)), generator=generator, device=device).argsort(-1)[:, :3]
     # The largest of independent uniform numbers picks one row of each class and kind.

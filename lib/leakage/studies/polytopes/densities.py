@@ -68,10 +68,8 @@ def nearest(points: Float[Tensor, "t 2"], data: Float[Tensor, "n 2"]) -> Float[T
     Raises:
         ValueError: if there are no data, or one is not finite, or points and data are of different dtypes.
     """
-    arguments.real("data", data, "n 2")
+    arguments.filled("data", arguments.real("data", data, "n 2"))
     arguments.real("points", points, "t 2", like=data)
-    if not len(data):
-        raise ValueError("`data` must hold the points to be near to, got none.")
     parts = points.split(max(1, _CHUNK // len(data)))
     mode = "donot_use_mm_for_euclid_dist"  # else distances below 1e-8 come out as 0
     return torch.cat([torch.cdist(part, data, compute_mode=mode).amin(1) for part in parts])

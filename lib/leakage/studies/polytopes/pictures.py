@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.patterns import layer_of
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
@@ -66,8 +67,7 @@ def picture(
     Raises:
         ValueError: as `subdivision.subdivide`, or if `side` is below 1.
     """
-    if side < 1:
-        raise ValueError(f"`side` must be at least 1, got {side!r}.")
+    arguments.count("side", side, least=1)
     fine = subdivide(network, window, plane=plane)
     segments, neurons = fine.hyperedges()
     layer = layer_of(fine.network, device=neurons.device)[neurons]

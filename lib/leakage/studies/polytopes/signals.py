@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.membership import attack_models, posterior
 from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.attacks.membership.calibration import calibrated
@@ -140,8 +141,7 @@ def combined(
 
 def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
     """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
-    if not 1 <= size < count:
-        raise ValueError(f"`size` must be from 1 to {count - 1} of the {count} points, got {size!r}.")
+    arguments.count("size", size, least=1, most=count - 1)
     for _ in range(_DRAWS):
         drawn = torch.rand((models, count), generator=generator, device=generator.device)
         rows = drawn.argsort(-1)[:, :size]

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.runtime import DTYPE
 
 _CORNERS = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
@@ -36,8 +37,7 @@ def lattice(side: int, *, device: torch.device | str = "cpu") -> Float[Tensor, "
     Raises:
         ValueError: if `side` is below 1.
     """
-    if side < 1:
-        raise ValueError(f"`side` must be at least 1, got {side!r}.")
+    arguments.count("side", side, least=1)
     steps = (torch.arange(side, dtype=DTYPE, device=device) + 0.5) / side
     return torch.stack([steps.repeat(side), steps.repeat_interleave(side)], -1)
 
@@ -49,8 +49,9 @@ def along(segments: Float[Tensor, "s 2 2"], count: int) -> Float[Tensor, "count 
         ValueError: if there is no segment with a length, or `count` is below 1.
     """
     lengths = (segments[:, 1] - segments[:, 0]).norm(dim=-1)
-    if not bool(lengths.sum() > 0) or count < 1:
-        raise ValueError(f"`segments` must have a length and `count` be at least 1; got {len(segments)} and {count!r}.")
+    arguments.count("count", count, least=1)
+    if not bool(lengths.sum() > 0):
+        raise ValueError(f"`segments` must have a length, got {len(segments)} without.")
     ends = lengths.cumsum(0)
     places = (torch.arange(count, dtype=ends.dtype, device=ends.device) + 0.5) / count * ends[-1]
     chosen = torch.searchsorted(ends, places).clamp_max(len(ends) - 1)
