@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage.geometry.subdivision import Subdivision
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import cluster_networks
-from leakage.studies.polytopes.cluster_networks import TASK, Targets, Task
+from leakage.studies.polytopes.cluster_networks import TASK, ClusterTask, Targets
 from leakage.studies.polytopes.densities import Densities, Discs, by_distance, in_discs
 from leakage.studies.polytopes.movement import mean_moves
 from leakage.studies.polytopes.norm_ridges import Landscape, Norms, Ridge, elsewhere, gradient_order, ridge, survey
@@ -154,7 +154,7 @@ def group(
     *,
     models: int,
     seed: int,
-    task: Task = TASK,
+    task: ClusterTask = TASK,
     looks: Looks = LOOKS,
     device: torch.device | str = "cpu",
 ) -> Group:
