@@ -16,7 +16,7 @@ from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.gaussian_networks import fresh_outputs, gaussian_targets
+from leakage.studies.kkt_margin.gaussian_networks import Targets, fresh_outputs, gaussian_targets
 from leakage.theory.kkt import optimum
 from leakage.theory.kkt.optimum import draw_problem
 from leakage.trainers import margin_flow
@@ -162,7 +162,7 @@ def far(sizes: Sizes) -> Case:
     near, few = sizes.near
     problem = explicit("far", sizes.rows, near, width, dtype=torch.float32)
 
-    def ours() -> dict[str, Tensor]:
+    def ours() -> Targets:
         return gaussian_targets(
             dimension,
             rows=sizes.rows,

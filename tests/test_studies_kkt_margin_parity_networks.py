@@ -17,7 +17,7 @@ DIGITS = load("digits")
 def targets(side=8, *, network="two-layer", **changes):
     options = dict(
         images=DIGITS.pixels,
-        digits=DIGITS.digits,
+        digits=DIGITS.labels,
         network=network,
         width=30 if network == "two-layer" else 4,
         rows_per_class=4,

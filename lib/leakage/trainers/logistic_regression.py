@@ -118,17 +118,9 @@ def fit(
     logits = (state.gram @ state.dual.unsqueeze(-1)).squeeze(-1)
     residual = _rest(state.labels, logits, ridge * state.dual).abs().amax(-1)
     arrived = (state.change <= tolerance) & (residual <= tolerance)
-    shape = (*batch, n)
-    return Fit(
-        dual=state.dual.reshape(shape),
-        logits=logits.reshape(shape),
-        factor=_factor(state.gram, logits, ridge).reshape(gram.shape),
-        ridge=ridge,
-        residual=residual.reshape(batch),
-        change=state.change.reshape(batch),
-        converged=arrived.reshape(batch),
-        steps=state.steps.reshape(batch),
-    )
+    factor = _factor(state.gram, logits, ridge).reshape(gram.shape)
+    outcome = (part.reshape(batch) for part in (residual, state.change, arrived, state.steps))
+    return Fit(state.dual.reshape(*batch, n), logits.reshape(*batch, n), factor, ridge, *outcome)
 
 
 def with_point(
@@ -183,15 +175,9 @@ def train_with_point(
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
     added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
     first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
-    bordered = torch.cat(
-        [
-            torch.cat([gram, cross.unsqueeze(-1)], dim=-1),
-            torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2),
-        ],
-        dim=-2,
-    )
+    border = torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2)
     return fit(
-        bordered,
+        torch.cat([torch.cat([gram, cross.unsqueeze(-1)], dim=-1), border], dim=-2),
         torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
         ridge=model.ridge,
         start=torch.cat([model.dual, first.unsqueeze(-1)], dim=-1),
@@ -244,8 +230,7 @@ class _State:
         length = self._length(labels, logits, dual, step, turn).unsqueeze(-1)
         self.dual[moving] = dual + length * step
         # A shortened step never counts as an arrival, and neither does one that rounding made.
-        change = torch.where((length < 1) | ~solved.unsqueeze(-1), torch.inf, turn.abs()).amax(-1)
-        self.change[moving] = change
+        self.change[moving] = torch.where((length < 1) | ~solved.unsqueeze(-1), torch.inf, turn.abs()).amax(-1)
         self.steps[moving] += 1
 
     def _solved(self, step: Tensor, turn: Tensor, rest: Tensor, root: Tensor, dual: Tensor) -> Bool[Tensor, " m"]:

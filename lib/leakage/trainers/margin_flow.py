@@ -50,7 +50,7 @@ class Descent:
             arguments.number(name, getattr(self, name), above=0)
 
 
-Networks = TypeVar("Networks")
+Networks = TypeVar("Networks", covariant=True)
 """What is trained: two-layer networks, or the stacked parameters of a module by name."""
 
 

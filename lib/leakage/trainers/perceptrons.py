@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from leakage import arguments
 from leakage.models.mlp import Mlp
@@ -68,8 +67,9 @@ class Perceptrons(Mlp):
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             below.append(torch.baddbmm(bias.unsqueeze(1), below[-1], weight.mT).clamp_min_(0))
         logits = torch.baddbmm(self.biases[-1].unsqueeze(1), below[-1], self.weights[-1].mT)
-        push = logits.softmax(-1)
-        push.sub_(one_hot(labels, push.shape[-1])).div_(points.shape[1])
+        place = labels.unsqueeze(-1)
+        push = logits.softmax(-1).scatter_add_(-1, place, logits.new_full((1, 1, 1), -1.0).expand(place.shape))
+        push.div_(points.shape[1])
         weights, biases = [], []
         for weight, inputs in zip(reversed(self.weights), reversed(below), strict=True):
             weights.append(push.mT @ inputs)

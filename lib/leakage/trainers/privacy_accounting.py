@@ -15,6 +15,8 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 from dp_accounting.pld import PLDAccountant
 from scipy import optimize
 
+from leakage import arguments
+
 _GRID = 1e-3  # spacing of the privacy losses, in nats: ε comes out up to 3e-4 larger than on a grid ten times as fine
 _TOLERANCE = 1e-4  # of the logarithm of a noise multiplier that is searched for
 _NOISES = (2.0**-3, 2.0**12)  # where it is searched; where noise is little, composing is slow and ε is in the hundreds
@@ -47,8 +49,7 @@ def delta(*, sampling_rate: float, noise_multiplier: float, steps: int, epsilon:
     Raises:
         ValueError: if a number is outside its range.
     """
-    if not 0 <= epsilon < math.inf:
-        raise ValueError(f"`epsilon` must be finite and not negative, got {epsilon!r}.")
+    arguments.number("epsilon", epsilon, least=0)
     return float(_accountant(*_checked(sampling_rate, noise_multiplier, steps)).get_delta(epsilon))
 
 
@@ -58,8 +59,7 @@ def noise_multiplier(*, sampling_rate: float, steps: int, epsilon: float, delta:
     Raises:
         ValueError: if a number is outside its range, or the noise would lie outside 1/8 to 4096.
     """
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
+    arguments.number("epsilon", epsilon, above=0)
 
     def excess(logarithm: float) -> float:
         spent = _spent(sampling_rate, math.exp(logarithm), steps, delta)
@@ -87,8 +87,7 @@ def advantage_bound(*, sampling_rate: float, noise_multiplier: float, steps: int
 
 
 def _spent(rate: float, noise: float, steps: int, delta: float) -> float:
-    if not 0 < delta < 1:
-        raise ValueError(f"`delta` must lie between 0 and 1, got {delta!r}; take one over the number of points.")
+    arguments.number("delta", delta, above=0, below=1)  # usually one over the number of points
     return max(float(_accountant(*_checked(rate, noise, steps)).get_epsilon(delta)), 0.0)
 
 
@@ -105,15 +104,11 @@ def _bracket(excess: Callable[[float], float], asked: str) -> tuple[float, float
 
 
 def _checked(rate: float, noise: float, steps: int) -> tuple[float, float, int]:
-    if not 0 < rate <= 1:
-        raise ValueError(
-            f"`sampling_rate` must lie in (0, 1], got {rate!r}; it is the batch over the number of points."
-        )
-    if not 0 < noise < math.inf:
-        raise ValueError(f"`noise_multiplier` must be positive and finite, got {noise!r}; without noise ε is infinite.")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"`steps` must be a whole number of at least 1, got {steps!r}.")
-    return float(rate), float(noise), steps
+    return (
+        arguments.number("sampling_rate", rate, above=0, most=1),
+        arguments.number("noise_multiplier", noise, above=0),  # without noise ε is infinite
+        arguments.count("steps", steps, least=1),
+    )
 
 
 @lru_cache(maxsize=64)

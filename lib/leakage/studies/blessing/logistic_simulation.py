@@ -14,6 +14,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.studies.blessing.bilevel import Bilevel, Points, TrainingSets, training_sets
 from leakage.theory.logistic.output_law import OutputLaw
@@ -116,8 +117,7 @@ def point_outputs(
     Raises:
         ValueError: if there are more refits than trials, or λ is not positive.
     """
-    if not 0 <= refits <= trials:
-        raise ValueError(f"`refits` must be 0 to `trials` = {trials}, got {refits!r}.")
+    arguments.count("refits", refits, most=trials)
     parts, again = [], []
     for data, gram, model in _trained(ensemble, trials, penalty, generator, points):
         parts.append(with_point(model, data.cross, points.squares, points.labels))
@@ -212,8 +212,7 @@ def left_out_check(ensemble: Bilevel, *, penalty: float, generator: torch.Genera
     Raises:
         ValueError: if there are more refits than training points, or λ is not positive.
     """
-    if not 0 <= refits < ensemble.n:
-        raise ValueError(f"`refits` must be 0 to n - 1 = {ensemble.n - 1}, got {refits!r}.")
+    arguments.count("refits", refits, most=ensemble.n - 1)
     data, gram, model = next(_trained(ensemble, 1, penalty, generator, None))
     found = leave_one_out(model, gram, data.labels)
     kept = ~torch.eye(ensemble.n, dtype=torch.bool, device=gram.device)[:refits]
@@ -236,8 +235,7 @@ def _trained(
     ensemble: Bilevel, trials: int, penalty: float, generator: torch.Generator, points: Points | None
 ) -> Iterator[tuple[TrainingSets, Tensor, Fit]]:
     """Training sets, their Gram matrices and models, a batch at a time."""
-    if trials < 1:
-        raise ValueError(f"`trials` must be at least 1, got {trials!r}.")
+    arguments.count("trials", trials, least=1)
     per_batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ensemble.n**2)
     for begin in range(0, trials, per_batch):
         data = training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
