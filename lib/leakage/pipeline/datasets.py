@@ -44,8 +44,8 @@ def listing() -> Iterator[Line]:
     for name, entry in registry.DATASETS.items():
         found = fetch.status(name)
         here = [_words(file) for file in found if file.state != "absent"]
-        states = ", ".join(dict.fromkeys(here)) or "absent"
-        yield Line(f"{name:<16} {states:<20} {_size(entry, found):>11} MB  {entry.title} ({entry.licence})")
+        told = ", ".join(dict.fromkeys(here)) or "absent"
+        yield Line(f"{name:<16} {told:<20} {_size(entry, found):>11} MB  {entry.title} ({entry.licence})")
         for file in entry.files:
             yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
         yield from (Line(text, fault=True) for text in fetch.complaints(name))
