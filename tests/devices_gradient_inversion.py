@@ -8,6 +8,7 @@ from leakage.attacks.gradient_inversion import (
     deep,
     design,
     equations,
+    joint_diagonalisation,
     matching,
     moments,
     recover,
@@ -28,7 +29,7 @@ from leakage.theory import gradient_symmetries, hermite
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 
-FEW_SWEEPS = dict(_MOST_SWEEPS=6, _POWER_STEPS=3, _ALS_SWEEPS=3)
+FEW_STEPS, FEW_SWEEPS = dict(_POWER_STEPS=3, _ALS_SWEEPS=3), dict(_MOST_SWEEPS=6)
 
 
 class Inputs(device_checks.Inputs):
@@ -92,22 +93,26 @@ CHECKS = {
         relu_decoding.decode(x.gradient_of("relu"), batch=2, norm=1.0, generator=x.generator)
     ),
     "gradient_inversion.decompose": lambda x: x.shortly(
-        lambda: [
-            vars(
-                decompose.decompose(
-                    decompose.assemble(x.asked[0, :3], x.of(1, 2, -1), order=order),
-                    order=order,
-                    method=method,
-                    contractions=count,
-                    generator=x.generator,
+        lambda: x.shortly(
+            lambda: [
+                vars(
+                    decompose.decompose(
+                        decompose.assemble(x.asked[0, :3], x.of(1, 2, -1), order=order),
+                        order=order,
+                        method=method,
+                        contractions=count,
+                        generator=x.generator,
+                    )
                 )
-            )
-            for order, method, count in (
-                *((order, "joint", count) for order in (3, 4) for count in (9, None)),
-                *((3, method, None) for method in decompose.METHODS),
-            )
-        ],
-        decompose,
+                for order, method, count in (
+                    *((order, "joint", count) for order in (3, 4) for count in (9, None)),
+                    *((3, method, None) for method in decompose.METHODS),
+                )
+            ],
+            decompose,
+            **FEW_STEPS,
+        ),
+        joint_diagonalisation,
         **FEW_SWEEPS,
     ),
     "gradient_inversion.tensor": lambda x: x.shortly(
@@ -120,7 +125,7 @@ CHECKS = {
                 ("gelu", "span", "ones"),
             )
         ],
-        decompose,
+        joint_diagonalisation,
         **FEW_SWEEPS,
     ),
     "activations": lambda x: [sigma.derivatives(x.of(-1, 2), order=4) for sigma in ACTIVATIONS.values()],

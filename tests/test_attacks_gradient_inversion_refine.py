@@ -154,7 +154,7 @@ def test_starts_of_another_shape_are_refused():
 def test_a_network_of_kinks_is_sent_elsewhere():
     observation, inputs, _ = problem("relu")
     for equations, points in both(observation, inputs):
-        with pytest.raises(ValueError, match=r"patterns\.decode"):
+        with pytest.raises(ValueError, match=r"relu_decoding\.decode"):
             polish(equations, points)
 
 

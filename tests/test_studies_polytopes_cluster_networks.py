@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from leakage.studies.polytopes import cluster_networks
-from leakage.studies.polytopes.cluster_networks import Task
+from leakage.studies.polytopes.cluster_networks import ClusterTask
 from leakage.studies.polytopes.clusters import Layout
 from leakage.trainers.ensembles import Recipe
 
-EASY = Task(Layout(pairs=1, points=40, radius=0.1, gap=0.2), (10, 10), Recipe(epochs=30, batch=20, learning_rate=5e-3))
+EASY = ClusterTask(
+    Layout(pairs=1, points=40, radius=0.1, gap=0.2), (10, 10), Recipe(epochs=30, batch=20, learning_rate=5e-3)
+)
 
 
 def test_a_network_learns_its_own_data():
@@ -21,12 +23,12 @@ def test_a_network_learns_its_own_data():
 
 
 def test_an_untrained_network_is_unfitted():
-    task = Task(EASY.layout, EASY.hidden, Recipe(epochs=0, batch=20))
+    task = ClusterTask(EASY.layout, EASY.hidden, Recipe(epochs=0, batch=20))
     assert not cluster_networks.train(task, models=2, seed=0).fitted.any()
 
 
 def test_seed_and_group_fix_everything():
-    task = Task(EASY.layout, EASY.hidden, Recipe(epochs=1, batch=20))
+    task = ClusterTask(EASY.layout, EASY.hidden, Recipe(epochs=1, batch=20))
     first, again, other = (cluster_networks.train(task, models=2, seed=3, group=group) for group in (1, 1, 2))
     assert torch.equal(first.network(0).weights[0], again.network(0).weights[0])
     assert not torch.equal(first.data[0].points, first.data[1].points)
@@ -47,6 +49,6 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="models"):
         cluster_networks.train(EASY, models=0, seed=0)
     with pytest.raises(ValueError, match="hidden"):
-        Task(hidden=())
+        ClusterTask(hidden=())
     with pytest.raises(ValueError, match="epochs_observed"):
         cluster_networks.train(EASY, models=1, seed=0, epochs=(31,))

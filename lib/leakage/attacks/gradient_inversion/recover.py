@@ -2,7 +2,7 @@ r"""A batch from one gradient, up to rounding: the span, directions in it, least
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find; that of the
 output layer alone needs many more neurons. What is returned carries its misfit over all neurons in `residual`: below
-`polish.certified` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
+`refine.certified` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
 an `Observation` and what its caller claims to know of lengths and labels.
 """
 
@@ -50,11 +50,11 @@ def recover(
     1. V spans the inputs: the rows of G (`span.of_rows`).
     2. The first start has the directions of the tensor in the span (`directions`), the later ones are the same with
        other signs, or random.
-    3. `polish.polish` on some neurons, with all starts of a try at once.
+    3. `refine.polish` on some neurons, with all starts of a try at once.
     4. The best batch that explains all of the gradient, and has the labels it may have, ends the search.
 
     Without G, step 1 and 2 are `tensor.reconstruct` from g, and there is one start. Piecewise linear activations go to
-    `patterns.decode`.
+    `relu_decoding.decode`.
 
     Source: not in Wang et al.; step 2 has their tensor, within the exact span.
 
@@ -72,7 +72,7 @@ def recover(
 
     Returns:
         The batch found, with what leaves it undetermined, which a certificate cannot see; if none is certified, the
-        one of the least misfit. The certificate follows the precision of the gradient, `polish.certified`.
+        one of the least misfit. The certificate follows the precision of the gradient, `refine.certified`.
 
     Raises:
         ValueError: if `batch` exceeds m, d or the rank of the gradient, the activation does not identify inputs,

@@ -152,5 +152,5 @@ def _check(equations: Equations, points: Tensor, residuals: Tensor | None, norm:
     if equations.activation.degree == 1:
         raise ValueError(
             f"`equations` of {equations.activation.name} are piecewise linear in the residuals and constant in "
-            "directions: no derivative leads anywhere. Use `patterns.decode`."
+            "directions: no derivative leads anywhere. Use `relu_decoding.decode`."
         )

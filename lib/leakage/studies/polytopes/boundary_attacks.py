@@ -99,7 +99,7 @@ def white_box_trial(
         task: the data and the networks.
         seed: of the run.
         points: members, and as many outsiders, of the target and of the shadow.
-        losses: names in `walk.LOSSES`.
+        losses: names in `boundary_walk.LOSSES`.
         width: of a step, in units of the input.
         iterations: steps.
 

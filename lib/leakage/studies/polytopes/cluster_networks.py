@@ -26,7 +26,7 @@ FITTED = 0.93  # training accuracy; with one disc of six pairs, 1/12 of the poin
 
 
 @dataclass(frozen=True)
-class Task:
+class ClusterTask:
     """What is trained on what.
 
     Attributes:
@@ -44,7 +44,7 @@ class Task:
             raise ValueError(f"`hidden` must name a layer or more, each with neurons; got {self.hidden}.")
 
 
-TASK = Task()
+TASK = ClusterTask()
 """What the book trains: four layers of 25 neurons, as in Figure 7 of Peinemann (2021); data and recipe are ours."""
 
 
@@ -85,7 +85,7 @@ class Targets:
 
 
 def train(
-    task: Task = TASK,
+    task: ClusterTask = TASK,
     *,
     models: int,
     seed: int,

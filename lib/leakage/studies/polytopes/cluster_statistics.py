@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage.geometry.subdivision import Subdivision
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import cluster_networks
-from leakage.studies.polytopes.cluster_networks import TASK, Targets, Task
+from leakage.studies.polytopes.cluster_networks import TASK, ClusterTask, Targets
 from leakage.studies.polytopes.densities import Densities, Discs, by_distance, in_discs
 from leakage.studies.polytopes.movement import mean_moves
 from leakage.studies.polytopes.norm_ridges import Landscape, Norms, Ridge, elsewhere, gradient_order, ridge, survey
@@ -68,10 +68,10 @@ class History(NamedTuple):
         edge_lengths: of all hyperedges of a layer.
     """
 
-    cells: Int[Tensor, "epochs models"]
-    components: Int[Tensor, "epochs models"]
-    gradient_order: Float[Tensor, "epochs models"]
-    edge_lengths: Float[Tensor, "epochs models layers"]
+    cells: Int[Tensor, "*epochs models"]
+    components: Int[Tensor, "*epochs models"]
+    gradient_order: Float[Tensor, "*epochs models"]
+    edge_lengths: Float[Tensor, "*epochs models layers"]
 
 
 class Edges(NamedTuple):
@@ -154,7 +154,7 @@ def group(
     *,
     models: int,
     seed: int,
-    task: Task = TASK,
+    task: ClusterTask = TASK,
     looks: Looks = LOOKS,
     device: torch.device | str = "cpu",
 ) -> Group:
@@ -280,9 +280,9 @@ def pooled(groups: Sequence[Group], *, only_fitted: bool = True) -> Group:
     fitted = torch.cat([part.fitted for part in groups])
     kept = (fitted if only_fitted else torch.ones_like(fitted)).nonzero().squeeze(-1)
 
-    def chosen(axis: int) -> Callable[[list[Tensor]], Tensor]:
-        return lambda tensors: torch.cat(tensors, axis).index_select(axis, kept)
+    def chosen(field: str, axis: int = 0) -> Any:
+        parts = [getattr(part, field) for part in groups]
+        return _together(parts, lambda tensors: torch.cat(tensors, axis).index_select(axis, kept))
 
-    histories = _together([part.history for part in groups], chosen(1))
-    without = [part._replace(epochs=part.fitted, history=part.fitted) for part in groups]
-    return _together(without, chosen(0))._replace(epochs=groups[0].epochs, history=histories)
+    rest = {field: chosen(field) for field in Group._fields if field not in ("epochs", "history")}
+    return Group(epochs=groups[0].epochs, history=chosen("history", 1), **rest)

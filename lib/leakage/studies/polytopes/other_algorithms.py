@@ -97,7 +97,7 @@ def with_pixels(network: Mlp, window: Float[Tensor, "4 2"], *, sides: Sequence[i
     """The pixel method at several resolutions against the subdivision of the same window.
 
     Raises:
-        ValueError: as in `oracles.by_pixels` and `subdivision.subdivide`.
+        ValueError: as in `brute_force.by_pixels` and `subdivision.subdivide`.
     """
     fine, cut_seconds = _timed(lambda: subdivide(network, window), repeats)
     seen, seconds = [], []
@@ -144,7 +144,7 @@ def program_defects(network: Mlp, far_point: Float[Tensor, " 2"]) -> Defects:
     the polytope of a point of `network` that is far from where its hyperedges cross.
 
     Raises:
-        ValueError: as in `oracles.by_programs`.
+        ValueError: as in `brute_force.by_programs`.
     """
     kind = {"dtype": far_point.dtype, "device": far_point.device}
     normals = torch.tensor([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], **kind)

@@ -142,7 +142,7 @@ def first_label_changes(
     """Where each ray first changes its label, up to `steps` units of length: as far as the search can see.
 
     Raises:
-        ValueError: as in `rays.walk` and `ray_search.bisection`.
+        ValueError: as in `rays.walk` and `printed_search.bisection`.
     """
     search = bisection(network, points, directions, steps=steps, event="label")
     walked = rays.label_change(network, points, directions, until=float(steps))
@@ -156,7 +156,7 @@ def first_crossings(
     """Where each ray first leaves its activation polytope, up to `steps` units of length.
 
     Raises:
-        ValueError: as in `rays.walk` and `ray_search.bisection`.
+        ValueError: as in `rays.walk` and `printed_search.bisection`.
     """
     search = bisection(network, points, directions, steps=steps, event="pattern")
     walked = rays.walk(network, points, directions, crossings=1).lengths[..., 0]
