@@ -150,7 +150,7 @@ def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missi
     add_chapter(root, "three")
     command = [LEAKAGE, "build", "--jobs", "1", "--no-render", "--root", root]
     runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: executions(root) == ["one", "two"])
+    wait_until(lambda: executions(root) == ["three", "two"])
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.send_signal(signal.SIGKILL)
     runner.wait(HANGS)
@@ -159,9 +159,9 @@ def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missi
     assert not (root / "_build" / "executed" / "ci" / "two.ipynb").exists()
     (root / "gate").touch()
     assert build(root, "--jobs", "1") == 0
-    assert executions(root) == ["one", "two", "two", "three"]
+    assert executions(root) == ["three", "two", "two", "one"]
     assert build(root, "--jobs", "1") == 0
-    assert executions(root) == ["one", "two", "two", "three"]
+    assert executions(root) == ["three", "two", "two", "one"]
 
 
 def test_what_a_killed_process_has_half_written_among_the_grids_is_removed(repository):
