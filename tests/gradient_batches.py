@@ -36,3 +36,17 @@ def draw(name, batch, d, m, *, seed=0, bias=30.0, labels=None, orthonormal=False
         inputs = sphere(batch, d, generator=stream(seed, "inputs"))
     weights = gaussian((m, d), generator=stream(seed, "weights"))
     return observe(name, inputs, weights, bias=bias, labels=labels)
+
+
+def hermite_tensor(w, order):
+    """$H_p(w)$, the derivatives of the normal density over it, by $H_{p+1} = w \\otimes H_p - \\nabla H_p$."""
+    identity = torch.eye(w.shape[-1], dtype=w.dtype)
+    before, current = torch.zeros_like(w[..., 0]), torch.ones_like(w[..., 0])
+    for degree in range(order):
+        slots = list(range(degree + 1))
+        raised = torch.einsum(w, [..., 0], current, [..., *slots[1:]], [..., *slots])
+        for slot in slots[1:]:
+            others = [other for other in slots[1:] if other != slot]
+            raised = raised - torch.einsum(identity, [0, slot], before, [..., *others], [..., *slots])
+        before, current = current, raised
+    return current

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gradient_batches import draw, observe
+from gradient_batches import draw, hermite_tensor, observe
 from leakage.attacks.gradient_inversion import moments
 from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs, symmetrised
 from leakage.attacks.gradient_inversion.observation import Observation
@@ -22,20 +22,6 @@ def any_gradient(d=D, m=M, seed=0):
     weights, hidden = (gaussian((m, d), generator=stream(seed, name)) for name in ("weights", "hidden"))
     outputs = gaussian((m,), generator=stream(seed, "outputs"))
     return Observation(weights, activation("tanh"), outputs=outputs, hidden=hidden)
-
-
-def hermite_tensor(w, order):
-    """$H_p(w)$, the derivatives of the normal density over it, by $H_{p+1} = w \\otimes H_p - \\nabla H_p$."""
-    identity = torch.eye(w.shape[-1], dtype=w.dtype)
-    before, current = torch.zeros_like(w[..., 0]), torch.ones_like(w[..., 0])
-    for degree in range(order):
-        slots = list(range(degree + 1))
-        raised = torch.einsum(w, [..., 0], current, [..., *slots[1:]], [..., *slots])
-        for slot in slots[1:]:
-            others = [other for other in slots[1:] if other != slot]
-            raised = raised - torch.einsum(identity, [0, slot], before, [..., *others], [..., *slots])
-        before, current = current, raised
-    return current
 
 
 def dense(observation, source, order):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import benchmark_runs
+from gradient_batches import hermite_tensor
 from leakage.runtime import stream
-from leakage.theory.hermite import hermite_tensor
 
 benchmark = benchmark_runs.module("gradient_inversion")
 
@@ -36,7 +36,7 @@ def test_every_comparison_is_checked_measured_and_recorded(benchmark, tiny, tmp_
 
 def test_the_dense_tensor_is_the_mean_over_the_neurons(benchmark):
     _, seen = benchmark.problem("dense", 2, 4, 30, activation="gelu", bias=1.0)
-    products = seen.outputs.view(-1, 1, 1, 1) * hermite_tensor(seen.weights, order=3)
+    products = seen.outputs.view(-1, 1, 1, 1) * hermite_tensor(seen.weights, 3)
     torch.testing.assert_close(benchmark.dense_tensor(seen), products.mean(0), rtol=0, atol=1e-13)
 
 

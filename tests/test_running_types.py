@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leakage import content_keys
 from leakage.metrics import estimates
+from patience import HANGS
 
 
 @held
@@ -127,5 +128,5 @@ def test_a_held_function_has_the_content_key_of_its_own():
 
 def test_the_library_is_held_to_its_types_in_the_processes_of_tests():
     code = "from leakage import content_keys\ncontent_keys.environment('')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
     assert "FalseType" in done.stderr
