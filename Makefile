@@ -61,10 +61,11 @@ lab: $(READY) ## open the chapters as notebooks in JupyterLab
 serve: $(READY) ## show the site in a browser
 	$(BIN)/leakage serve
 
-lint: $(READY) ## check format, style and types, of the chapters too
+lint: $(READY) ## check format, style, types and who imports what, of the chapters too
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
+	$(BIN)/python -m pytest -q --durations=0 tests/test_architecture.py
 	.ci/lint-chapters $(wildcard book/*.md)
 
 map: $(READY) ## draw the rooms of the library and their imports into CONTRIBUTING.md
