@@ -62,7 +62,7 @@ class Inputs(device_checks.Inputs):
 
     def inverted(self, name, **options):
         found = tensor.reconstruct(self.observation(name), batch=2, generator=self.generator, **options)
-        return [found.inputs, found.residuals, found.labels, *vars(found.terms).values(), found.terms.condition]
+        return [found.inputs, found.residuals, found.labels, *vars(found.terms).values()]
 
     def gradient_of(self, name, *, m=60):
         """What a server sees of two inputs."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import jupytext
 
+from leakage.pipeline.tree import modules as modules_below
+
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "lib"
 CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?P<name>\w+)", re.MULTILINE)
@@ -15,10 +17,7 @@ ELSEWHERE = frozenset({"leakage.pipeline.site:setup", "leakage.pipeline.cli:main
 """Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""
 IDLE = frozenset(
     {
-        "leakage.attacks.gradient_inversion.decompose:.condition",
         "leakage.data.fetch:present",
-        "leakage.data.tokens:present",
-        "leakage.geometry.subdivision:.centroids",
         "leakage.models.classifier:OfEstimator",
         "leakage.models.initialisation:stacked",
     }
@@ -26,14 +25,10 @@ IDLE = frozenset(
 """Still idle; no name may join them."""
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__")
-
-
 def sources() -> Iterator[tuple[str, ast.Module]]:
     """The library's modules by name, and the chapters' cells and the benchmarks by file."""
-    for path in sorted(LIBRARY.rglob("*.py")):
-        yield module_name(path), ast.parse(path.read_text(encoding="utf-8"))
+    for name, path in modules_below(LIBRARY / "leakage").items():
+        yield f"leakage.{name}".rstrip("."), ast.parse(path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
         yield path.name, ast.parse(path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "book").glob("*.md")):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 from leakage.arguments import count
@@ -162,8 +162,3 @@ def _several(sentences: Any) -> Any:
     if isinstance(sentences, str):  # whose items are letters
         raise ValueError(f"`sentences` must be several, got the string {sentences[:40]!r}; write [sentence].")
     return sentences
-
-
-def present(rows: Int64[Tensor, "*b t"]) -> Bool[Tensor, "*b t"]:
-    """Where a row has a word or a frame, and not padding."""
-    return rows != PADDING

@@ -86,13 +86,6 @@ class Subdivision:
         return fans(self.vertices)[1].sum(-1)
 
     @cached_property
-    def centroids(self) -> Float[Tensor, "cells 2"]:
-        """The centre of mass of each cell."""
-        centres, areas = fans(self.vertices)
-        shares = areas / areas.sum(-1, keepdim=True)
-        return self.vertices[:, 0] + (centres * shares.unsqueeze(-1)).sum(-2)
-
-    @cached_property
     def middles(self) -> Float[Tensor, "cells 2"]:
         """The mean of the corners of each cell: a point inside, far from its edges for its size."""
         used = torch.arange(self.vertices.shape[1], device=self.counts.device) < self.counts.unsqueeze(-1)

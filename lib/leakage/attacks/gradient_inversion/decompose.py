@@ -37,11 +37,6 @@ class Decomposition:
     weights: Float[Tensor, "*b k"]
     residual: Float[Tensor, "*b"]
 
-    @property
-    def condition(self) -> Float[Tensor, "*b"]:
-        """The condition number of the factors: large where two of them nearly coincide."""
-        return torch.linalg.cond(self.factors)
-
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
