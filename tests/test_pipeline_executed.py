@@ -18,9 +18,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from papermill.engines import NBClientEngine
 
 import alterations
-from leakage.pipeline import execute, executed, plan
+from leakage.pipeline import execute, executed, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
 from leakage.pipeline.build import _forget_old_bytecode
 from leakage.pipeline.build import build as build_book
@@ -328,3 +329,29 @@ def test_a_user_whom_the_system_does_not_know_gets_a_home(monkeypatch, tmp_path)
     assert "HOME" not in execute.kernel_variables(package=tmp_path, build=tmp_path)
     monkeypatch.setattr(Path, "home", unknown)
     assert execute.kernel_variables(package=tmp_path, build=tmp_path)["HOME"] == str(tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    ("deaths", "begun", "starts", "said"),
+    [
+        (1, False, 2, ""),
+        (3, False, 3, "RuntimeError: Kernel died before replying to kernel_info"),
+        (1, True, 1, "RuntimeError: Kernel died before replying to kernel_info"),
+    ],
+)
+def test_a_kernel_that_dies_before_its_first_cell_is_started_again(monkeypatch, tmp_path, deaths, begun, starts, said):
+    started = []
+
+    def run(notebook, kernel_name, **rest):
+        started.append(kernel_name)
+        if begun:
+            notebook.cell_start(notebook.nb.cells[0], 0)
+        if len(started) <= deaths:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(NBClientEngine, "execute_managed_notebook", run)
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")], metadata=kernel)
+    task = worker.Task("sums", nbformat.writes(notebook), {}, tmp_path / "sums.ipynb", tmp_path, tmp_path / "log", 60)
+    _, sending = Pipe(duplex=False)
+    assert (worker._papermill(task, sending), len(started)) == (said, starts)

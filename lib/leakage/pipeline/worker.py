@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 _HANG_SECONDS = 3600  # for a kernel that neither answers nor ends; the busiest machine answers sooner
+_STARTS = 3  # of a kernel: its ports are chosen before it takes them, and on a busy machine another may be quicker
 _LONGEST_MESSAGE = 400  # characters of an error that a status line shows
 
 
@@ -84,14 +85,16 @@ def _end() -> None:
     os._exit(1)
 
 
-def _papermill(task: Task, sending: Connection) -> str:
-    """Run papermill; the error as one line, "" if there is none."""
+def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str:
+    """Run papermill; the error as one line, "" if there is none. A kernel that dies before a cell began is replaced."""
     import nbformat
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill.engines import NBClientEngine, papermill_engines
     from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
+
+    begun = threading.Event()
 
     class Reporting(NBClientEngine):
         """The usual engine, which tells when a code cell begins and writes the notebook only when one has ended.
@@ -105,6 +108,7 @@ def _papermill(task: Task, sending: Connection) -> str:
             complete = nb_man.cell_complete
 
             def cell_start(cell: Any, cell_index: int, **rest: Any) -> None:
+                begun.set()
                 if cell_index in code:
                     sending.send(Started(task.chapter, code.index(cell_index) + 1, len(code)))
 
@@ -137,6 +141,8 @@ def _papermill(task: Task, sending: Connection) -> str:
     except DeadKernelError:
         return "DeadKernelError: the kernel was killed or crashed (is there enough memory?)"
     except Exception as error:  # whatever the tools raise is a failure of this chapter, reported with its name
+        if isinstance(error, RuntimeError) and starts > 1 and not begun.is_set():
+            return _papermill(task, sending, starts=starts - 1)
         return one_line(f"{type(error).__name__}: {error}")
     return ""
 
