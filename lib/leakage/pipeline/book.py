@@ -17,8 +17,9 @@ import click
 import jupytext
 from nbformat import NotebookNode
 
-from leakage import arguments, content_keys, declarations, runtime
-from leakage.declarations import Declarations
+from leakage import arguments, content_keys, runtime
+from leakage.claims import declarations, strict_yaml
+from leakage.claims.declarations import Declarations
 from leakage.pipeline.storage import MARKER
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
@@ -196,7 +197,7 @@ def _real(path: Path) -> Path:
 def read_mapping(path: Path) -> dict[str, Any]:
     """The fields of a YAML file written by hand; a `Refusal` if it is not one."""
     try:
-        content = declarations.read_yaml(path)
+        content = strict_yaml.read(path)
     except ValueError as error:
         raise Refusal(str(error)) from error
     if not isinstance(content, dict):

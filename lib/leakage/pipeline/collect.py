@@ -10,8 +10,9 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage.claims import NOT_JUDGED, RECORD, absence, measured_text
-from leakage.declarations import NOT_RUN, Claim, Declarations
+from leakage.claims.declarations import NOT_RUN, Claim, Declarations
+from leakage.claims.ledger import RECORD, absence
+from leakage.claims.texts import NOT_JUDGED, measured_text, rule_text
 from leakage.pipeline.executed import PROVENANCE, REPRO
 from leakage.pipeline.plan import ABSENT
 
@@ -32,10 +33,7 @@ def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any
     """
     repro = notebook.metadata[REPRO]
     found = {record["id"]: record for record in reversed(records(notebook))}
-    claims = [
-        _entry(claim, found.get(claim.id) or _missing(claim, repro), beyond=claim in declared.beyond)
-        for claim in declared.by_id.values()
-    ]
+    claims = [_entry(claim, found.get(claim.id) or _missing(claim, repro)) for claim in declared.claims]
     origin = {name: repro[name] for name in (*PROVENANCE, *_RUN)}
     # Of these sets no checksum is registered: somebody's first download decided what they are.
     unverified = sorted(name for name, checksum in repro["data"].items() if checksum.startswith("unverified:"))
@@ -58,11 +56,11 @@ def _absence(claim: Claim, repro: Mapping[str, Any]) -> str:
     return absence(claim, lambda name: repro["data"].get(name, ABSENT) == ABSENT)
 
 
-def _entry(claim: Claim, record: Mapping[str, Any], *, beyond: bool) -> dict[str, Any]:
-    empty = dict.fromkeys(("measured", "low", "high", "n", "rule", "seconds"))
-    texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": claim.rule}
+def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
+    empty = dict.fromkeys(("measured", "low", "high", "n", "values", "rule", "seconds"))
+    texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
-    expectation = {"expected": claim.expected, "least_profile": claim.profile, "beyond": beyond}
+    expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind}
     return empty | kept | texts | expectation
 
 
@@ -98,6 +96,6 @@ def _difference(claim: Claim, record: Mapping[str, Any] | None, absent: str) -> 
     return f"{claim.id}: expected {claim.expected}, measured {record['verdict']}: {value} against {record['rule']}"
 
 
-def counts(ledgers: Sequence[Mapping[str, Any]]) -> Counter[str]:
-    """How many claims have which verdict."""
-    return Counter(claim["verdict"] for ledger in ledgers for claim in ledger["claims"])
+def counts(ledgers: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """How many claims of which kind have which verdict."""
+    return Counter((claim["kind"], claim["verdict"]) for ledger in ledgers for claim in ledger["claims"])

@@ -14,7 +14,7 @@ from typing import Any
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments
-from leakage.claims import SIGNS
+from leakage.claims.texts import SIGNS
 from leakage.pipeline.book import Book, Refusal, read_mapping
 from leakage.pipeline.storage import lost_links
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from leakage import content_keys, declarations
+from leakage import content_keys
+from leakage.claims import declarations
 from leakage.data import fetch, registry, states
 from leakage.data.download import DownloadBlocked
 

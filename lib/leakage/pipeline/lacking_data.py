@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from leakage.claims.declarations import NOT_RUN
 from leakage.data.registry import COMMAND
-from leakage.declarations import NOT_RUN
 from leakage.pipeline.book import Book
 
 

@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 
 import leakage
 from leakage import content_keys, fingerprints, runtime, sources
-from leakage.declarations import Declarations
+from leakage.claims.declarations import Declarations
 from leakage.pipeline.book import Book, Refusal, code
 from leakage.pipeline.executed import REPRO, repro
 

@@ -22,7 +22,7 @@ from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
-from leakage.claims import provenance
+from leakage.claims.texts import provenance
 from leakage.pipeline.library import PAGE
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.

@@ -7,11 +7,12 @@ function from values to text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leakage.claims import NOT_JUDGED, SIGNS, finding_text, in_text, machine, provenance, table, verdict_text
-from leakage.declarations import NOT_RUN
+from leakage.claims.declarations import GROUPS, KINDS, NOT_RUN, group_of
+from leakage.claims.texts import NOT_JUDGED, SIGNS, finding_text, in_text, machine, provenance, table, verdict_text
 from leakage.pipeline.collect import counts
 
 Ledger = Mapping[str, Any]
+_KINDS = {"erratum": "errata", "ours": "ours"}  # in the plural, where it is not an s
 
 
 def scoreboard(ledgers: Mapping[str, Ledger], titles: Mapping[str, str], lacking: str = "") -> str:
@@ -27,23 +28,19 @@ def _chapter(name: str, title: str, ledger: Ledger | None) -> str:
     head = f"## [{in_text(title)}](/{name})\n\n"
     if ledger is None:
         return f"{head}This chapter did not run to its end for this copy of the book, so no claim is judged.\n"
-    papers = [claim for claim in ledger["claims"] if not claim["beyond"]]
-    ours = [claim for claim in ledger["claims"] if claim["beyond"]]
     text = head + verdict_counts([ledger]) + ".\n"
-    if papers:
-        heads = ("claim", "the paper", "ours", "verdict", "seconds")
-        text += "\n" + table(heads, [_row(claim) for claim in papers])
-    if ours:
-        heads = ("finding", "ours", "verdict", "seconds")
-        text += "\n**Ours, not in the paper**\n\n" + table(heads, [_row(c, with_paper=False) for c in ours])
+    heads = ("claim", "kind", "the paper", "ours", "verdict", "seconds")
+    for group in GROUPS:
+        members = [claim for claim in ledger["claims"] if group_of(claim["kind"]) == group]
+        text += f"\n**{group}**\n\n{table(heads, map(_row, members))}" if members else ""
     return f"{text}\nFrom {in_text(provenance(ledger))}.\n"
 
 
-def _row(claim: Mapping[str, Any], *, with_paper: bool = True) -> list[str]:
+def _row(claim: Mapping[str, Any]) -> list[str]:
     where = f" *{claim['where']}*" if claim["where"] else ""
     seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
-    paper = [claim["paper"] or ""] * with_paper
-    return [f"**{claim['id']}** {claim['claim']}{where}", *paper, finding_text(claim), _judged(claim), seconds]
+    named = f"**{claim['id']}** {claim['claim']}{where}"
+    return [named, claim["kind"], claim["paper"] or "", finding_text(claim), _judged(claim), seconds]
 
 
 def _judged(claim: Mapping[str, Any]) -> str:
@@ -56,9 +53,13 @@ def _judged(claim: Mapping[str, Any]) -> str:
 
 
 def verdict_counts(ledgers: Sequence[Ledger]) -> str:
-    """`✓ 20 held, ◐ 3 held in part`, leaving out verdicts that no claim has."""
+    """`theorems: ✓ 20 held, ◐ 3 held in part; ours: ✓ 2 held`, leaving out kinds and verdicts that no claim has."""
     found = counts(ledgers)
-    return ", ".join(f"{sign} {found[verdict]} {verdict}" for verdict, sign in SIGNS.items() if found[verdict])
+    kinds = {
+        kind: [f"{sign} {number} {verdict}" for verdict, sign in SIGNS.items() if (number := found[kind, verdict])]
+        for kind in KINDS
+    }
+    return "; ".join(f"{_KINDS.get(kind, kind + 's')}: {', '.join(told)}" for kind, told in kinds.items() if told)
 
 
 def cards(chapters: Iterable[Mapping[str, Any]], ledgers: Mapping[str, Ledger], existing: Iterable[str]) -> str:

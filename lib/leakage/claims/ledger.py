@@ -1,36 +1,41 @@
-"""The ledger: what a paper claims is declared in a file, measured by a chapter, and judged by a rule that could fail.
+"""The ledger: what a paper claims is declared in a file with its rule, measured by a chapter, and judged by that rule.
 
 The chapter opens a `Ledger`, calls `judge` once for each declared claim whose data are here and shows the two tables.
 Each judgement is an output of the notebook whose *metadata* holds the record, so that a record cannot be parted from
-the run it came from. Records are plain JSON: an infinite number is the text "inf" or "-inf", and NaN is refused.
-Nothing here computes a result or writes a file.
+the run it came from. Records are plain JSON. Nothing here computes a result or writes a file.
 """
 
 import json
 import math
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from leakage.claims import measurements
+from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, Claim, load
+from leakage.claims.measurements import Measured
+from leakage.claims.texts import (
+    NOT_JUDGED,
+    Table,
+    finding_text,
+    in_cell,
+    in_text,
+    measured_text,
+    provenance,
+    rule_text,
+    rules_text,
+    table,
+    verdict_text,
+)
 from leakage.content_keys import find_root
 from leakage.data import fetch, registry
-from leakage.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, Claim, load
 from leakage.metrics.estimates import Estimate
 from leakage.runtime import Run
 
-NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
-SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", NOT_RUN: "–", NOT_JUDGED: "·"}
 RECORD = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
-_SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
-# What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
-_BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_PAIRS = re.compile(r"\{(?=\{)|\}(?=`)|!(?=\[)")  # of a template {{…}}, of a role {…}`…` and of an image ![…](…)
 
 
 class Ledger:
@@ -58,31 +63,55 @@ class Ledger:
         self,
         id: str,
         *,
-        measured: Estimate | float,
-        expected: str,
-        passes: bool,
+        expected: str = "",
+        passes: bool | None = None,
         in_part: bool = False,
         reason: str = "",
+        **measured: Measured,
     ) -> None:
-        """Judge a claim: `held` if `passes`, else `held in part` if `in_part`, else `did not hold`.
+        """Judge a claim by its declared rules: `held`, else `held in part`, else `did not hold`, else `undecided`.
 
-        In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the rule
-        is evaluated all the same, so that a crash shows. A claim whose data are absent is "not run", too, whether the
-        chapter calls this or not: what was measured on other data says nothing about it, and is not kept.
+        In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the
+        rules are applied all the same, so that a crash shows. A claim whose data are absent is "not run", too, whether
+        the chapter calls this or not: what was measured on other data says nothing about it, and is not kept.
 
         Args:
             id: as declared.
-            measured: what was measured; a plain number has no interval.
-            expected: what the measurement should satisfy, with the thresholds: "|ours − published| < 0.01 at all p".
-            passes: whether it does; a Python `bool`.
-            in_part: whether it does on part of the claim's range; looked at only if `passes` is false.
-            reason: the evidence. Required where the declared verdict is not "held"; a claim that unexpectedly fails
-                and has none says so.
+            measured: each of the declared `values`, by its name.
 
         Raises:
-            ValueError: naming the claim, the argument and the rule it breaks.
+            ValueError: naming the claim, the measurement and what is wrong with it; also where the rules say of one
+                measurement both that the claim holds and that it is refuted.
         """
         claim = self._open(id)
+        if passes is not None:
+            self._judge_by_hand(claim, expected=expected, passes=passes, in_part=in_part, reason=reason, **measured)
+            return
+        if measured.keys() != claim.values.keys():
+            wanted = ", ".join(claim.values)
+            raise ValueError(f"{id}: its values are {wanted}; got {', '.join(measured) or 'none'}.")
+        try:
+            values = {name: measurements.checked(name, measured[name]) for name in claim.values}
+            verdict = claim.verdict(values)
+        except ValueError as error:
+            raise ValueError(f"{id}: {error}") from error
+        reason = claim.reason(verdict, values)
+        if self._run.profile == "smoke":
+            verdict, reason = NOT_JUDGED, ""
+        elif not claim.judged_in(self._run.profile):
+            verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
+        elif why := absence(claim):
+            self._keep(claim, NOT_RUN, why, rule="", values=[], **_NOTHING)
+            return
+        # A list, for a notebook keeps no order of keys, and the first value is the one that tables show.
+        stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in values.items()]
+        rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
+        self._keep(claim, verdict, reason, rule=rule, values=stored)
+
+    def _judge_by_hand(
+        self, claim: Claim, *, measured: Any, expected: str, passes: bool, in_part: bool, reason: str
+    ) -> None:
+        id = claim.id
         for name, value in (("passes", passes), ("in_part", in_part)):
             if type(value) is not bool:
                 raise ValueError(f"{id}: `{name}` must be a bool, got {type(value).__name__}; write bool(…).")
@@ -98,9 +127,9 @@ class Ledger:
         elif not claim.judged_in(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
         elif why := absence(claim):
-            self._keep(claim, NOT_RUN, why, rule="", **_NOTHING)
+            self._keep(claim, NOT_RUN, why, rule="", values=[], **_NOTHING)
             return
-        self._keep(claim, verdict, reason, rule=expected, **_numbers(id, measured))
+        self._keep(claim, verdict, reason, rule=expected, values=[], **_numbers(id, measured))
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
         """The paper's own curve of a figure, as columns of numbers.
@@ -115,12 +144,13 @@ class Ledger:
 
     def declared(self) -> "Table":
         """The table of section 3: what the paper claims, and how each claim will be judged."""
-        rows = [(claim.id, claim.claim, claim.where, claim.rule) for claim in self._declared.claims]
-        text = table(("id", "claim", "where", "how we judge it"), rows) if rows else ""
-        if self._declared.beyond:
-            ours = [(claim.id, claim.claim, claim.rule) for claim in self._declared.beyond]
-            text += "\n**Ours, not in the paper**\n\n" + table(("id", "finding", "how we judge it"), ours)
-        return Table(text)
+        groups = self._declared.groups()
+        heads = ("id", "kind", "claim", "where", "how we judge it")
+        rows = {
+            group: [(claim.id, claim.kind, claim.claim, claim.where, rule_text(claim)) for claim in members]
+            for group, members in groups.items()
+        }
+        return Table("\n".join(f"**{group}**\n\n{table(heads, rows[group])}" for group in groups))
 
     def verdicts(self) -> "Table":
         """The table of section 8: the paper's value, ours, the verdict and the reasons; beside a full-scale record."""
@@ -156,9 +186,10 @@ class Ledger:
         record = {"id": claim.id, "verdict": verdict, **values, "reason": " ".join(reason.split()), "seconds": seconds}
         record = self._records[claim.id] = record | run
         line = f"{claim.id} {verdict_text(verdict)}"
-        found = measured_text(record)
+        found = finding_text(record) if record["values"] else measured_text(record)
         rule = f"; rule: {values['rule']}" * bool(values["rule"])
-        shown = f"**{claim.id}** {verdict_text(verdict)}" + f": {found}" * bool(found) + in_cell(rule)
+        read = f"; {rules_text(claim)}" * bool(rule) if claim.values else rule
+        shown = f"**{claim.id}** {verdict_text(verdict)}" + f": {found}" * bool(found) + in_cell(read)
         _display({"text/plain": f"{line} {found}{rule}", "text/markdown": shown}, {RECORD: record})
 
 
@@ -210,86 +241,3 @@ def _display(data: dict[str, str], metadata: dict[str, Any]) -> None:
     from IPython.display import display
 
     display(data, raw=True, metadata=metadata)
-
-
-# ── words and tables ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Table:
-    """A piece of Markdown that a notebook shows as such.
-
-    `stand_in` names the data shown where those that the text speaks of are absent, as in `figures.show`.
-    """
-
-    markdown: str
-    stand_in: str = ""
-
-    def _repr_markdown_(self) -> str:
-        return f"*{self.stand_in} (absent)*\n\n" * bool(self.stand_in) + self.markdown
-
-    __repr__ = _repr_markdown_
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table of texts, whatever is in them."""
-    lines = [heads, ["---"] * len(heads), *([in_cell(cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def in_cell(text: str | float) -> str:
-    """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
-    return in_text(text).replace("|", "\\|")
-
-
-def in_text(text: str | float) -> str:
-    """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
-
-    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by
-    what would make it a template or a role, and no `!` by what would make it a picture: where there is no escape, a
-    blank parts them.
-    """
-    pieces = _SPANS.split(" ".join(str(text).split()))
-    safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))
-    return _BLOCK.sub(r"\1\\", _PAIRS.sub(r"\g<0> ", "".join(safe)))
-
-
-def verdict_text(verdict: str) -> str:
-    """Sign and words: `✓ held`."""
-    return f"{SIGNS[verdict]} {verdict}"
-
-
-def measured_text(record: Mapping[str, Any]) -> str:
-    """The measured value of a record with its interval, to the digits the interval supports; "" if there is none."""
-    if record.get("measured") is None:
-        return ""
-    value, low, high = (None if (v := record.get(k)) is None else float(v) for k in ("measured", "low", "high"))
-    if value is None or low is None or high is None:
-        return f"{record['measured']:.4g}" if isinstance(record["measured"], float) else f"{record['measured']}"
-    width = high - low
-    if not (0 < width < math.inf and 1e-5 < max(abs(low), abs(high)) < 1e7):
-        return f"{value:.4g} [{low:.4g}, {high:.4g}]"
-    digits = max(0, 1 - math.floor(math.log10(width)))
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def finding_text(record: Mapping[str, Any]) -> str:
-    """The measured value with the rule that says what it is a value of; "" if nothing was measured."""
-    value, rule = measured_text(record), record.get("rule")
-    return f"{value} (rule: {rule})" if value and rule else value
-
-
-def provenance(ledger: Mapping[str, Any]) -> str:
-    """Where a collected ledger comes from, in one line."""
-    commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
-    unverified = ", ".join(ledger.get("unverified") or ())
-    data = f", unverified data: {unverified}" * bool(unverified)
-    return (
-        f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}{data}"
-    )
-
-
-def machine(ledger: Mapping[str, Any]) -> str:
-    """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
-    device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
-    return f"{device} ({processor})" if processor else device
