@@ -185,7 +185,7 @@ CHECKS = {
             ENSEMBLE, x.points, penalty=1.0, trials=4, generator=x.generator, refits=2
         ),
         influence.influence(ENSEMBLE, x.points, x.one, penalty=1.0),
-        influence.law_distances(found, x.points, influence.law_at(x.one, found.gamma.mean(1))).refits[0].low,
+        influence.law_distances(found, x.points, influence.law_at(x.limit, found.gamma.mean(1))).refits[0].low,
         logistic_simulation.simulate(
             ENSEMBLE, penalty=1.0, trials=3, generator=x.generator, thresholds=(0.5,), fresh=9
         ),

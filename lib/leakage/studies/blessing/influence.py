@@ -64,10 +64,10 @@ def influence(ensemble: Bilevel, points: Points, solution: Solution, *, penalty:
     )
 
 
-def law_at(solution: Solution, gamma: Float[Tensor, " k"]) -> OutputLaw:
-    """The laws of the outputs at points whose γ is given: the others are those of the limit."""
+def law_at(law: OutputLaw, gamma: Float[Tensor, " k"]) -> OutputLaw:
+    """The laws of the outputs at points whose γ is given: the other constants are those of the limit."""
     one = torch.ones_like(gamma)
-    return OutputLaw(solution.alpha * one, solution.sigma * one, gamma, solution.kappa * one)
+    return OutputLaw(law.alpha * one, law.sigma * one, gamma, law.kappa * one)
 
 
 def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level: float = 0.95) -> LawDistances:
