@@ -21,7 +21,8 @@ from small_data import dataset, entry, pack, put, serving, tree, unverified
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("one", "two")
-CLAIM = "{id: b.%s, claim: C., where: W, rule: R, profile: ci, expected: held, needs: [%s]}"
+RULES = "kind: figure, values: {x: W}, holds: x.low > 1, refuted: x.low < 1"
+CLAIM = "{id: b.%s, claim: C., where: W, " + RULES + ", expected: held, needs: [%s]}"
 CLAIMS = f"{{chapter: mini, prefix: b, title: T, paper: k, data: [one, two], claims: [{{}}, {CLAIM % ('x', 'two')}]}}"
 BUILD = ("--needed", "--if-possible")
 

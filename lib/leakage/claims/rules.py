@@ -77,7 +77,8 @@ class Rule:
     @property
     def used(self) -> frozenset[str]:
         """The measurements that the rule looks at."""
-        return frozenset(node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)) - _CALLS.keys()
+        found = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+        return frozenset(found - _CALLS.keys())
 
     def __call__(self, values: Mapping[str, Measured]) -> bool:
         """Whether the measurements satisfy the rule.
