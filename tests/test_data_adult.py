@@ -152,7 +152,7 @@ def test_the_test_part_is_read_from_the_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def real_csv():
-    if "adult.csv" not in fetch.present("adult"):
+    if not fetch.status("adult")[0].good:
         pytest.skip("Adult as CSV is not in the data folder")
     return fetch.read_payload("adult", "adult.csv")
 

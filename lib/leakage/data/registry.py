@@ -7,7 +7,6 @@ download pins what it found (see `fetch`). Nothing here touches a file or the ne
 
 from dataclasses import dataclass
 
-PACKINGS = ("plain", "gzip", "tar.gz")
 COMMAND = ".venv/bin/leakage data"
 """What fetches a set by name, as a reader of this repository can type it."""
 _SHOWN = 200  # characters of a finding, which may be a line of any length
@@ -38,7 +37,7 @@ class DataFile:
         name: what loaders call the payload, unique within its data set.
         path: where the packed file lies below the data folder, with forward slashes.
         url: where it can be downloaded; None where we know no address with exactly this payload.
-        packing: one of `PACKINGS`.
+        packing: `plain`, `gzip` or `tar.gz`.
         size: exact bytes of the payload; None where unknown.
         sha256: of the payload, in hexadecimal; None means unverified.
         limit: most bytes the payload may have; only read where `size` is None.
