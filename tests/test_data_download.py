@@ -1,6 +1,7 @@
 """Downloads resume where that is safe, and refuse what they must."""
 
 import socket
+import sys
 import threading
 
 import pytest
@@ -30,7 +31,7 @@ def site():
 
 def get(site, partial, *, path="/file", limit=LENGTH, patience=30.0):
     with partial.open("ab") as sink:
-        download(site.address + path, sink, limit=limit, progress=False, patience=patience, _schemes=("http",))
+        download(site.address + path, sink, limit=limit, patience=patience, _schemes=("http",))
 
 
 def interrupted(site, partial):
@@ -169,9 +170,10 @@ def test_a_part_that_nobody_asked_for_is_refused(site, tmp_path):
     assert (tmp_path / "x.part").read_bytes() == b""
 
 
-def test_a_bar_shows_the_name_of_the_file_and_its_size(site, tmp_path, capsys):
+def test_a_terminal_shows_a_bar_with_the_name_of_the_file_and_its_size(site, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with (tmp_path / "x.gz.part").open("ab") as sink:
-        download(f"{site.address}/file", sink, limit=LENGTH, progress=True, _schemes=("http",))
+        download(f"{site.address}/file", sink, limit=LENGTH, _schemes=("http",))
     shown = capsys.readouterr().err
     assert "x.gz:" in shown
     assert "256k/256k" in shown

@@ -39,7 +39,7 @@ def register(monkeypatch):
 
 
 def get(name="tiny"):
-    return fetch.fetch(name, progress=False, _schemes=("http",))
+    return fetch.fetch(name, _schemes=("http",))
 
 
 def states(name="tiny"):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakage.arguments import choice
 from leakage.data import fetch
-from leakage.data.registry import malformed
+from leakage.data.registry import lines, malformed
 
 MISSING = "?"
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
@@ -73,18 +73,13 @@ def parse(payload: bytes, *, source: str = "payload") -> AdultTable:
     Raises:
         DataDamaged: if any row departs from the form; `source` and the line are named in the message.
     """
-    try:
-        text = payload.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise malformed(source, "ASCII", f"byte 0x{payload[error.start]:02x} at {error.start:,}") from error
-    if not text.endswith("\n"):
-        raise malformed(source, "a line break after the last row", repr(text[-20:]))
-    lines = text.rstrip("\n").split("\n")  # UCI's files end with an empty line
-    if lines[0] == _HEADER:
-        return _table(_rows(lines, first=1, separator=",", stop="", source=source), source=source)
-    if lines[0].startswith("|"):
-        return _table(_rows(lines, first=1, separator=", ", stop=".", source=source), source=source)
-    return _table(_rows(lines, first=0, separator=", ", stop="", source=source), source=source)
+    found = lines(payload, "ASCII", source=source)
+    if not found[-1] and len(found) > 1:  # UCI's files end with an empty line
+        found.pop()
+    if found[0] == _HEADER:
+        return _table(_rows(found, first=1, separator=",", stop="", source=source), source=source)
+    marked = found[0].startswith("|")
+    return _table(_rows(found, first=int(marked), separator=", ", stop="." * marked, source=source), source=source)
 
 
 def encode(table: AdultTable) -> Float64[Tensor, "n columns"]:
@@ -104,10 +99,10 @@ def encode(table: AdultTable) -> Float64[Tensor, "n columns"]:
     return torch.cat(parts, dim=1)
 
 
-def _rows(lines: list[str], *, first: int, separator: str, stop: str, source: str) -> list[list[str]]:
+def _rows(found: list[str], *, first: int, separator: str, stop: str, source: str) -> list[list[str]]:
     """The fields of each row, the income without its full stop; refuses any row of another form."""
     rows = []
-    for number, line in enumerate(lines[first:], start=first + 1):
+    for number, line in enumerate(found[first:], start=first + 1):
         row = line.split(separator)
         if len(row) != len(_NAMES) or any(not field or field != field.strip(" ,") for field in row):
             fields_wanted = f"{len(_NAMES)} fields separated by {separator!r} in line {number:,}"

@@ -40,18 +40,18 @@ def download(
     sink: io.BufferedWriter,
     *,
     limit: int,
-    progress: bool | None = None,
     patience: float = 30.0,
     until: float = math.inf,
     _schemes: tuple[str, ...] = ("https",),
 ) -> None:
     """Bring the content of `url` to the file `sink`, going on where that ends if the server agrees.
 
+    A terminal shows a bar.
+
     Args:
         url: an `https` address; redirects to any other scheme are refused.
         sink: where the bytes go, opened for appending.
         limit: bytes after which the download is refused.
-        progress: show a bar; None shows it on a terminal only.
         patience: seconds to wait for the answer, names looked up and redirects followed, and for its next bytes.
         until: when to stop waiting for more, by `time.monotonic`: a server may send a byte now and then for ever.
         _schemes: the schemes allowed, for tests against a local server.
@@ -71,8 +71,8 @@ def download(
         if partly and not resumed:
             raise DownloadFailed(f"{url} sends another part than the one asked for. Run the command again.")
         total = None if response.length is None else start + response.length
-        name, hidden = Path(sink.name).name.removesuffix(".part"), None if progress is None else not progress
-        with tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=name, disable=hidden) as bar:
+        name = Path(sink.name).name.removesuffix(".part")
+        with tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=name, disable=None) as bar:
             received = start
             for piece in _pieces(response, url):
                 received += len(piece)

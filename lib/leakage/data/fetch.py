@@ -97,7 +97,6 @@ def absent(name: str, file: DataFile | None = None) -> DataAbsent:
 def fetch(
     name: str,
     *,
-    progress: bool | None = None,
     patience: float = PATIENCE,
     until: float = math.inf,
     _schemes: tuple[str, ...] = ("https",),
@@ -110,7 +109,6 @@ def fetch(
 
     Args:
         name: a data set of the registry.
-        progress: show a bar; None shows it on a terminal only.
         patience: seconds to wait for an answer, and for the next bytes of one.
         until: when to stop waiting for more, by `time.monotonic`; what has arrived is kept.
         _schemes: the URL schemes allowed, for tests against a local server.
@@ -130,7 +128,7 @@ def fetch(
                 sink.seek(0)
             limit = unpack.download_limit(archive)
             try:
-                download(url, sink, limit=limit, progress=progress, patience=patience, until=until, _schemes=_schemes)
+                download(url, sink, limit=limit, patience=patience, until=until, _schemes=_schemes)
                 payloads = states.measured(Path(sink.name), archive)
                 for file in archive:
                     states.compare(file, *payloads[file.name])

@@ -29,6 +29,18 @@ def malformed(source: str, expected: str, found: str) -> DataDamaged:
     )
 
 
+def lines(payload: bytes, encoding: str, *, source: str) -> list[str]:
+    """The lines of a text that ends with a line break; raises `DataDamaged` for any other."""
+    try:
+        text = payload.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise malformed(source, encoding, f"byte 0x{payload[error.start]:02x} at {error.start:,}") from error
+    *found, rest = text.split("\n")  # splitlines() would also break at characters that may stand within a sentence
+    if rest or not found:
+        raise malformed(source, "a line break after the last row", repr(text[-20:]))
+    return found
+
+
 @dataclass(frozen=True)
 class DataFile:
     """One payload of a data set.
