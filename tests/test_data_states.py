@@ -11,7 +11,6 @@ import pytest
 from leakage.data import fetch, unpack
 from leakage.data import states as states_module
 from leakage.data.registry import DataDamaged
-from leakage.data.states import measured
 from small_data import entry, pack, put, register_tiny, serving, sha256, tree, unverified
 
 PAYLOAD = bytes(range(256)) * 200
@@ -156,7 +155,8 @@ def test_a_file_is_hashed_once_for_each_version(root, register, monkeypatch):
     register(entry(PAYLOAD))
     path = put(root, pack(PAYLOAD, "gzip"))
     looks = []
-    monkeypatch.setattr(states_module, "measured", lambda *given: looks.append(given) or measured(*given))
+    payloads = unpack.payloads
+    monkeypatch.setattr(unpack, "payloads", lambda *given: looks.append(given) or payloads(*given))
     monkeypatch.setattr(states_module, "_SETTLED", 0)  # as if the file were an hour old
     assert [fetch.available("tiny") for _ in range(3)] == [True] * 3
     assert len(looks) == 1

@@ -79,7 +79,7 @@ def status(dataset: Dataset, file: DataFile) -> FileStatus:
     """The state of one file of a data set; unpacks and hashes what is there."""
     path = folder() / file.path
     try:
-        size, sha256 = _measured(path, dataset.archive(file.path))[file.name]
+        size, sha256 = measured(path, dataset.archive(file.path))[file.name]
         compare(file, size, sha256)
     except (FileNotFoundError, NotADirectoryError):
         return FileStatus(file, path, "partial" if os.path.lexists(partial(path)) else "absent")
@@ -110,7 +110,22 @@ def compare(file: DataFile, size: int, sha256: str) -> None:
 
 
 def measured(path: Path, archive: tuple[DataFile, ...]) -> dict[str, tuple[int, str]]:
-    """Bytes and SHA-256 of each payload in a packed file, by name; raises as `unpack.payloads`."""
+    """Bytes and SHA-256 of each payload in a packed file, by name, found once for each version of the file.
+
+    Raises:
+        FileNotFoundError: if there is none, or `NotADirectoryError`.
+        UnpackError: as `unpack.payloads`.
+    """
+    with unpack.refusals():
+        facts = path.stat()
+    version = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    # Two changes within one tick of the file system's clock have one time stamp: what is that new is looked at anew.
+    now = time.time_ns()
+    return _measured(path, archive, version if now - max(version[-2:]) > _SETTLED else (now,))
+
+
+@functools.lru_cache(maxsize=256)
+def _measured(path: Path, archive: tuple[DataFile, ...], version: tuple[int, ...]) -> dict[str, tuple[int, str]]:
     found = unpack.payloads(path, archive)
     return {file.name: (len(payload), hashlib.sha256(payload).hexdigest()) for file, payload in found}
 
@@ -137,18 +152,3 @@ def pin(path: Path, payloads: dict[str, tuple[int, str]], *, url: str | None) ->
         os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def _measured(path: Path, archive: tuple[DataFile, ...]) -> dict[str, tuple[int, str]]:
-    """`measured`, or what an earlier look at this version of the file found."""
-    with unpack.refusals():
-        facts = path.stat()
-    version = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-    # Two changes within one tick of the file system's clock have one time stamp: what is that new is looked at anew.
-    now = time.time_ns()
-    return _remembered(path, archive, version if now - max(version[-2:]) > _SETTLED else (now,))
-
-
-@functools.lru_cache(maxsize=256)
-def _remembered(path: Path, archive: tuple[DataFile, ...], version: tuple[int, ...]) -> dict[str, tuple[int, str]]:
-    return measured(path, archive)
