@@ -20,6 +20,7 @@ from leakage.studies.blessing import (
     single_crossing,
     support_vectors,
     tradeoff,
+    trajectories,
     width_audit,
 )
 from leakage.theory.logistic import limits, output_law, prox, threshold_attacks
@@ -31,7 +32,6 @@ from leakage.trainers import (
     ensembles,
     logistic_regression,
     svm,
-    trajectories,
 )
 from leakage.trainers.criteria import Examples
 from leakage.trainers.modules import Modules
