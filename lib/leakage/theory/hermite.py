@@ -49,11 +49,11 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
         ValueError: if `order` is not between 0 and 4, or a `norm` is below $10^{-3}$, where rounding drowns the moment,
             or so large that the activation is not resolved: about 60 for a sine.
     """
-    _check_order(order)
+    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
     t = arguments.real("norm", norm, least=_LEAST_NORM).to(DTYPE)
 
     def integrand(z: Tensor) -> Tensor:
-        return activation(t.unsqueeze(-1) * z) * _hermite(z, order)
+        return activation(t.unsqueeze(-1) * z) * torch.special.hermite_polynomial_he(z, order)
 
     mean = gaussian_mean(integrand, device=norm.device)
     z, weight = _rule(2 * _NODES, norm.device)
@@ -129,18 +129,6 @@ def weight_ratio(
     residuals = [abs(mean + bias - label) for label in labels]
     rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
     return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf
-
-
-def _check_order(order: int) -> None:
-    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
-
-
-def _hermite(z: Tensor, order: int) -> Tensor:
-    r"""$\mathrm{He}_{p+1} = z\, \mathrm{He}_p - p\, \mathrm{He}_{p-1}$."""
-    before, current = torch.zeros_like(z), torch.ones_like(z)
-    for degree in range(order):
-        before, current = current, z * current - degree * before
-    return current
 
 
 def _rule(count: int, device: torch.device | str) -> tuple[Tensor, Tensor]:
