@@ -39,7 +39,6 @@ __all__ = [
     "polygons",
     "shades",
     "show",
-    "slider",
     "use_style",
     "whiskers",
 ]
@@ -113,9 +112,10 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     if stand_in:
         picture.suptitle(f"{stand_in} (absent)", color=colour("threshold"))
         alt = f"{stand_in}, which is absent: not what the caption describes, and no claim is judged by it."
+    width = round(picture.get_figwidth() * CSS_DPI)
     data = {"image/png": base64.b64encode(png(picture)).decode(), "text/plain": alt}
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
-    display(data, raw=True, metadata={"image/png": {"alt": alt, "width": _page_width(picture)}})
+    display(data, raw=True, metadata={"image/png": {"alt": alt, "width": width}})
     _close(picture)
 
 
@@ -143,23 +143,6 @@ def frames(
     Raises:
         ValueError: if there are fewer than two pictures, the numbers or sizes differ, or a text is missing.
     """
-    page = slider(pictures, labels=labels, alts=alts, name=name, slider_label=slider_label, caption=caption)
-    display({"text/html": page, "text/plain": "\n".join(alts)}, raw=True)
-    for picture in pictures:
-        if isinstance(picture, Figure):
-            _close(picture)
-
-
-def slider(
-    pictures: Sequence[Figure | bytes],
-    *,
-    labels: Sequence[str],
-    alts: Sequence[str],
-    name: str,
-    slider_label: str,
-    caption: str = "",
-) -> str:
-    """The HTML that `frames` displays; arguments and errors as there."""
     if len(pictures) < 2 or not len(pictures) == len(labels) == len(alts):
         raise ValueError(
             "`frames` needs at least two pictures, and as many `labels` and `alts`; "
@@ -180,7 +163,7 @@ def slider(
         f'data-label="{html.escape(label)}" width="{width}" height="{height}" style="max-width:100%;height:auto">'
         for file, alt, label in zip(files, alts, labels, strict=True)
     )
-    return _SLIDER.substitute(
+    page = _SLIDER.substitute(
         id="frames-" + hashlib.sha256(name.encode()).hexdigest()[:12],
         width=width,
         images=images,
@@ -190,6 +173,10 @@ def slider(
         accent=colour("outsider"),
         caption=f'<figcaption style="color:inherit">{html.escape(caption)}</figcaption>' if caption else "",
     )
+    display({"text/html": page, "text/plain": "\n".join(alts)}, raw=True)
+    for picture in pictures:
+        if isinstance(picture, Figure):
+            _close(picture)
 
 
 # The label encloses its slider and the script finds its parts by class, not by id, so that two views of one output in
@@ -238,10 +225,6 @@ def _reduce(file: bytes, colours: int) -> bytes:
     buffer = io.BytesIO()
     reduced.save(buffer, format="PNG", optimize=True)
     return buffer.getvalue()
-
-
-def _page_width(picture: Figure) -> int:
-    return round(picture.get_figwidth() * CSS_DPI)
 
 
 def _close(picture: Figure) -> None:
