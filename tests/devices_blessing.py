@@ -127,7 +127,6 @@ class Inputs(device_checks.Inputs):
             vars(trained),
             vars(dp_sgd.at_setting(trained, 1)),
             vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5)),
-            vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5, present=labels > 0)),
         ]
 
 

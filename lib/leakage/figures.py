@@ -92,7 +92,14 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
     """
     buffer = io.BytesIO()
     picture.savefig(buffer, format="png", dpi=CSS_DPI * SHARPNESS, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue() if colours is None else _reduce(buffer.getvalue(), colours)
+    if colours is None:
+        return buffer.getvalue()
+    # No channel moves by more than some 8 of 255: `MAXCOVERAGE` keeps the rare colours of text. Dithering would be
+    # noise to the compressor and to the eye.
+    whole, reduced = Image.open(buffer).convert("RGB"), io.BytesIO()
+    fewer = whole.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    fewer.save(reduced, format="PNG", optimize=True)
+    return reduced.getvalue()
 
 
 def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
@@ -213,18 +220,6 @@ def _check_alt(alt: str) -> str:
     if _ANNOUNCED.match(words):
         raise ValueError(f"`alt` must not begin with what a screen reader says anyway, got {alt!r}; say what it shows.")
     return words
-
-
-def _reduce(file: bytes, colours: int) -> bytes:
-    """The PNG with a palette, no channel off by more than some 8 of 255: `MAXCOVERAGE` keeps the rare colours of text.
-
-    No dithering: it would be noise to the compressor and to the eye.
-    """
-    picture = Image.open(io.BytesIO(file)).convert("RGB")
-    reduced = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    buffer = io.BytesIO()
-    reduced.save(buffer, format="PNG", optimize=True)
-    return buffer.getvalue()
 
 
 def _close(picture: Figure) -> None:

@@ -158,7 +158,7 @@ class _Pairs:
             found = weights[used] / multipliers[used, None]
             rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
             patterns = torch.cat([patterns, found, steepest])
-            shares = self._combination(rows, patterns)
+            shares = _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
             rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
             multipliers = torch.zeros_like(multipliers).index_add(0, rows, shares)
             weights = torch.zeros_like(weights).index_add(0, rows, shares[:, None] * patterns)
@@ -199,10 +199,6 @@ class _Pairs:
         along = (multipliers * base).sum() + (weights * slopes).sum()
         excess = along.abs() - downhill * multipliers.sum()
         return steepest, excess, gaps[0].square().sum() + gaps[1].square().sum()
-
-    def _combination(self, rows: Tensor, patterns: Tensor) -> Tensor:
-        r"""Non-negative shares of these points' gradients that come closest to $\theta$."""
-        return _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
 
     def _at_once(self) -> tuple[Tensor, Tensor]:
         r"""All multipliers and weights in one fit; at the kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.

@@ -1,8 +1,7 @@
 r"""Where the system can be solved by hand: an infinite ridge, infinitely many weak features, and bounds on the rest.
 
 Both limits are those of the bi-level ensemble, with $n/d$ = `samples` $= \delta\phi$ fixed. The limits are taken after
-$n, p \to \infty$. Names with `printed` are expressions of the paper's text in our copy where they differ. Float64,
-batched; nothing is random.
+$n, p \to \infty$. Float64, batched; nothing is random.
 """
 
 from typing import NamedTuple
@@ -36,8 +35,6 @@ class InfiniteRidge(NamedTuple):
     ratio: Float[Tensor, "*b"]
     error: Float[Tensor, "*b"]
     advantage: Float[Tensor, "*b"]
-    printed_gamma: Float[Tensor, "*b"]
-    printed_ratio: Float[Tensor, "*b"]
 
 
 class MaxMargin(NamedTuple):
@@ -98,8 +95,6 @@ def infinite_ridge(
         ratio=(alpha / sigma).square(),
         error=generalisation_error(law),
         advantage=torch.special.erf(half / 2**0.5),
-        printed_gamma=torch.full_like(eta, 2.0),
-        printed_ratio=4 * theta.square() * (delta / phi) / tail,
     )
 
 
