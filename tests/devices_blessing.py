@@ -26,13 +26,7 @@ from leakage.studies.blessing import (
 from leakage.theory.logistic import limits, output_law, prox, threshold_attacks
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
-from leakage.trainers import (
-    criteria,
-    dp_sgd,
-    ensembles,
-    logistic_regression,
-    svm,
-)
+from leakage.trainers import criteria, dp_sgd, ensembles, logistic_regression, svm
 from leakage.trainers.criteria import Examples
 from leakage.trainers.modules import Modules
 from leakage.trainers.perceptrons import Perceptrons

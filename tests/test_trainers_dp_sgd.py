@@ -75,9 +75,8 @@ def test_no_example_moves_the_sum_by_more_than_the_bound():
     moved = torch.zeros(MODELS, SETTINGS, dtype=torch.float64)
     for one, other in zip((*with_it.weights, *with_it.biases), (*without.weights, *without.biases), strict=True):
         moved += (one - other).flatten(2).square().sum(-1)
-    assert float(moved.sqrt().max()) == pytest.approx(
-        0.5, rel=1e-9
-    )  # rounding of 1e4; less where it is well classified
+    # Rounding of 1e4; less where it is well classified.
+    assert float(moved.sqrt().max()) == pytest.approx(0.5, rel=1e-9)
 
 
 def test_an_example_without_a_gradient_is_no_division_by_zero():

@@ -81,8 +81,12 @@ class Journal:
 
     def resume(self) -> int:
         """Take up the state on disk, if there is a good one, and say how many epochs it has behind it."""
-        state = self._stored()
-        if state is None:
+        if self.path is None or self.watch.changed() or not self.path.is_file():
+            return 0
+        try:
+            state = checked_files.read(self.path, device=self.parameters[0].device)
+        except checked_files.Damaged as error:
+            tqdm.write(f"checkpoint {self.path.name} is not used, for {error}: the training begins anew")
             return 0
         with torch.no_grad():
             for tensor, stored in zip(self.parameters, state["parameters"], strict=True):
@@ -92,15 +96,6 @@ class Journal:
         if isinstance(self.observe, Remembers):
             self.observe.load_state_dict(state["observer"])
         return state["epoch"]
-
-    def _stored(self) -> dict[str, Any] | None:
-        if self.path is None or self.watch.changed() or not self.path.is_file():
-            return None
-        try:
-            return checked_files.read(self.path, device=self.parameters[0].device)
-        except checked_files.Damaged as error:
-            tqdm.write(f"checkpoint {self.path.name} is not used, for {error}: the training begins anew")
-            return None
 
     def save(self, epoch: int, *, last: bool = False) -> None:
         """Write the state after `epoch` epochs, if it is time to or the last of them."""

@@ -156,8 +156,6 @@ def train_with_point(
     cross: Float[Tensor, "*b n"],
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
-    *,
-    tolerance: float = 1e-4,
 ) -> Fit:
     """Train again with one point more, which becomes the last; the start is the answer that `with_point` gives.
 
@@ -174,7 +172,6 @@ def train_with_point(
         torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
         ridge=model.ridge,
         start=torch.cat([model.dual, first.unsqueeze(-1)], dim=-1),
-        tolerance=tolerance,
     )
 
 

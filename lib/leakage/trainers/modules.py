@@ -6,7 +6,7 @@ module over stacked parameters. The module is a form and never changed: its para
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,12 @@ class Modules:
         self.form.train()
         found = [torch.empty_like(tensor) for tensor in self.parameters]  # a fused optimiser wants equal strides
         for group in self._groups():
-            for tensor, slope in zip(found, self._slopes(batch, group), strict=True):
+            leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
+            stack = Stack(leaves, self.stack[group].buffers)
+            score = self._score(stack, batch[group], self.criterion, shared=False)
+            # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+            total = (score.losses.sum(-1) / score.answers.sum(-1)).sum()
+            for tensor, slope in zip(found, torch.autograd.grad(total, list(leaves.values())), strict=True):
                 tensor[group] = slope
         return found
 
@@ -113,14 +118,6 @@ class Modules:
         models = len(self)
         size = 1 if self.alone else min(self.together or models, models)
         return [slice(first, min(first + size, models)) for first in range(0, models, size)]
-
-    def _slopes(self, batch: Examples, group: slice) -> Sequence[Tensor]:
-        """The gradients of a group of networks, each at its own batch."""
-        leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
-        stack = Stack(leaves, self.stack[group].buffers)
-        score = self._score(stack, batch[group], self.criterion, shared=False)
-        # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
-        return torch.autograd.grad((score.losses.sum(-1) / score.answers.sum(-1)).sum(), list(leaves.values()))
 
     def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Score:
         """The scores (models, b) of networks at examples of their own (models, b, ...), or all at the same (b, ...)."""
