@@ -6,7 +6,7 @@ from leakage.attacks.membership import margin
 from leakage.data import gaussians, images, mixtures
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.studies.kkt_margin import kink_shift, line_statements, margin_size, orthogonality
+from leakage.studies.kkt_margin import kink_shift, line_problems, line_statements, margin_size, orthogonality
 from leakage.theory import piecewise_linear
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.trainers import margin_flow, module_flow
@@ -87,8 +87,8 @@ CHECKS = {
     ],
     "kkt.optimum": lambda x: [
         *(
-            vars(optimum.univariate(*optimum.draw_problem(law, count=6, generator=x.generator)).model)
-            for law in optimum.LABEL_LAWS
+            vars(optimum.univariate(*line_problems.draw_problem(law, count=6, generator=x.generator)).model)
+            for law in line_problems.LABEL_LAWS
         ),
         optimum.orthant(x.pool[:3], x.of(1, -1, 1)).multipliers,
     ],

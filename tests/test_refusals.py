@@ -214,7 +214,7 @@ CASES = {
     ),
     "clipped": Case(
         partial(dp_sgd.clipped_sum, PRIVATE, clip=1.0),
-        {"points": some(2, 5, 3), "labels": classes(2, 5), "present": torch.ones(2, 5, dtype=torch.bool)},
+        {"points": some(2, 5, 3), "labels": classes(2, 5)},
     ),
     "pattern": Case(partial(patterns.pattern, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
     "nearest": Case(partial(distances.nearest, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),

@@ -21,12 +21,12 @@ from leakage.data.tokens import PADDING
 from leakage.models.initialisation import initial
 from leakage.models.transformer import Transformer
 from leakage.runtime import stream
-from leakage.trainers import trajectories
+from leakage.studies.blessing import trajectories
+from leakage.studies.blessing.trajectories import Trajectory
 from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
-from leakage.trainers.trajectories import Trajectory
 
 
 @dataclass(frozen=True, eq=False)
