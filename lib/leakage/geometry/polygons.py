@@ -177,14 +177,6 @@ def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Fl
     return (here + ahead) / 3, (here[..., 0] * ahead[..., 1] - here[..., 1] * ahead[..., 0]) / 2
 
 
-def turns(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, " turns"]:
-    """The cross product of every two edges in a row, of all polygons: negative at a reflex corner."""
-    edges = following(vertices, corners) - vertices
-    ahead = following(edges, corners)
-    cross = edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]
-    return cross[torch.arange(vertices.shape[1], device=corners.device) < corners.unsqueeze(-1)]
-
-
 def inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[Tensor, " t"]:
     """Whether points are in a convex polygon or, up to rounding, on its sides."""
     edges = window.roll(-1, 0) - window
