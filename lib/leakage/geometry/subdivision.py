@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out, split
-from leakage.geometry.polygons import Polygons, fans, following, inside, oriented
+from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
 from leakage.models.mlp import Mlp
 
 _CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step
@@ -67,9 +67,8 @@ class Subdivision:
 
     @cached_property
     def middles(self) -> Float[Tensor, "cells 2"]:
-        """The mean of the corners of each cell: a point inside, far from its edges for its size."""
-        used = torch.arange(self.vertices.shape[1], device=self.counts.device) < self.counts.unsqueeze(-1)
-        return (self.vertices * used.unsqueeze(-1)).sum(-2) / self.counts.unsqueeze(-1)
+        """The mean of the corners of each cell, which is inside it."""
+        return middles(self.vertices, self.counts)
 
     @cached_property
     def weight_norms(self) -> Float[Tensor, " cells"]:
@@ -114,12 +113,9 @@ class Subdivision:
         Each piece borders one cell where its neuron is active and one or more where it is not; those of the active
         side are taken.
         """
-        slots = torch.arange(self.vertices.shape[1], device=self.counts.device)
-        used = (slots < self.counts.unsqueeze(-1)) & (self.owners >= 0)
-        active = self.pattern.gather(1, self.owners.clamp_min(0))
-        segments = torch.stack([self.vertices, following(self.vertices, self.counts)], -2)
-        chosen = used & active
-        return segments[chosen], self.owners[chosen]
+        active = self.pattern.gather(1, self.owners.clamp_min(0)) & (self.owners >= 0)
+        chosen = active & in_use(self.counts, self.owners.shape[1])
+        return sides(self.vertices, self.counts)[chosen], self.owners[chosen]
 
 
 def subdivide(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leakage.geometry import rays
 from leakage.geometry.patterns import Gates, adapted, check_gates, joined, pattern, read_out
-from leakage.geometry.polygons import fans, following
+from leakage.geometry.polygons import fans, following, in_use
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import ray_cuts
@@ -160,7 +160,7 @@ def _turns(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Floa
     edges = following(vertices, corners) - vertices
     ahead = following(edges, corners)
     cross = edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]
-    return cross[torch.arange(vertices.shape[1], device=corners.device) < corners.unsqueeze(-1)]
+    return cross[in_use(corners, vertices.shape[1])]
 
 
 class RayReadings(NamedTuple):
