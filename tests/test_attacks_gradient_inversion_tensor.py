@@ -320,7 +320,6 @@ def test_few_neurons_are_a_doubt():
         (dict(norm=math.nan), "`norm` must be a number finite and above 0"),
         (dict(contraction="best"), "`contraction` must be one of none, mean, random, ones"),
         (dict(labels=()), "`labels` must name a value"),
-        (dict(method="guess"), "`method` must be one of"),
     ],
 )
 def test_settings_are_checked(options, message):

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float
+from numpy.polynomial.hermite_e import herme2poly
 from torch import Tensor
 
 from leakage import arguments
@@ -70,10 +71,10 @@ class Moments(ABC):
         start, inner = self._factors(basis)
         identity = torch.eye(size, dtype=basis.dtype, device=basis.device)
         total = torch.zeros((size,) * order, dtype=basis.dtype, device=basis.device)
+        hermite = herme2poly([0] * degree + [1])  # by the power of the monomial
         for pairs in range(degree // 2 + 1):
-            term = _hermite_coefficient(degree, pairs) * _monomial_moment(
-                start, inner, degree=degree - 2 * pairs, slots=order - 2 * pairs
-            )
+            left = degree - 2 * pairs
+            term = float(hermite[left]) * _monomial_moment(start, inner, degree=left, slots=order - 2 * pairs)
             for _ in range(pairs):
                 term = torch.tensordot(term, identity, dims=0)
             total = total + term
@@ -176,15 +177,6 @@ class HiddenMoments(Moments):
         crossed = along * outer + (self.rows @ direction).unsqueeze(-1) * inner
         return (self.rows.mT @ (along * inner) + self.weights.mT @ crossed - traces) / 3
 
-    def one_sided(self, basis: Float[Tensor, "d b"]) -> Float[Tensor, "b b b"]:
-        r"""$\sum_j G_j \otimes H_2(w_j)$ in coordinates of `basis`, before its first slot is made like the others.
-
-        Source: Wang et al., Appendix B, $T_1$; its symmetric part is `tensor`.
-        """
-        start, inner = self._factors(basis)
-        identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
-        return _monomial_moment(start, inner, degree=2, slots=3) - torch.tensordot(start.sum(0), identity, dims=0)
-
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m b"], Float[Tensor, "m b"]]:
         return self.rows @ basis, self.weights @ basis
 
@@ -238,12 +230,6 @@ def symmetrised(tensor: Tensor) -> Tensor:
     """The mean of a tensor over all orders of its axes."""
     orders = list(permutations(range(tensor.ndim)))
     return torch.stack([tensor.permute(order) for order in orders]).mean(0)
-
-
-def _hermite_coefficient(degree: int, pairs: int) -> float:
-    """The coefficient of z^(degree - 2 pairs) in the Hermite polynomial He_degree(z)."""
-    count = math.factorial(degree) // (math.factorial(pairs) * math.factorial(degree - 2 * pairs) * 2**pairs)
-    return float((-1) ** pairs * count)
 
 
 def _monomial_moment(

@@ -20,6 +20,7 @@ from leakage import arguments
 from leakage.attacks.gradient_inversion import doubts, moments, span
 from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion.decompose import Decomposition, decompose, powers
+from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
@@ -32,7 +33,13 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
     "span": moments.of_hidden,
 }
 """The gradients by name, with the moments of each."""
-CONTRACTIONS = ("none", "mean", "random", "ones")
+DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
+    "mean": lambda mean, _: mean,
+    "random": lambda mean, draws: torch.randn(mean.shape, generator=draws, dtype=mean.dtype, device=mean.device),
+    "ones": lambda mean, _: torch.ones_like(mean),
+}
+"""The directions a by name, of any length, from the moment of order 1."""
+CONTRACTIONS = ("none", *DIRECTIONS)
 _CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
 _MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
 
@@ -77,7 +84,6 @@ def reconstruct(
     contraction: str = "none",
     centre: bool = True,
     labels: Sequence[float] | None = None,
-    method: str = "joint",
     generator: torch.Generator,
 ) -> TensorReconstruction:
     r"""Find a batch of inputs of one length, their residuals and labels, from the moments of a single gradient.
@@ -104,7 +110,6 @@ def reconstruct(
             $(1, \dots, 1)$, or "none" to use all directions of the span.
         centre: whether the moments are freed of what only adds noise to them.
         labels: the values that labels may have: ±1, for the logistic loss 0 and 1, unless told otherwise.
-        method: how the tensor is decomposed, in `decompose.METHODS`.
         generator: for starts, contractions and sketches.
 
     Raises:
@@ -112,7 +117,11 @@ def reconstruct(
             gradient that `source` needs is missing or, for G, has a rank below B (g has no rank: see `doubts`), the
             activation does not identify inputs at all, or `labels` is empty or not finite.
     """
-    _check(observation, batch=batch, source=source, norm=norm, contraction=contraction, labels=labels)
+    arguments.count("batch", batch, least=1, most=min(observation.weights.shape))
+    arguments.choice("source", source, SOURCES)
+    arguments.choice("contraction", contraction, CONTRACTIONS)
+    arguments.number("norm", norm, above=0)
+    possible.check(labels)
     way = route(observation.activation, norm=norm)
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
@@ -133,7 +142,7 @@ def reconstruct(
         found = span.of_rows(observation.hidden, batch=batch, generator=generator)
     else:
         found = _find_span(estimates, way, batch, contraction, generator)
-    terms = _find_terms(estimates, found.basis, way, contraction, method, generator)
+    terms = _find_terms(estimates, found.basis, way, contraction, generator)
     signed, rough = _with_signs(estimates, found.basis, terms, way, norm)
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
     ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=source == "outputs")
@@ -186,19 +195,10 @@ def refit(
     Raises:
         ValueError: if the observation lacks the gradient asked for.
     """
-    name = "outputs" if outputs else "hidden"
-    observed = getattr(observation, name)
-    if observed is None:
-        raise ValueError(f"`observation` must have `{name}` to refit residuals to; got None.")
-    values, slopes = observation.activation.derivatives(observation.weights @ inputs.mT, order=1)
-    # Products over neurons and over coordinates separate, so that no array has m times d times B entries.
-    features = values if outputs else slopes
-    other = torch.ones_like(inputs[:, :1]) if outputs else inputs
-    target = observed.unsqueeze(-1) if outputs else len(observed) * observed
-    gram = (features.mT @ features) * (other @ other.mT)
-    residuals = torch.linalg.pinv(gram, hermitian=True) @ (features * (target @ other.mT)).sum(0)
-    left = target - (features * residuals) @ other
-    return residuals, float(left.norm() / target.norm())
+    equations = OutputEquations.of(observation) if outputs else HiddenEquations.of(observation)
+    gram, right = equations.linear(inputs.unsqueeze(0))
+    residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
+    return residuals[0], float(equations.misfits(inputs.unsqueeze(0), residuals))
 
 
 @contextmanager
@@ -230,12 +230,7 @@ def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, gen
 
 
 def _find_terms(
-    estimates: Moments,
-    basis: Float[Tensor, "d B"],
-    way: Route,
-    contraction: str,
-    method: str,
-    generator: torch.Generator,
+    estimates: Moments, basis: Float[Tensor, "d B"], way: Route, contraction: str, generator: torch.Generator
 ) -> Decomposition:
     """Step 2."""
     tensor = estimates.tensor(basis, order=way.tensor)
@@ -244,7 +239,7 @@ def _find_terms(
         direction = DIRECTIONS[contraction](basis.mT @ estimates.first(), generator)
         tensor = tensor @ normalize(direction, dim=0)
     # All slices, which is what ever more random contractions tend to: one thing less to draw.
-    return decompose(tensor, order=tensor.ndim, method=method, contractions=None, generator=generator)
+    return decompose(tensor, order=tensor.ndim, contractions=None, generator=generator)
 
 
 def _with_signs(
@@ -267,32 +262,3 @@ def _with_signs(
 
 def _sign(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1"]:
     return torch.where(values < 0, -1.0, 1.0).to(values).unsqueeze(-1)
-
-
-def _random(mean: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-
-
-DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
-    "mean": lambda mean, _: mean,
-    "random": _random,
-    "ones": lambda mean, _: torch.ones_like(mean),
-}
-"""The directions a by name, of any length, from the moment of order 1."""
-
-
-def _check(
-    observation: Observation,
-    *,
-    batch: int,
-    source: str,
-    norm: float,
-    contraction: str,
-    labels: Sequence[float] | None,
-) -> None:
-    m, d = observation.weights.shape
-    arguments.count("batch", batch, least=1, most=min(m, d))
-    arguments.choice("source", source, SOURCES)
-    arguments.choice("contraction", contraction, CONTRACTIONS)
-    arguments.number("norm", norm, above=0)
-    possible.check(labels)

@@ -52,6 +52,17 @@ def moment_error(
     return (basis.mT @ estimate.second(basis) if order == 2 else estimate.tensor(basis)) - truth
 
 
+def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
+    r"""$\sum_j G_j \otimes H_2(w_j)$, before its first slot is made like the others.
+
+    Source: Wang et al., Appendix B, $T_1$; its symmetric part is `HiddenMoments.tensor`.
+    """
+    found = moments.of_hidden(observation, centre=False)
+    identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
+    cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
+    return cubes - torch.tensordot(found.total, identity, dims=0)
+
+
 class Deviations(NamedTuple):
     """The largest mean error of an entry of a moment, in standard errors.
 
