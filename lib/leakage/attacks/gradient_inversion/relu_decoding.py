@@ -107,7 +107,9 @@ def switches(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Gener
         functions, failed = torch.linalg.solve_ex(drawn, ones)
         functions = functions[(failed == 0) & functions.isfinite().all(-1)]
         for witnesses in (corners[:_WITNESSES], corners):
-            functions = functions[_two_valued(functions @ witnesses.mT, slope)]
+            values = functions @ witnesses.mT
+            off = torch.minimum((values - 1).abs(), (values - slope).abs())
+            functions = functions[(off < _TOLERANCE).all(-1)]
         found = _distinct(torch.cat([found, functions]))
         if len(found) >= size:
             break
@@ -127,11 +129,6 @@ def _corners(rows: Tensor) -> Tensor:
     corners = rows.new_zeros((int(groups.max()) + 1, rows.shape[1]))
     corners[groups] = rows
     return corners
-
-
-def _two_valued(values: Float[Tensor, "n m"], slope: float) -> Tensor:
-    """Which functions are near α or 1 on all rows."""
-    return (torch.minimum((values - 1).abs(), (values - slope).abs()) < _TOLERANCE).all(-1)
 
 
 def _distinct(functions: Float[Tensor, "n b"]) -> Float[Tensor, "k b"]:
