@@ -74,8 +74,9 @@ def share_on(
         ValueError: if there is no point, an output is not finite, a margin is negative or not finite, or the slack is
             not in [0, 1). Zero is the $\min |\Phi|$ of a network that is silent at a training point, and allowed.
     """
+    slack = arguments.number("slack", slack, least=0, below=1)
     sizes = arguments.filled("outputs", _sizes(outputs))
-    return (sizes <= (1 + _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
+    return (sizes <= (1 + slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 def share_above(
@@ -89,8 +90,9 @@ def share_above(
     Raises:
         ValueError: as `share_on`.
     """
+    slack = arguments.number("slack", slack, least=0, below=1)
     sizes = arguments.filled("outputs", _sizes(outputs))
-    return (sizes >= (1 - _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
+    return (sizes >= (1 - slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 # ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
@@ -125,35 +127,6 @@ def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
     alpha, named = sizes.max(-1)
     below = sizes < _level(alpha, HALF, outputs, name="the largest |Φ| of the candidates")
     return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
-
-
-def line_ups(
-    *, member: Float[Tensor, "*b n"], outsider: Float[Tensor, "*b t"], size: int = 10
-) -> Float[Tensor, "*b groups size"]:
-    """Candidates for `leaked_point`: the outsiders in groups of `size - 1`, each with one member in the last place.
-
-    Every outsider is in at most one group; the members take turns. Equal answers are decided for the outsider.
-
-    Raises:
-        ValueError: if the size is below 2, or there are too few outsiders for one group, there is no member, or an
-            answer is not finite.
-    """
-    arguments.count("size", size)
-    arguments.real("member", member, "*b n")
-    arguments.real("outsider", outsider, "*b t", like=member)
-    if member.shape[:-1] != outsider.shape[:-1]:
-        raise ValueError(
-            f"`outsider` must be of the members' networks, {tuple(member.shape[:-1])}, got {tuple(outsider.shape)}."
-        )
-    groups = outsider.shape[-1] // max(size - 1, 1)
-    if size < 2 or not groups or not member.shape[-1]:
-        raise ValueError(
-            f"`size` must be at least 2, with a member and {size - 1} outsiders at hand; "
-            f"got {member.shape[-1]} and {outsider.shape[-1]}."
-        )
-    innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
-    turns = torch.arange(groups, device=member.device) % member.shape[-1]
-    return torch.cat([innocent, member[..., turns].unsqueeze(-1)], dim=-1)
 
 
 def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:
@@ -222,18 +195,18 @@ def _sizes(outputs: Tensor) -> Tensor:
 
 def _level(margin: Tensor, factor: float, outputs: Tensor, *, name: str = "`margin`") -> Tensor:
     """`factor` times a margin that exists, to compare `outputs` with."""
-    return factor * _positive(_beside(margin, outputs), name=name).unsqueeze(-1)
+    return factor * _positive(_beside(margin, outputs), name=name)
 
 
 def _measured(margin: Tensor, outputs: Tensor) -> Tensor:
     """Margins that are sizes, as `Margin.absolute`, of networks that fit their labels or not, beside `outputs`."""
-    return arguments.real("margin", _beside(margin, outputs), least=0).unsqueeze(-1)
+    return arguments.real("margin", _beside(margin, outputs), least=0)
 
 
 def _beside(margin: Tensor, outputs: Tensor) -> Tensor:
-    """The margins, whatever they are, if there is one for each network of `outputs`."""
+    """The margins, whatever they are, if there is one for each network of `outputs`, with an axis for its points."""
     arguments.real("margin", arguments.tensor("margin", margin).new_empty(0), like=outputs)
-    return _broadcast("margin", margin, outputs.shape[:-1])
+    return _broadcast("margin", margin, outputs.shape[:-1]).unsqueeze(-1)
 
 
 def _broadcast(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -253,7 +226,3 @@ def _positive(margin: Tensor, *, name: str = "`margin`") -> Tensor:
             "leave out networks without a margin (`Margin.exists`), and say how many they are."
         )
     return margin
-
-
-def _allowed(slack: float) -> float:
-    return arguments.number("slack", slack, least=0, below=1)
