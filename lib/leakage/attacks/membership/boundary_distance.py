@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import check, pattern
+from leakage.geometry.patterns import check, joined, pattern
 from leakage.geometry.row_space import first_change, read_out_weights, row_space
 from leakage.models.mlp import Mlp
 
@@ -82,10 +82,8 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projection
     if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
         network, basis = row_space(network)
         points = points @ basis
-    chunk = max(1, _CHUNK // (network.widths[-1] * network.widths[0]))
-    return Reach(
-        *map(torch.cat, zip(*(_deepfool(network, part, settings) for part in points.split(chunk)), strict=True))
-    )
+    parts = [_deepfool(network, part, settings) for part in points.split(_rows(network))]
+    return Reach(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> Reach:
@@ -98,7 +96,7 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
         ends[moving] += _steps(_nearest_boundary(network, ends[moving], labels[moving]), ends[moving], settings)
         projections[moving] += 1
         if step == 0:
-            stays = _same_polytope(network, points, ends)
+            stays = (joined(pattern(network, points)) == joined(pattern(network, ends))).all(-1)
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break
@@ -148,11 +146,6 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     return _Boundaries(distance.squeeze(1), scale * way)
 
 
-def _same_polytope(network: Mlp, first: Tensor, second: Tensor) -> Bool[Tensor, " t"]:
-    pairs = zip(pattern(network, first), pattern(network, second), strict=True)
-    return torch.stack([(one == other).all(-1) for one, other in pairs]).all(0)
-
-
 def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""A radius within which the predicted label cannot change: $\min(r(x), \min_k g_k / \lVert \nabla g_k \rVert)$.
 
@@ -174,6 +167,10 @@ def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     """
     _check(network, points)
     reduced, basis = row_space(network)
-    chunk = max(1, _CHUNK // (reduced.widths[-1] * reduced.widths[0]))
-    parts = (points @ basis).split(chunk)
+    parts = (points @ basis).split(_rows(reduced))
     return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])
+
+
+def _rows(network: Mlp) -> int:
+    """How many points are looked at together."""
+    return max(1, _CHUNK // (network.widths[-1] * network.widths[0]))
