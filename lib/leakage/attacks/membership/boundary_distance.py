@@ -93,7 +93,10 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     stays = torch.zeros_like(moving, dtype=torch.bool)
     promised = _nearest_boundary(network, points, labels).distances
     for step in range(settings.most):
-        ends[moving] += _steps(_nearest_boundary(network, ends[moving], labels[moving]), ends[moving], settings)
+        nearest = _nearest_boundary(network, ends[moving], labels[moving])
+        # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
+        length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
+        ends[moving] += torch.maximum(length, _shortest(ends[moving]))[:, None] * nearest.ways
         projections[moving] += 1
         if step == 0:
             stays = (joined(pattern(network, points)) == joined(pattern(network, ends))).all(-1)
@@ -103,9 +106,13 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     reached = torch.ones_like(stays).index_fill(0, moving, False)
     found = first_change(network, points, ends)
     # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
-    found = torch.where(found <= _LEAST * points.abs().amax(-1).clamp_min(1), torch.minimum(found, promised), found)
+    found = torch.where(found <= _shortest(points), torch.minimum(found, promised), found)
     distances = torch.where(reached, found, torch.inf)
     return Reach(distances, reached, projections, stays)
+
+
+def _shortest(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    return _LEAST * points.abs().amax(-1).clamp_min(1)
 
 
 class _Boundaries(NamedTuple):
@@ -113,12 +120,6 @@ class _Boundaries(NamedTuple):
 
     distances: Float[Tensor, " t"]
     ways: Float[Tensor, "t d"]
-
-
-def _steps(nearest: _Boundaries, points: Float[Tensor, "t d"], settings: Projections) -> Float[Tensor, "t d"]:
-    """A little further than the boundary, and never so little that rounding hides it; nowhere if there is none."""
-    length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
-    return torch.maximum(length, _LEAST * points.abs().amax(-1).clamp_min(1))[:, None] * nearest.ways
 
 
 def _check(network: Mlp, points: Tensor) -> None:

@@ -40,8 +40,7 @@ def calibrated(
             that was not reached), `without` is no model, or a point has no reference.
     """
     models, points = arguments.truth("member", member, "models n").shape
-    arguments.tensor("scores", scores, "models n", models=models, n=points)
-    arguments.real("scores", scores)
+    arguments.real("scores", scores, "models n", models=models, n=points)
     arguments.filled("member", member)
     if without is not None:
         arguments.count("without", without, most=models - 1)
