@@ -159,7 +159,7 @@ def directions(
 
 def _moments(rows: Float[Tensor, "n b"], target: Float[Tensor, "n b"]) -> HiddenMoments:
     """Those of some neurons, in the span."""
-    return HiddenMoments(rows, target / len(target), target.mean(0))
+    return HiddenMoments(rows, target.mean(0), target / len(target))
 
 
 def _starts(

@@ -6,8 +6,7 @@ parity give its sign. What is found carries a sampling error of order $m^{-1/2}$
 nothing hides a doubtful answer: see `TensorReconstruction.doubts`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -126,17 +125,15 @@ def reconstruct(
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
-    begin = generator.get_state()
+    begin = generator.clone_state()  # a look must move no answer
 
     def of_part(part: Observation) -> Span:
-        with _left_alone(generator, at=begin) as same:
-            return _find_span(SOURCES[source](part, centre=centre), way, batch, contraction, same)
+        return _find_span(SOURCES[source](part, centre=centre), way, batch, contraction, begin.clone_state())
 
     find = None if source == "span" else of_part
     if source == "hidden":
         assert observation.hidden is not None  # or there would be no moments of it
-        with _left_alone(generator):
-            span.check_rank(observation.hidden, batch=batch, generator=generator)
+        span.check_rank(observation.hidden, batch=batch, generator=generator.clone_state())
     if source == "span":
         assert observation.hidden is not None
         found = span.of_rows(observation.hidden, batch=batch, generator=generator)
@@ -199,17 +196,6 @@ def refit(
     gram, right = equations.linear(inputs.unsqueeze(0))
     residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
     return residuals[0], float(equations.misfits(inputs.unsqueeze(0), residuals))
-
-
-@contextmanager
-def _left_alone(generator: torch.Generator, *, at: Tensor | None = None) -> Iterator[torch.Generator]:
-    """The generator, `at` a state of its own if given, which goes back to where it was: a look must move no answer."""
-    before = generator.get_state()
-    generator.set_state(before if at is None else at)
-    try:
-        yield generator
-    finally:
-        generator.set_state(before)
 
 
 def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:

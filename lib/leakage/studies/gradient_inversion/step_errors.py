@@ -60,7 +60,7 @@ def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
     found = moments.of_hidden(observation, centre=False)
     identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
     cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
-    return cubes - torch.tensordot(found.total, identity, dims=0)
+    return cubes - torch.tensordot(found.mean, identity, dims=0)
 
 
 class Deviations(NamedTuple):
