@@ -23,7 +23,7 @@ from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
-from leakage.studies.gradient_inversion import moment_error, step_errors
+from leakage.studies.gradient_inversion import moment_error, rival_decompositions, step_errors
 from leakage.studies.gradient_inversion.games import Round
 from leakage.theory import gradient_symmetries, hermite
 from leakage.trainers import federated
@@ -106,10 +106,10 @@ CHECKS = {
                 )
                 for order, method, count in (
                     *((order, "joint", count) for order in (3, 4) for count in (9, None)),
-                    *((3, method, None) for method in decompose.METHODS),
+                    *((3, method, None) for method in rival_decompositions.METHODS.values()),
                 )
             ],
-            decompose,
+            rival_decompositions,
             **FEW_STEPS,
         ),
         joint_diagonalisation,
