@@ -85,7 +85,7 @@ CASES = {
     "size_score": case(margin.size_score, outputs=drawn(5)),
     "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
     "loss_score": case(margin.loss_score, "float32 outputs", outputs=drawn(5), labels=signs(5)),
-    "recovery": case(partial(line_reconstruction.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
+    "recovery": case(partial(line_statements.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
     "Observation": case(
         partial(Observation, activation=TANH),
         weights=drawn(M, D),
