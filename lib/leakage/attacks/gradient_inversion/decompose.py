@@ -55,12 +55,8 @@ class Problem:
     def side(self) -> int:
         return self.slices.shape[-2]
 
-    def contracted(self, directions: Float[Tensor, "*s l k"]) -> Float[Tensor, "*b l k k"]:
-        r"""$T(I, I, w_l, \dots, w_l)$, for directions that are the same for all slots but the first two."""
-        return self.along(powers(directions, self.order - 2))
-
     def along(self, directions: Float[Tensor, "*s l s"]) -> Float[Tensor, "*b l k k"]:
-        """The slices combined along each of the `directions`."""
+        r"""The slices combined along each of the `directions`: $T(I, I, w_l, \dots, w_l)$ along powers of the $w_l$."""
         return torch.einsum("...ijs,...ls->...lij", self.slices, directions)
 
     def random_directions(self, shape: tuple[int, ...]) -> Float[Tensor, "*s l s"]:
@@ -119,9 +115,8 @@ def decompose(
     candidates = (METHODS[method] if isinstance(method, str) else method)(problem)  # starts first
     weights, residuals = _fit(flat, candidates, order=order)
     best = residuals.argmin(0)[None]
-    pick = best[..., None]
-    factors = candidates.gather(0, pick[..., None].expand(1, *candidates.shape[1:]))[0]
-    weights = weights.gather(0, pick.expand(1, *weights.shape[1:]))[0] * unit.unsqueeze(-1)
+    factors = torch.take_along_dim(candidates, best[..., None, None], 0)[0]
+    weights = torch.take_along_dim(weights, best[..., None], 0)[0] * unit.unsqueeze(-1)
     return _in_convention(factors, weights, residuals.gather(0, best)[0], order=order)
 
 
@@ -165,7 +160,7 @@ def _joint(problem: Problem) -> Float[Tensor, "starts *b k k"]:
         # Sweeps only see sums over l, so that L contractions may be rotated into as few as there are slots.
         directions = torch.linalg.qr(drawn, mode="r").R
     first = joint_diagonaliser(problem.along(directions), begin)
-    second = joint_diagonaliser(problem.contracted(first), first)
+    second = joint_diagonaliser(problem.along(powers(first, problem.order - 2)), first)
     return _inverse_factors(second)
 
 
@@ -210,7 +205,7 @@ def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order:
     """The terms in the order and with the signs that the module promises."""
     rank = weights.abs().argsort(dim=-1, descending=True)
     weights = weights.gather(-1, rank)
-    factors = factors.gather(-2, rank.unsqueeze(-1).expand_as(factors))
+    factors = torch.take_along_dim(factors, rank.unsqueeze(-1), -2)
     largest = factors.gather(-1, factors.abs().argmax(-1, keepdim=True)).squeeze(-1)
     negative = (weights if order % 2 else largest) < 0
     sign = torch.where(negative, -1.0, 1.0).to(weights)

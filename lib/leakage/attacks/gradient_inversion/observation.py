@@ -24,8 +24,7 @@ LAYERS = ("outputs", "hidden")
 """The two layers, as an `Observation` names their gradients."""
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
 _REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
-PRECISIONS = (torch.float32, torch.float64)
-"""The dtypes in which there are the factorisations that attacks rest on."""
+_PRECISIONS = (torch.float32, torch.float64)  # those of the factorisations that attacks rest on
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         weights = arguments.filled("weights", arguments.real("weights", self.weights, "m d"))
-        if weights.dtype not in PRECISIONS:
+        if weights.dtype not in _PRECISIONS:
             raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
         if not isinstance(self.activation, Activation):
             raise TypeError(f"`activation` must be an Activation, got {self.activation!r}; try `activation(name)`.")
@@ -113,7 +112,8 @@ class Observation:
             raise ValueError(f"`module` must have no zero in {names[1]!r}: the gradient of such a neuron is lost.")
         found, bias = _recognise(module, weights, readout, activation)
         chosen = find_loss(loss)
-        top, bottom = (_divided(gradient, name, chosen.scale(batch)) for name in (names[1], names[0]))
+        scale = chosen.scale(batch)
+        bottom, top = (gradient[name].detach() / scale if name in gradient else None for name in names)
         if bottom is not None:
             bottom = bottom / (len(readout) * readout).unsqueeze(-1)
         return cls(weights, found, bias, None if top is None else top.flatten(), bottom, chosen.logistic, readout)
@@ -244,8 +244,3 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
         f"`module` must be Σ a·σ(w·x) + b with {name or 'a known activation'}; its outputs are {closest:.1e} away."
         " A hidden bias, a third layer or a layer that draws at random would do this."
     )
-
-
-def _divided(gradient: Mapping[str, Tensor], name: str, scale: float) -> Tensor | None:
-    """The gradient called `name` without the constant of the loss."""
-    return gradient[name].detach() / scale if name in gradient else None

@@ -67,12 +67,6 @@ class TensorReconstruction(Reconstruction):
         """
         return self.judge()
 
-    @property
-    def kappa(self) -> float:
-        r"""$\max |\hat r_i| / \min |\hat r_i|$: how much fainter the faintest input is than the clearest."""
-        sizes = self.residuals.abs()
-        return float(sizes.max() / sizes.min())
-
 
 def reconstruct(
     observation: Observation,

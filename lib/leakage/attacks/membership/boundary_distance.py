@@ -136,13 +136,13 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     """Infinite, with the way 0, where the piece is constant."""
     outputs, weights = network(points), read_out_weights(network, pattern(network, points))
     own = labels[:, None]
-    slopes = weights.gather(1, own.unsqueeze(-1).expand(-1, 1, weights.shape[-1])) - weights
+    slopes = torch.take_along_dim(weights, own[..., None], 1) - weights
     gaps, norms = outputs.gather(1, own) - outputs, slopes.norm(dim=-1)
     # The own class has a slope of exactly zero, so it never is the nearest unless all have.
     distances = torch.where(norms > 0, gaps / norms, torch.inf)
     nearest = distances.argmin(1, keepdim=True)
     distance = distances.gather(1, nearest)
-    way = -slopes.gather(1, nearest.unsqueeze(-1).expand(-1, 1, slopes.shape[-1])).squeeze(1)
+    way = -torch.take_along_dim(slopes, nearest[..., None], 1).squeeze(1)
     scale = torch.where(distance.isfinite(), 1 / norms.gather(1, nearest), 0.0)
     return _Boundaries(distance.squeeze(1), scale * way)
 

@@ -75,7 +75,7 @@ def share_on(
             not in [0, 1). Zero is the $\min |\Phi|$ of a network that is silent at a training point, and allowed.
     """
     slack = arguments.number("slack", slack, least=0, below=1)
-    sizes = arguments.filled("outputs", _sizes(outputs))
+    sizes = arguments.filled("outputs", size_score(outputs))
     return (sizes <= (1 + slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
@@ -91,7 +91,7 @@ def share_above(
         ValueError: as `share_on`.
     """
     slack = arguments.number("slack", slack, least=0, below=1)
-    sizes = arguments.filled("outputs", _sizes(outputs))
+    sizes = arguments.filled("outputs", size_score(outputs))
     return (sizes >= (1 - slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
@@ -111,7 +111,7 @@ def known_margin(
         ValueError: if an output is not finite, a margin is not positive and finite, or the cut is not between 0 and 1,
             in units of the margin.
     """
-    return _sizes(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
+    return size_score(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
 
 
 def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
@@ -123,7 +123,7 @@ def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
         ValueError: if there is no candidate, an output is not finite, or all candidates of a network answer 0, so that
             nobody can be named.
     """
-    sizes = arguments.filled("outputs", _sizes(outputs))
+    sizes = arguments.filled("outputs", size_score(outputs))
     alpha, named = sizes.max(-1)
     below = sizes < _level(alpha, HALF, outputs, name="the largest |Φ| of the candidates")
     return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
@@ -151,9 +151,9 @@ def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
     r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5.
 
     Raises:
-        ValueError: if an output is not finite.
+        ValueError: if an output is not finite: NaN would count as below every margin.
     """
-    return _sizes(outputs)
+    return arguments.real("outputs", outputs, "*b t").abs()
 
 
 def distance_score(
@@ -167,7 +167,7 @@ def distance_score(
     Raises:
         ValueError: if an output is not finite, a margin is not positive and finite, or a label is not ±1.
     """
-    sizes = _sizes(outputs)
+    sizes = size_score(outputs)
     answers = sizes if labels is None else loss_score(outputs, labels=labels)
     return -(answers - _level(margin, 1.0, outputs)).abs()
 
@@ -181,16 +181,11 @@ def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]
     Raises:
         ValueError: if an output is not finite, or a label is not ±1.
     """
-    _sizes(outputs)
+    arguments.real("outputs", outputs, "*b t")
     return _broadcast("labels", arguments.signs("labels", labels), outputs.shape) * outputs
 
 
 # ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _sizes(outputs: Tensor) -> Tensor:
-    """The sizes of answers, all of which are numbers: NaN would count as below every margin."""
-    return arguments.real("outputs", outputs, "*b t").abs()
 
 
 def _level(margin: Tensor, factor: float, outputs: Tensor, *, name: str = "`margin`") -> Tensor:

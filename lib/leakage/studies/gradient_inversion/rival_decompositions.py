@@ -31,7 +31,7 @@ def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
             vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
         sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
         best = sizes.abs().argmax(0)[None]
-        vector = vector.gather(0, best.unsqueeze(-1).expand(1, *vector.shape[1:]))[0]
+        vector = torch.take_along_dim(vector, best.unsqueeze(-1), 0)[0]
         size = sizes.gather(0, best)[0]
         term = assemble(vector.unsqueeze(-2), size.unsqueeze(-1), order=problem.order)
         left = left - term.reshape(left.shape)
