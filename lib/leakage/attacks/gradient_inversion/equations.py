@@ -57,6 +57,10 @@ class Equations(ABC):
         r"""$\lVert E \rVert / \lVert c \rVert$ of each start."""
         return self.error(points, residuals).flatten(1).norm(dim=1) / self.target.norm()
 
+    def misfit(self, points: Float[Tensor, "b k"], residuals: Float[Tensor, " b"]) -> float:
+        """That of one batch."""
+        return float(self.misfits(points.unsqueeze(0), residuals.unsqueeze(0)))
+
     def residuals(self, points: Float[Tensor, "s b k"]) -> Float[Tensor, "s b"]:
         """The residuals that fit best, given the points."""
         gram, right = self.linear(points)

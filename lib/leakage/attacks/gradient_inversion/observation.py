@@ -9,7 +9,7 @@ $$ g_j = \frac{\partial L}{\partial a_j} = \sum_i r_i\, \sigma(w_j^\top x_i), \q
 where the usual $a_j = 1/m$ makes $G_j$ the gradient itself. An `Observation` never holds an input or a label.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +20,6 @@ from leakage import arguments
 from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
-LAYERS = ("outputs", "hidden")
-"""The two layers, as an `Observation` names their gradients."""
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
 _REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
 _PRECISIONS = (torch.float32, torch.float64)  # those of the factorisations that attacks rest on
@@ -69,7 +67,7 @@ class Observation:
             if value is None:
                 continue
             arguments.real(name, value, shape, like=weights, m=m, d=d)
-            if name in LAYERS and not bool(value.any()):
+            if name != "readout" and not bool(value.any()):
                 raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
 
     @classmethod
@@ -150,51 +148,31 @@ class Reconstruction:
     ambiguous: tuple[str, ...] = ()
 
 
-def observed(observation: Observation, *, layers: Sequence[str] = LAYERS) -> Float[Tensor, " n"]:
-    """The gradient as one vector: that of `layers`, as far as they were observed.
-
-    Raises:
-        ValueError: if none of `layers` was observed.
-    """
-    parts = [part.flatten() for part in (getattr(observation, name) for name in layers) if part is not None]
-    if not parts:
-        raise ValueError(f"`layers` must have one whose gradient was observed, got {tuple(layers)!r}.")
-    return torch.cat(parts)
+def observed(observation: Observation) -> Float[Tensor, " n"]:
+    """The gradient as one vector, of the layers that were observed."""
+    return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
 
 
 def simulated(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    *,
-    layers: Sequence[str] = LAYERS,
+    observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]
 ) -> Float[Tensor, " n"]:
     r"""The gradient $(g, G)$ of this batch as `observed` orders it; differentiable."""
     values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
-    gradients = {
-        "outputs": lambda: (residuals.unsqueeze(-1) * values).sum(0),
-        "hidden": lambda: ((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights),
-    }
-    return torch.cat([gradients[name]() for name in layers if getattr(observation, name) is not None])
+    parts = []
+    if observation.outputs is not None:
+        parts.append((residuals.unsqueeze(-1) * values).sum(0))
+    if observation.hidden is not None:
+        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
+    return torch.cat(parts)
 
 
-def misfit(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    *,
-    layers: Sequence[str] = LAYERS,
-) -> float:
+def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
     r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the one observed.
 
-    Over all neurons, and over `layers` as far as they were observed: rounding alone certifies that the batch explains
-    them.
-
-    Raises:
-        ValueError: if none of `layers` was observed.
+    Over all neurons and the layers that were observed: rounding alone certifies that the batch explains them.
     """
-    target = observed(observation, layers=layers)
-    return float((simulated(observation, inputs, residuals, layers=layers) - target).norm() / target.norm())
+    target = observed(observation)
+    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
 
 
 def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:

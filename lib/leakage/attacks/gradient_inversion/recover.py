@@ -21,7 +21,7 @@ from leakage.attacks.gradient_inversion import relu_decoding, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
 from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
 from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import route
@@ -220,8 +220,8 @@ def _finished(
         ambiguous = ambiguous if tied else ()
     found = observation.labels(inputs, residuals)
     # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
-    layer = "outputs" if observation.hidden is None else "hidden"
-    return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals, layers=(layer,)), ambiguous)
+    equations = (OutputEquations if observation.hidden is None else HiddenEquations).of(observation)
+    return Reconstruction(inputs, residuals, found, equations.misfit(inputs, residuals), ambiguous)
 
 
 def _undetermined(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
+from leakage.attacks.gradient_inversion.equations import HiddenEquations
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 MOST_INPUTS = 16
 """The largest batch that is looked for: the number of draws grows as $2^B$."""
@@ -88,7 +89,7 @@ def decode(
         inputs = torch.where(swapped.unsqueeze(-1), -inputs, inputs)
         residuals = torch.where(swapped, -residuals / slope, residuals)
         ambiguous = (_ALIKE,) if labels is None or bool(tied.any()) else ()
-    certificate = misfit(observation, inputs, residuals, layers=("hidden",))
+    certificate = HiddenEquations.of(observation).misfit(inputs, residuals)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate, ambiguous)
 
 

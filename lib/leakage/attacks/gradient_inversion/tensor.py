@@ -189,7 +189,7 @@ def refit(
     equations = OutputEquations.of(observation) if outputs else HiddenEquations.of(observation)
     gram, right = equations.linear(inputs.unsqueeze(0))
     residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
-    return residuals[0], float(equations.misfits(inputs.unsqueeze(0), residuals))
+    return residuals[0], equations.misfit(inputs, residuals[0])
 
 
 def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:

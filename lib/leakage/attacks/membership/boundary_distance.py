@@ -156,8 +156,7 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     Raises:
         ValueError: as `deepfool`.
     """
-    _check(network, points)
-    return torch.minimum(inscribed_radius(network, points), in_cell_distance(network, points))
+    return torch.minimum(in_cell_distance(network, points), inscribed_radius(network, points))
 
 
 def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
