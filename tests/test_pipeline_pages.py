@@ -164,7 +164,9 @@ def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
 
 def test_findings_of_ours_stand_in_a_table_of_their_own(ledgers):
     _, ours = tables.scoreboard(ledgers, {"toy": "A toy"}).split("**Ours, not in the paper**")
-    assert r"| **t.beyond.more** That $\|x\| < 2$. | ours |  | x 1.00 [0.90, 1.10] | ✗ did not hold: so |  | 0.1 |" in ours
+    assert (
+        r"| **t.beyond.more** That $\|x\| < 2$. | ours |  | x 1.00 [0.90, 1.10] | ✗ did not hold: so |  | 0.1 |" in ours
+    )
 
 
 def test_a_chapter_without_a_ledger_is_on_the_scoreboard(ledgers):
