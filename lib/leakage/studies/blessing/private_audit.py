@@ -17,10 +17,10 @@ from torch import Tensor
 from leakage import arguments
 from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
-from leakage.studies.blessing import halves
+from leakage.studies.blessing import halves, trajectories
 from leakage.studies.blessing.pools import over_pools
 from leakage.studies.blessing.width_audit import Rates, audit
-from leakage.trainers import dp_sgd, privacy_accounting, trajectories
+from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.perceptrons import Perceptrons
 
