@@ -1,12 +1,15 @@
 """What independent networks have in common, with intervals over networks: rates of their points, and their scatter."""
 
 import math
+from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
+from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval
 
 
@@ -47,3 +50,14 @@ def variation(values: Float[Tensor, " networks"]) -> Estimate:
     found = float(values.std() / values.mean())
     low, high = (found * math.sqrt((many - 1) / stats.chi2.ppf(level, many - 1)) for level in (0.975, 0.025))
     return Estimate(found, low, high, many)
+
+
+def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " networks"]]) -> Estimate:
+    """Spearman's rank correlation of place and share, the mean over sequences with one network at every place.
+
+    Raises:
+        ValueError: if there are not as many places as shares, fewer than two of them or fewer than two networks.
+    """
+    grid = torch.tensor(places, dtype=torch.float64)
+    sequences = torch.stack(list(shares)).T.double().cpu()
+    return mean_interval(torch.tensor([trends.rank_correlation(grid, own) for own in sequences]))
