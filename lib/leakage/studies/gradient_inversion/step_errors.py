@@ -103,7 +103,9 @@ def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str
     biased = torch.zeros(len(SOURCES), len(ORDERS), dtype=torch.int64)
     for row, source in enumerate(SOURCES):
         for column, order in enumerate(ORDERS):
-            found, truths = map(torch.stack, zip(*(_moment(played, basis, source, order) for played in rows)))
+            found, truths = map(
+                torch.stack, zip(*(_moment(played, basis, source, order) for played in rows), strict=True)
+            )
             off, truths = (found - truths).flatten(1), truths.flatten(1)
             scores = (off.mean(0) / (off.std(0) / math.sqrt(rounds))).abs()
             different = torch.combinations(torch.arange(game.dimension), order, with_replacement=True)
