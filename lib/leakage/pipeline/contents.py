@@ -14,6 +14,7 @@ from typing import Any
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments
+from leakage.claims import measurements
 from leakage.claims.texts import SIGNS
 from leakage.pipeline.book import Book, Refusal, read_mapping
 from leakage.pipeline.storage import lost_links
@@ -31,7 +32,6 @@ def _is_number(value: Any) -> bool:
 
 _TEXT: _Rule = ("text", _is_text)
 _AMOUNT: _Rule = ("a number of at least 0", lambda value: _is_number(value) and value >= 0)
-_MEASURED: _Rule = ("a number", lambda value: value is None or value in ("inf", "-inf") or _is_number(value))
 _Rules = Mapping[str, _Rule]
 _PLANNED: _Rules = {
     "name": (
@@ -50,10 +50,18 @@ _LEDGER: _Rules = dict.fromkeys(("profile", "device", "date"), _TEXT) | {
     "dirty": ("true or false", lambda value: isinstance(value, bool)),
     "seed": ("a whole number", lambda value: type(value) is int),
 }
-_VERDICT: _Rules = dict.fromkeys(["measured", "low", "high"], _MEASURED) | {
+_VERDICT: _Rules = {
+    "values": ("measurements by name", lambda value: value is None or _are_measurements(value)),
     "id": _TEXT,
     "verdict": (f"one of {', '.join(SIGNS)}", lambda value: _is_text(value) and value in SIGNS),
 }
+
+
+def _are_measurements(values: Any) -> bool:
+    try:
+        return all(_is_text(one["name"]) and measurements.from_json(one["measured"]) for one in values)
+    except (TypeError, KeyError, ValueError):
+        return False
 
 
 def check(book: Book) -> None:

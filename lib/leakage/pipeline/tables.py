@@ -44,12 +44,11 @@ def _row(claim: Mapping[str, Any]) -> list[str]:
 
 
 def _judged(claim: Mapping[str, Any]) -> str:
-    """The verdict, beside the expected one where they differ, and why a claim was not run."""
-    verdict = verdict_text(claim["verdict"])
-    if claim["verdict"] == NOT_RUN:
-        return f"{verdict}: {claim['reason']}"
-    differs = claim["verdict"] not in (NOT_JUDGED, claim["expected"])
-    return f"{verdict} (**expected: {claim['expected']}**)" if differs else verdict
+    """The verdict, beside the expected one where they differ, and its reason."""
+    verdict, reason = verdict_text(claim["verdict"]), claim["reason"]
+    if claim["verdict"] not in (NOT_RUN, NOT_JUDGED, claim["expected"]):
+        return f"{verdict} (**expected: {claim['expected']}**)"
+    return f"{verdict}: {reason}" if reason else verdict
 
 
 def verdict_counts(ledgers: Sequence[Ledger]) -> str:
