@@ -1,4 +1,4 @@
-"""A rule as the mathematics it is: LaTeX of an expression, with the ends of intervals as lines below and above a name."""
+"""LaTeX of a rule; a line below or above a name stands for the end of its interval."""
 
 import ast
 import math
@@ -27,14 +27,13 @@ def latex(node: ast.expr, binds: float = 0) -> str:
             rest = (f" {_SIGNS[type(op)]} {latex(part, own)}" for op, part in zip(ops, others, strict=True))
             text = latex(first, own) + "".join(rest)
         case ast.BinOp(left=first, op=op, right=second):
-            exact = isinstance(
-                op, ast.Pow
-            )  # the second of two like operators is parted, a base always, an exponent never
-            text = _OPERATORS[type(op)].format(latex(first, own - (not exact)), latex(second, 0 if exact else own))
+            # The second of two like operators is parted, the base of a power always, its exponent never.
+            least, most = (own, 0) if isinstance(op, ast.Pow) else (own - 1, own)
+            text = _OPERATORS[type(op)].format(latex(first, least), latex(second, most))
         case ast.Call(func=ast.Name(id="abs"), args=[part]):
             text = rf"\lvert {latex(part)} \rvert"
         case ast.Call(func=ast.Name(id=name), args=parts):
-            text = rf"\operatorname{{{name}}}({', '.join(map(_latex, parts))})"
+            text = rf"\operatorname{{{name}}}({', '.join(map(latex, parts))})"
         case ast.Attribute(value=ast.Name(id=name), attr=end):
             text = _ENDS[end].format(_words(name))
         case ast.Name(id=name):
