@@ -72,7 +72,7 @@ def errors(pairs: Pairs, *, width: int, seed: int) -> PairErrors:
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
         seen = exchange(game, inputs, labels, seed=seed, index=index).observation
-        total = normalize(moments.of_hidden(seen, centre=False).first(), dim=0).expand_as(inputs)
+        total = normalize(moments.of_hidden(seen, centre=False).mean, dim=0).expand_as(inputs)
         answers = [total]
         for source in ("hidden", "outputs"):
             draws = stream(seed, f"image pairs/{source}/{index}", inputs.device)
