@@ -1,19 +1,22 @@
 r"""The numbers that the claims about networks on Clusters2D compare, one for each network, from a measured group.
 
-Densities and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here trains
-or judges.
+Densities, counts and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here
+trains or judges.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
 _FIRST = range(1, 6)  # the epochs in which training begins
+_FEWEST = range(1, 4)  # those in which polytopes are counted: the first of them, before they multiply
 
 
 class Contrasts(NamedTuple):
@@ -25,10 +28,12 @@ class Contrasts(NamedTuple):
         parallelism_gain: of hyperedges in the gaps over those all over the window.
         gap_length_ratio: of hyperedge per area in the gaps to that all over the window.
         rim_length_ratio: the same behind the discs.
-        coalescence: the logarithm of the least number of cells in epochs 1 to 5 over that at epoch 0.
-        growth: final cells over initial ones.
+        first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
+        growth: the logarithm of the final number over that at epoch 0.
+        initial_order: of the gradients before training.
         early_order: the mean of the gradients' order in epochs 1 to 5.
         final_order: the last.
+        one_piece: whether the boundary has one piece in each of epochs 1 to 5.
         early_components: the largest number of pieces of the boundary in epochs 1 to 5.
         final_components: the last.
         early_inherited: for the last layer the logarithm of the area moved early by the layers before it over that
@@ -41,10 +46,12 @@ class Contrasts(NamedTuple):
     parallelism_gain: Float[Tensor, " models"]
     gap_length_ratio: Float[Tensor, " models"]
     rim_length_ratio: Float[Tensor, " models"]
-    coalescence: Float[Tensor, " models"]
+    first_cells: Float[Tensor, " models"]
     growth: Float[Tensor, " models"]
+    initial_order: Float[Tensor, " models"]
     early_order: Float[Tensor, " models"]
     final_order: Float[Tensor, " models"]
+    one_piece: Bool[Tensor, " models"]
     early_components: Real[Tensor, " models"]
     final_components: Real[Tensor, " models"]
     early_inherited: Float[Tensor, " models"]
@@ -66,16 +73,18 @@ def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
         (cells.per_area(0, near) / cells.per_area(far, len(looks.distances))).log()
         for cells in (portrait.own, portrait.other)
     ]
-    begun, first = epochs.index(0), [epochs.index(epoch) for epoch in _FIRST]
+    begun, first, fewest = epochs.index(0), *([epochs.index(epoch) for epoch in some] for some in (_FIRST, _FEWEST))
     return Contrasts(
         *by_place,
         parallelism_gain=portrait.gap.parallelism - portrait.window.parallelism,
         gap_length_ratio=portrait.gap.length / portrait.window.length,
         rim_length_ratio=portrait.rim.length / portrait.window.length,
-        coalescence=(history.cells[first].amin(0) / history.cells[begun]).log(),
-        growth=history.cells[-1] / history.cells[begun],
+        first_cells=(history.cells[fewest].double().mean(0) / history.cells[begun]).log(),
+        growth=(history.cells[-1] / history.cells[begun]).log(),
+        initial_order=history.gradient_order[begun],
         early_order=history.gradient_order[first].mean(0),
         final_order=history.gradient_order[-1],
+        one_piece=(history.components[first] == 1).all(0),
         early_components=history.components[first].amax(0),
         final_components=history.components[-1],
         early_inherited=_inherited(measured.early),
@@ -85,3 +94,14 @@ def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
 
 def _inherited(moved: Motion) -> Float[Tensor, " models"]:
     return torch.log(moved.upstream[:, -1] / moved.own[:, -1])
+
+
+def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:
+    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm.
+
+    Raises:
+        ValueError: if there are fewer than two, or one is not finite.
+    """
+    mean = mean_interval(logarithms)
+    low, middle, high = (math.exp(value) for value in (mean.low, mean.estimate, mean.high))
+    return Estimate(middle, low, high, mean.n, mean.level)
