@@ -12,7 +12,7 @@ import chapter_form
 import chapter_language
 import chapter_results
 from chapter_reading import Chapter, headings, is_notebook, prose, read_chapter, words
-from leakage import declarations
+from leakage.claims import declarations
 from leakage.data import registry
 from patience import HANGS
 

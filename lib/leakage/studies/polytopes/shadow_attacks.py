@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.boundary_distance import deepfool
@@ -88,6 +89,7 @@ def attack(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
+    sets: Sequence[str] = (*STANDALONE, *COMBINED),
 ) -> Comparison:
     """Train, measure and attack one split.
 
@@ -98,12 +100,13 @@ def attack(
         shooting: rays.
         settings: of the attack models.
         models: names in `attack_models.MODELS`.
+        sets: names in `STANDALONE` and `COMBINED`; the raw network has its own.
 
     Raises:
-        ValueError: if an attack model is unknown, or as `shadow_pairs` and `hyperedges`.
+        ValueError: if an attack model or a set is unknown, or as `shadow_pairs` and `hyperedges`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models)
+    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models, sets=sets)
 
 
 def compare(
@@ -114,11 +117,12 @@ def compare(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
+    sets: Sequence[str] = (*STANDALONE, *COMBINED),
 ) -> Comparison:
     """As `attack`, on a pair in hand."""
-    unknown = [name for name in models if name not in attack_models.MODELS]
-    if unknown:
-        raise ValueError(f"`models` must be among {', '.join(attack_models.MODELS)}; got {unknown}.")
+    for given, names, known in (("models", models, attack_models.MODELS), ("sets", sets, STANDALONE | COMBINED)):
+        for name in names:
+            arguments.choice(given, name, tuple(known))
     device = pair.target.points.device
     signals = [
         measure(side, shooting or Shooting(), generator=stream(seed, f"rays/{split}/{name}", device))
@@ -127,8 +131,8 @@ def compare(
     judge = partial(standing, member=pair.target.member, rates=RATES if int((~pair.target.member).sum()) >= 100 else ())
     found: dict[str, Standing] = {}
     for name in models:
-        sets = STANDALONE | COMBINED if name != "NN" else {key: COMBINED[key] for key in AS_THEY_ARE}
-        shadow, target = ({key: _joined(part, parts) for key, parts in sets.items()} for part in signals)
+        parts_of = {key: (STANDALONE | COMBINED)[key] for key in (sets if name != "NN" else AS_THEY_ARE)}
+        shadow, target = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in signals)
         generator = stream(seed, f"{name}/{split}", device)
         scores = attack_models.MODELS[name](shadow, pair.shadow.member, target, settings=settings, generator=generator)
         found |= {f"{name}: {key}": judge(score, threshold=0.0) for key, score in scores.items()}
