@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from leakage.metrics.estimates import Estimate, mean_interval
-from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, Looks, Motion
+from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, History, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
 _FIRST = range(1, 6)  # the epochs in which training begins
-_FEWEST = range(1, 4)  # those in which polytopes are counted: the first of them, before they multiply
 
 
 class Contrasts(NamedTuple):
@@ -28,12 +27,9 @@ class Contrasts(NamedTuple):
         parallelism_gain: of hyperedges in the gaps over those all over the window.
         gap_length_ratio: of hyperedge per area in the gaps to that all over the window.
         rim_length_ratio: the same behind the discs.
-        first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
         growth: the logarithm of the final number over that at epoch 0.
-        initial_order: of the gradients before training.
         early_order: the mean of the gradients' order in epochs 1 to 5.
         final_order: the last.
-        one_piece: whether the boundary has one piece in each of epochs 1 to 5.
         early_components: the largest number of pieces of the boundary in epochs 1 to 5.
         final_components: the last.
         early_inherited: for the last layer the logarithm of the area moved early by the layers before it over that
@@ -46,12 +42,9 @@ class Contrasts(NamedTuple):
     parallelism_gain: Float[Tensor, " models"]
     gap_length_ratio: Float[Tensor, " models"]
     rim_length_ratio: Float[Tensor, " models"]
-    first_cells: Float[Tensor, " models"]
     growth: Float[Tensor, " models"]
-    initial_order: Float[Tensor, " models"]
     early_order: Float[Tensor, " models"]
     final_order: Float[Tensor, " models"]
-    one_piece: Bool[Tensor, " models"]
     early_components: Real[Tensor, " models"]
     final_components: Real[Tensor, " models"]
     early_inherited: Float[Tensor, " models"]
@@ -73,22 +66,46 @@ def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
         (cells.per_area(0, near) / cells.per_area(far, len(looks.distances))).log()
         for cells in (portrait.own, portrait.other)
     ]
-    begun, first, fewest = epochs.index(0), *([epochs.index(epoch) for epoch in some] for some in (_FIRST, _FEWEST))
+    begun, first = epochs.index(0), [epochs.index(epoch) for epoch in _FIRST]
     return Contrasts(
         *by_place,
         parallelism_gain=portrait.gap.parallelism - portrait.window.parallelism,
         gap_length_ratio=portrait.gap.length / portrait.window.length,
         rim_length_ratio=portrait.rim.length / portrait.window.length,
-        first_cells=(history.cells[fewest].double().mean(0) / history.cells[begun]).log(),
         growth=(history.cells[-1] / history.cells[begun]).log(),
-        initial_order=history.gradient_order[begun],
         early_order=history.gradient_order[first].mean(0),
         final_order=history.gradient_order[-1],
-        one_piece=(history.components[first] == 1).all(0),
         early_components=history.components[first].amax(0),
         final_components=history.components[-1],
         early_inherited=_inherited(measured.early),
         late_inherited=_inherited(measured.late),
+    )
+
+
+class Beginnings(NamedTuple):
+    """How the training of each network begins.
+
+    Attributes:
+        first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
+        initial_order: of the gradients before training.
+        early_order: the mean of the gradients' order in epochs 1 to 5.
+        one_piece: whether the boundary has one piece in each of epochs 1 to 5.
+    """
+
+    first_cells: Float[Tensor, " models"]
+    initial_order: Float[Tensor, " models"]
+    early_order: Float[Tensor, " models"]
+    one_piece: Bool[Tensor, " models"]
+
+
+def beginnings(history: History) -> Beginnings:
+    """The numbers of every network of a history whose first six epochs are 0 to 5."""
+    cells, components, order = (part[:6] for part in (history.cells, history.components, history.gradient_order))
+    return Beginnings(
+        first_cells=(cells[1:4].double().mean(0) / cells[0]).log(),
+        initial_order=order[0],
+        early_order=order[1:].mean(0),
+        one_piece=(components[1:] == 1).all(0),
     )
 
 

@@ -6,7 +6,7 @@ All networks are in them, fitted or not; `fitted` says which are evidence. What 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -189,6 +189,19 @@ def history(targets: Targets, epochs: Sequence[int]) -> History:
             )
         )
     return _together(rows, torch.stack)
+
+
+def beginning(
+    number: int, *, models: int, seed: int, task: ClusterTask = TASK, device: torch.device | str = "cpu"
+) -> History:
+    """The history of group `number` from epoch 0 to 5, trained no further.
+
+    Raises:
+        ValueError: as `cluster_networks.train`.
+    """
+    short = replace(task, recipe=replace(task.recipe, epochs=5))
+    targets = cluster_networks.train(short, models=models, seed=seed, group=number, epochs=range(6), device=device)
+    return history(targets, range(6))
 
 
 def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:

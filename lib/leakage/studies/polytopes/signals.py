@@ -130,7 +130,7 @@ def _signals(network: Mlp, data: Labelled) -> dict[str, Tensor]:
 
 
 def _gradient_norm(network: Mlp, points: Tensor, logs: Tensor, labels: Tensor) -> Float[Tensor, " n"]:
-    r"""The norm of the gradient of each loss, the root of $\sum_l \lVert\delta_l\rVert^2 (\lVert a^{l-1}\rVert^2 + 1)$."""
+    r"""The norm of each loss's gradient, squared $\sum_l \lVert\delta_l\rVert^2 (\lVert a^{l-1}\rVert^2 + 1)$."""
     heights = network.preactivations(points)
     inputs = [points, *(height.relu() for height in heights[:-1])]
     behind = logs.exp() - torch.nn.functional.one_hot(labels, logs.shape[-1])
