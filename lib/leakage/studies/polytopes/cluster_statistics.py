@@ -204,6 +204,30 @@ def beginning(
     return history(targets, range(6))
 
 
+class Movement(NamedTuple):
+    """How hyperedges of a group of networks move, without all else; the parts are those of `Group`."""
+
+    fitted: Bool[Tensor, " models"]
+    early: Motion
+    late: Motion
+
+
+def movement(
+    number: int, *, models: int, seed: int, task: ClusterTask, looks: Looks = LOOKS, device: torch.device | str = "cpu"
+) -> Movement:
+    """Train group `number` and measure the motion of both phases; lengths are those at the ends of each.
+
+    Raises:
+        ValueError: as `group`.
+    """
+    phases = (looks.early, looks.late)
+    epochs = sorted({*looks.kept, *looks.early, *looks.late})
+    targets = cluster_networks.train(task, models=models, seed=seed, group=number, epochs=epochs, device=device)
+    ends = sorted({*looks.early, *looks.late})
+    seen = history(targets, ends)
+    return Movement(targets.fitted, *(motion(targets, ends, seen, phase, side=looks.movement_side) for phase in phases))
+
+
 def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:
     """The total length of the hyperedges of each hidden layer in the window."""
     segments, neurons = subdivision.hyperedges()
