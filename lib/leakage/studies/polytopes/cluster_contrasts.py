@@ -5,9 +5,9 @@ trains or judges.
 """
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
@@ -32,9 +32,6 @@ class Contrasts(NamedTuple):
         final_order: the last.
         early_components: the largest number of pieces of the boundary in epochs 1 to 5.
         final_components: the last.
-        early_inherited: for the last layer the logarithm of the area moved early by the layers before it over that
-            moved by itself.
-        late_inherited: the same late.
     """
 
     near_to_far: Float[Tensor, " models"]
@@ -47,8 +44,6 @@ class Contrasts(NamedTuple):
     final_order: Float[Tensor, " models"]
     early_components: Real[Tensor, " models"]
     final_components: Real[Tensor, " models"]
-    early_inherited: Float[Tensor, " models"]
-    late_inherited: Float[Tensor, " models"]
 
 
 def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
@@ -77,8 +72,6 @@ def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
         final_order=history.gradient_order[-1],
         early_components=history.components[first].amax(0),
         final_components=history.components[-1],
-        early_inherited=_inherited(measured.early),
-        late_inherited=_inherited(measured.late),
     )
 
 
@@ -109,8 +102,27 @@ def beginnings(history: History) -> Beginnings:
     )
 
 
-def _inherited(moved: Motion) -> Float[Tensor, " models"]:
-    return torch.log(moved.upstream[:, -1] / moved.own[:, -1])
+def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
+    """By phase, the geometric mean over networks of how much faster the last layer is than the first.
+
+    Args:
+        measure: a field of `Motion`; or `carried`, which compares what moves the last layer: the area moved by the
+            layers before it over that moved by itself.
+        motions: by phase.
+
+    Raises:
+        ValueError: as `geometric_mean`.
+    """
+    ratios = {
+        phase: motion.upstream[:, -1] / motion.own[:, -1]
+        if measure == "carried"
+        else getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
+        for phase, motion in motions.items()
+    }
+    return {phase: geometric_mean(ratio.clamp(_LEAST, 1 / _LEAST).log()) for phase, ratio in ratios.items()}
+
+
+_LEAST = 1e-9  # a ratio of areas, where one of them is nothing that the points see
 
 
 def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:

@@ -228,6 +228,13 @@ def movement(
     return Movement(targets.fitted, *(motion(targets, ends, seen, phase, side=looks.movement_side) for phase in phases))
 
 
+def moved(parts: Sequence[Movement], *, only_fitted: bool = True) -> Movement:
+    """Several groups as one, by default without the networks that are unfitted."""
+    whole = _together(parts, torch.cat)
+    kept = whole.fitted if only_fitted else torch.ones_like(whole.fitted)
+    return _together([whole], lambda tensors: tensors[0][kept])
+
+
 def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:
     """The total length of the hyperedges of each hidden layer in the window."""
     segments, neurons = subdivision.hyperedges()
