@@ -38,9 +38,9 @@ class Looks:
         movement_side: the same, for areas that change their activation.
     """
 
-    epochs: tuple[int, ...] = (*range(13), 20, 40, 60)
+    epochs: tuple[int, ...] = (*range(7), 8, 10, 20, 40, 60)
     early: tuple[int, int] = (0, 10)
-    late: tuple[int, int] = (40, 60)
+    late: tuple[int, int] = (50, 60)
     distances: tuple[float, ...] = (0.0, 0.015, 0.03, 0.06, 0.1, 0.15, 0.2)
     radius: float = 0.05
     within: float = 0.05
