@@ -96,3 +96,16 @@ def test_a_geometric_mean_is_that_of_the_ratios():
     found = cluster_contrasts.geometric_mean(ratios.log())
     assert float(found) == pytest.approx(2)
     assert found.low * found.high == pytest.approx(4)  # the interval is symmetric in logarithms
+
+
+def test_movement_alone_is_that_of_the_group(measured):
+    alone = cluster_statistics.movement(0, models=3, seed=0, task=TASK, looks=LOOKS)
+    assert torch.equal(alone.early.both, measured.early.both)
+    assert torch.equal(alone.late.own, measured.late.own)
+    pooled = cluster_statistics.moved([alone, alone._replace(fitted=torch.tensor([True, False, False]))])
+    assert len(pooled.early.both) == len(pooled.fitted) == int(alone.fitted.sum()) + 1
+    found = cluster_contrasts.last_to_first("both", motions={"early": alone.early})["early"]
+    ratios = alone.early.both[:, -1] / alone.early.both[:, 0]
+    assert float(found) == pytest.approx(float(ratios.clamp(1e-9, 1e9).log().mean().exp()))
+    carried = cluster_contrasts.last_to_first("carried", motions={"late": alone.late})["late"]
+    assert carried.low < float(carried) < carried.high
