@@ -23,9 +23,9 @@ from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
-from leakage.studies.gradient_inversion import moment_error, rival_decompositions, step_errors
+from leakage.studies.gradient_inversion import gradient_symmetries, moment_error, rival_decompositions, step_errors
 from leakage.studies.gradient_inversion.games import Round
-from leakage.theory import gradient_symmetries, hermite
+from leakage.theory import hermite
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 
