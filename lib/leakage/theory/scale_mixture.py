@@ -78,15 +78,10 @@ class ScaleMixture:
         """
         most = torch.finfo(self.variances.dtype).max ** 0.49 * float(self.variances.min().sqrt())
         arguments.real("y", y, "*batch points", least=0, most=most)
-
-        def kernel(z: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
-            # The widest atom decides in the tails: relative to it no term overflows, and not all of them vanish.
-            widest = torch.where(weights > 0, scale, 0.0).amax(-1, keepdim=True)
-            largest = -(z[..., :1] * (scale[..., :1] / widest)).square() / 2
-            terms = torch.exp((-z.square() / 2 - largest).clamp(max=0)) * (weights / scale)
-            return terms.sum(-1).log() + largest.squeeze(-1) + math.log(2 / math.pi) / 2
-
-        return self._evaluate(y, kernel)
+        norm = math.log(2 / math.pi) / 2
+        return self._evaluate(
+            y, lambda z, scale, weights: torch.logsumexp((weights / scale).log() - z.square() / 2, -1) + norm
+        )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
         """`size` signed draws from each law of the batch."""
