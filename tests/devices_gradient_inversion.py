@@ -8,7 +8,6 @@ from leakage.attacks.gradient_inversion import (
     deep,
     design,
     equations,
-    joint_diagonalisation,
     matching,
     moments,
     recover,
@@ -112,7 +111,7 @@ CHECKS = {
             rival_decompositions,
             **FEW_STEPS,
         ),
-        joint_diagonalisation,
+        decompose,
         **FEW_SWEEPS,
     ),
     "gradient_inversion.tensor": lambda x: x.shortly(
@@ -125,7 +124,7 @@ CHECKS = {
                 ("gelu", "span", "ones"),
             )
         ],
-        joint_diagonalisation,
+        decompose,
         **FEW_SWEEPS,
     ),
     "activations": lambda x: [sigma.derivatives(x.of(-1, 2), order=4) for sigma in ACTIVATIONS.values()],

@@ -22,6 +22,7 @@ _GRID = 384  # points of |y| on which the sign of the density difference is read
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
 _CHUNK = 2**22  # elements evaluated at once, to bound memory
+_CELLS = 4000  # of |y|, whose masses `power` adds up
 _LEAST_FPR = 1e-13  # of `power`, whose masses are right to 1e-16
 _UNIT = 1e-6  # how far a sum of weights may be from 1: rounding, in single precision too
 
@@ -143,10 +144,8 @@ def rule_advantage(
     return _as_mixture(outsider).cdf(threshold) - _as_mixture(member).cdf(threshold)
 
 
-def power(
-    *, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float, cells: int = 4000
-) -> Float[Tensor, "*batch"]:
-    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of `cells` cells of $|y|$.
+def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float) -> Float[Tensor, "*batch"]:
+    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of 4000 cells of $|y|$.
 
     The cells are ordered by likelihood ratio and filled until the false positive rate is spent; the last cell is used
     in part, which is the randomised test.
@@ -154,12 +153,11 @@ def power(
     A mass is a difference of distribution functions and may be off by 1e-16: at the least `fpr` that is 0.1 % of it.
 
     Raises:
-        ValueError: if `fpr` is not between 1e-13 and 1, or `cells` is less than 2.
+        ValueError: if `fpr` is not between 1e-13 and 1.
     """
     arguments.number("fpr", fpr, least=_LEAST_FPR, below=1)
-    arguments.count("cells", cells, least=2)
     first, second = _as_mixture(outsider), _as_mixture(member)
-    grid = _log_grid(first, second, points=cells)
+    grid = _log_grid(first, second, points=_CELLS)
     masses = [_cell_masses(law.cdf(grid)) for law in (first, second)]
     null, alternative = torch.broadcast_tensors(*masses)
     order = torch.argsort(alternative / null.clamp_min(torch.finfo(null.dtype).tiny), dim=-1, descending=True)

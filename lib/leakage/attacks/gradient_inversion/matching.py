@@ -16,6 +16,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
+from leakage.data.gaussians import gaussian
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
@@ -78,12 +79,8 @@ def _dummies(
     observation: Observation, batch: int, scale: float, generator: torch.Generator, labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """A first batch, and its labels, which move if they require gradients."""
-    drawn = torch.randn(
-        (batch, observation.weights.shape[1] + 1),
-        generator=generator,
-        device=generator.device,
-        dtype=observation.weights.dtype,
-    )
+    size, dtype = (batch, observation.weights.shape[1] + 1), observation.weights.dtype
+    drawn = gaussian(size, generator=generator, dtype=dtype)
     guesses = drawn[:, -1].clone().requires_grad_() if labels is None else labels
     return (scale * drawn[:, :-1]).requires_grad_(), guesses
 
