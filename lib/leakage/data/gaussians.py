@@ -11,9 +11,9 @@ from leakage import arguments
 from leakage.runtime import DTYPE
 
 
-def gaussian(size: tuple[int, ...], *, generator: torch.Generator, dtype: torch.dtype = DTYPE) -> Tensor:
+def gaussian(size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
     """Independent standard normal draws of shape `size`."""
-    return torch.randn(size, generator=generator, device=generator.device, dtype=dtype)
+    return torch.randn(size, generator=generator, device=generator.device, dtype=DTYPE)
 
 
 def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage import arguments
-from leakage.data.gaussians import gaussian
 
 _MOST_SWEEPS = 300
 _STILL = 1e-13  # a sweep that changes the diagonaliser by less has arrived
@@ -71,7 +70,9 @@ class Problem:
         return reduce(_khatri_rao, drawn)
 
     def unit_vectors(self, shape: tuple[int, ...]) -> Float[Tensor, "*s k"]:
-        drawn = gaussian((*shape, self.side), generator=self.generator, dtype=self.slices.dtype)
+        like = self.slices
+        size = (*shape, self.side)
+        drawn = torch.randn(size, generator=self.generator, dtype=like.dtype, device=like.device)
         return normalize(drawn, dim=-1)
 
 

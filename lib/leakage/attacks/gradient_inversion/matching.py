@@ -16,7 +16,6 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
-from leakage.data.gaussians import gaussian
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
@@ -79,8 +78,9 @@ def _dummies(
     observation: Observation, batch: int, scale: float, generator: torch.Generator, labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """A first batch, and its labels, which move if they require gradients."""
-    size, dtype = (batch, observation.weights.shape[1] + 1), observation.weights.dtype
-    drawn = gaussian(size, generator=generator, dtype=dtype)
+    weights = observation.weights
+    size = (batch, weights.shape[1] + 1)
+    drawn = torch.randn(size, generator=generator, dtype=weights.dtype, device=weights.device)
     guesses = drawn[:, -1].clone().requires_grad_() if labels is None else labels
     return (scale * drawn[:, :-1]).requires_grad_(), guesses
 

@@ -23,7 +23,6 @@ from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, 
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
-from leakage.data.gaussians import gaussian
 from leakage.theory.hermite import route
 
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
@@ -188,7 +187,7 @@ def _random_starts(
 ) -> Float[Tensor, "s b b"]:
     """Uniform directions of one length, or of one for each start if it is to be `spread`."""
     like, side = equations.rows, equations.rows.shape[1]
-    drawn = gaussian((starts, side, side), generator=generator, dtype=like.dtype)
+    drawn = torch.randn((starts, side, side), generator=generator, dtype=like.dtype, device=like.device)
     drawn = length * normalize(drawn, dim=-1)
     if not spread:
         return drawn

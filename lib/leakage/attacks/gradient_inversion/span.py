@@ -16,7 +16,6 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion.moments import Moments
-from leakage.data.gaussians import gaussian
 
 _DENSE = 512  # dimensions up to which all eigenvectors of a moment cost less than the leading ones alone
 _OVERSAMPLING = 8  # columns of a random block beyond the number asked for
@@ -72,7 +71,7 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
     limit = _check(gradient, batch)
     columns = min(limit, (batch or _OVERSAMPLING) + _OVERSAMPLING)
     while True:
-        start = gaussian((columns, len(gradient)), generator=generator, dtype=gradient.dtype)
+        start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
         sizes, basis = _leading(gradient, _orthonormal((start @ gradient).mT))
         rounding = _rounding(gradient, sizes)
         exhausted = columns == limit or float(sizes[-1]) <= rounding
@@ -95,7 +94,7 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
 def check_rank(gradient: Float[Tensor, "m d"], *, batch: int, generator: torch.Generator) -> None:
     """Raise the errors of `of_rows`: a rank below `batch` shows in a sketch of a few more rows."""
     columns = min(_check(gradient, batch), batch + _OVERSAMPLING)
-    start = gaussian((columns, len(gradient)), generator=generator, dtype=gradient.dtype)
+    start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
     sizes = torch.linalg.svdvals(start @ gradient)
     _refuse(int((sizes > _rounding(gradient, sizes)).sum()), batch)
 
@@ -120,11 +119,11 @@ def of_moments(
         ValueError: if `batch` is not between 1 and d, `order` is neither 2 nor 3, or `direction` is given for order 2,
             is zero or has not d entries.
     """
-    width = moments.weights.shape[1]
+    weights, width = moments.weights, moments.weights.shape[1]
     arguments.count("batch", batch, least=1, most=width)
     operator = _operator(moments, order, direction)
     columns = min(width, batch + _OVERSAMPLING)
-    start = gaussian((width, columns), generator=generator, dtype=moments.weights.dtype)
+    start = torch.randn((width, columns), generator=generator, dtype=weights.dtype, device=weights.device)
     values, vectors = _principal(operator, _orthonormal(start), kept=min(width, batch + 1))
     return _cut(values, vectors, batch)
 

@@ -23,7 +23,6 @@ from leakage.attacks.gradient_inversion.equations import HiddenEquations, Output
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
-from leakage.data.gaussians import gaussian
 from leakage.theory.hermite import Route, route
 
 SOURCES: Mapping[str, Callable[..., Moments]] = {
@@ -34,7 +33,7 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
 """The gradients by name, with the moments of each."""
 DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "mean": lambda mean, _: mean,
-    "random": lambda mean, draws: gaussian(mean.shape, generator=draws, dtype=mean.dtype),
+    "random": lambda mean, draws: torch.randn(mean.shape, generator=draws, dtype=mean.dtype, device=mean.device),
     "ones": lambda mean, _: torch.ones_like(mean),
 }
 """The directions a by name, of any length, from the moment of order 1."""
