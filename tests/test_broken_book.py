@@ -68,6 +68,10 @@ BROKEN = {
         kept({"values": [{"measured": FOUND}]}),
         kept({}, commit=3), kept({}, date=None), kept({}, dirty="no"), kept({}, seed=1.5), kept({}, claims={}),
     ],
+    "book/records/replication.json": [
+        "", "{", "[]", "3", '{"sums": 3}', '{"sums": {}}', '{"sums": {"commit": "x", "rules": "", "runs": []}}',
+        '{"sums": {"commit": 3, "rules": "", "runs": []}}', '{"a":' * LONG,
+    ],
     "book/claims/sums.yml": ["", "- a", "chapter: [", b"chapter: \xff", LAUGHS, DEEP, "a: " + "x" * LONG],
     "book/sums.md": [
         "", "# Only words", b"\xff\xfe", "---\na: [\n---\n", "---\njupytext: 3\n---\n", parameters("seed ="),

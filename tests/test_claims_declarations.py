@@ -116,6 +116,21 @@ def test_rules_that_contradict_each_other_on_a_measurement_are_refused(write):
         declared.verdict({"x": Exact(1.5, 0.1)})
 
 
+@pytest.mark.parametrize(
+    ("rules", "idle"),
+    [
+        ({"holds": "x.high < 2 and x.low > 0.25"}, ()),
+        ({"holds": "x.high < 2 or x.low > 0.25"}, (2, 0.25)),  # each is true without the other
+        ({"holds": "x.high < 0", "refuted": "x.low > 9"}, ()),  # undecided: each could decide it
+        ({"holds": "x.high < 0 and x.low > 9", "refuted": "x.low > 9 and x.high < 0"}, (0, 9, 9, 0)),
+        ({"holds": "x.high < 0 and x.low > 9", "in_part": "x.low > 0.25"}, ()),
+    ],
+)
+def test_a_number_that_decides_nothing_is_idle(write, rules, idle):
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", **rules)]))).claims
+    assert declared.idle({"x": Exact(1, 0.5)}) == idle
+
+
 def test_a_reason_names_the_measurements_and_leaves_mathematics_alone(write):
     entry = claim(
         "t.one", kind="theorem", expected="undecided", why=r"Of $n^{x}$ and $\frac{x}{x}$: {x}.", proof="Slips."

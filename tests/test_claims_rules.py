@@ -189,3 +189,31 @@ def test_a_number_that_decides_changes_the_outcome_when_it_is_moved(text, number
     assert read.numbers() == numbers
     same = {place for place in range(len(numbers)) if set(read.moved(place, VALUES)) == {read(VALUES)}}
     assert same == idle
+
+
+@pytest.mark.parametrize(
+    ("text", "margins", "distance"),
+    [
+        ("a.low > 0.25 and b.high < 7.5", [0.75, 2], 0.75),
+        ("a.low > 0.25 or not b.high < 7.5", [0.75, 2], 0.75),
+        ("not (a.low > 0.25 and b.high < 7.5)", [0.75, 2], -0.75),
+        ("0.5 < a.low < 4 and wrong == 2 and wrong.of == 5", [0.5, 0.5, -0.5], -0.5),
+    ],
+)
+def test_the_distance_of_a_rule_is_that_of_its_nearest_comparison(text, margins, distance):
+    read = rule(text)
+    assert read.margins(VALUES) == margins
+    assert read.distance(margins) == distance
+    assert (distance > 0) is read(VALUES)
+
+
+def test_of_several_measurements_the_nearest_or_the_farthest_counts():
+    assert rule("all(a.low > 0.25) and any(b.low > 1)").margins(SEVERAL) == [0.75, 3]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
+def test_a_rule_is_true_where_its_margin_is_positive(text):
+    read = or_refused(rule, text)
+    if isinstance(read, Rule) and isinstance(true := or_refused(read, VALUES), bool):
+        distance = read.distance(read.margins(VALUES))
+        assert distance == 0 or (distance > 0) is true

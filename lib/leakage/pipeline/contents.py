@@ -4,7 +4,6 @@ A build reads all of it before it executes anything: a fault is a `Refusal` that
 Nothing here writes.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +15,8 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 from leakage import arguments
 from leakage.claims import measurements
 from leakage.claims.texts import SIGNS
-from leakage.pipeline.book import Book, Refusal, read_mapping
+from leakage.pipeline import replications
+from leakage.pipeline.book import Book, Refusal, read_json, read_mapping
 from leakage.pipeline.storage import lost_links
 
 _Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, in words and as a test
@@ -72,6 +72,7 @@ def check(book: Book) -> None:
     read_mapping(book.root / "_config.yml")
     planned_chapters(book)
     benchmarks(book)
+    replications.read(book)
     for chapter in book.chapters:
         _check_record(book.record(chapter))
 
@@ -99,7 +100,7 @@ def benchmarks(book: Book) -> dict[str, Any]:
 
 
 def _benchmark(path: Path) -> dict[str, Any]:
-    record = _read_json(path)
+    record = read_json(path)
     for number, row in enumerate(_list(record, "rows", path.name), start=1):
         _look(row, f"{path.name}, row {number}", _BENCHMARK)
     scalar = ("a text or a number", lambda value: _is_text(value) or _is_number(value))
@@ -110,7 +111,7 @@ def _benchmark(path: Path) -> dict[str, Any]:
 def _check_record(path: Path) -> None:
     """The record of a full-scale run, which the chapter shows beside its own verdicts."""
     if path.is_file():
-        record = _read_json(path)
+        record = read_json(path)
         _look(record, path.name, _LEDGER)
         for number, claim in enumerate(_list(record, "claims", path.name), start=1):
             _look(claim, f"{path.name}, claim {number}", _VERDICT)
@@ -125,20 +126,6 @@ def _check_contents(book: Book) -> None:
         raise Refusal(f"_toc.yml is no table of contents: {error}.") from error
     if missing := [page for page in pages if not (book.folder / f"{page}.md").is_file()]:
         raise Refusal(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"{path.name} is not JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _list(content: Mapping[str, Any], name: str, whose: str) -> list[Any]:
