@@ -93,7 +93,7 @@ class Rule:
 
     def numbers(self) -> tuple[float, ...]:
         """The numbers that the rule compares with, in the order of the text."""
-        return tuple(node.value for node in _numbers(self._tree))
+        return tuple(float(ast.literal_eval(node)) for node in _numbers(self._tree))
 
     def moved(self, position: int, values: Mapping[str, Measured]) -> tuple[bool, bool]:
         """What the rule says where its number at `position` is moved far down, and far up."""
