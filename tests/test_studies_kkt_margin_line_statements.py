@@ -60,7 +60,7 @@ def test_two_free_pieces_without_a_point_are_a_violation():
 def test_free_runs_are_maximal_and_count_the_points_at_their_ends():
     function = zigzag([0.0, 2, 0, 1, 1, 0, 3, 0])  # free: pieces 0-3, flat: 3-4, free: 4-7
     ends = torch.tensor([0.0, 3, 5.5], dtype=DTYPE)
-    assert facts.free_runs(function, 1.0, ends) == [(3, 2), (3, 1)]
+    assert facts.free_runs(function, 1.0, ends) == [(3, 2, 3), (3, 1, 3)]
     assert facts.free_runs(zigzag([1.0, 1, -1, -1]), 1.0, ends) == []
 
 
@@ -72,7 +72,7 @@ def test_no_run_at_an_exact_optimum_has_more_pieces_than_counting_allows(law):
         for run in facts.free_runs(function, 1.0, points)
     ]
     assert runs
-    assert all(pieces <= 2 * inside + 1 for pieces, inside in runs)
+    assert all(run.pieces <= 2 * run.inside + 1 and run.crossings <= 4 * run.inside for run in runs)
 
 
 def test_points_on_flat_pieces_are_left_out():

@@ -10,6 +10,7 @@ from leakage.runtime import DTYPE
 from leakage.studies.kkt_margin.margin_size import (
     LOSSES,
     PRINTED_PEAK,
+    bisected_margin,
     bounded_margin_ratio,
     gradient_exponent,
     gradient_factor,
@@ -86,6 +87,7 @@ def test_corollary_3_5_multiplies_the_ratio_by_the_squared_logarithm():
         (lambda: least_margin(REMARK, share=0.0), "`share` must be"),
         (lambda: least_margin(REMARK, kind="hinge"), "`kind` must be one of logistic, exponential"),
         (lambda: printed_least_margin(-REMARK), "`loss` must be finite and above 0"),
+        (lambda: bisected_margin(0.5), "`loss` must be"),
         (lambda: squared_log(of(0.5)), "`dimension` must be finite and at least 1"),
         (lambda: gradient_exponent(of(1.0)), "`dimension` must be finite and above 1"),
     ],
@@ -100,3 +102,8 @@ def test_the_least_margin_follows_the_loss_however_large(loss):
     found = float(least_margin(torch.tensor(loss, dtype=torch.float64)))
     ceiling = 2 * loss  # -log(e^c - 1) = -c - log(1 - e^-c)
     assert found == pytest.approx(-ceiling - math.log1p(-math.exp(-ceiling)), rel=1e-13)
+
+
+@pytest.mark.parametrize("loss", [1e-9, 0.1, 1 / (2 * math.e), 0.34])
+def test_bisection_finds_the_least_margin(loss):
+    assert bisected_margin(loss) == pytest.approx(float(least_margin(of(loss))), rel=1e-9)

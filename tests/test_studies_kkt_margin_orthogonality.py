@@ -12,9 +12,11 @@ from leakage.runtime import DTYPE, stream
 from leakage.studies.kkt_margin.orthogonality import (
     STAGES,
     LearnableCase,
+    decay,
     first_dimension,
     overlap_tail,
     overlap_tail_bound,
+    stage_probability,
     stages,
     staircase,
 )
@@ -155,3 +157,23 @@ def test_a_first_dimension_needs_probabilities_of_ascending_ones(dimensions, pro
 def test_a_case_of_no_points_is_none():
     with pytest.raises(ValueError, match="`n` must be a whole number at least 1"):
         LearnableCase(0, 10)
+
+
+def test_the_slope_of_a_power_law_is_its_exponent_and_its_interval_covers():
+    dimensions = [100, 1000, 10_000]
+    scale = of(*dimensions).pow(-0.5)[:, None]
+    noise = 1 + 0.2 * torch.randn((400, 3, 50), generator=stream(0, "decay"), dtype=DTYPE).clamp(-3, 3)
+    found = [decay(scale * one, dimensions) for one in noise]
+    met = sum(one.agrees_with(-0.5) for one in found) / len(found)
+    # 400 repetitions at 95 %: a standard error is 0.011
+    assert abs(met - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_a_stage_has_the_probability_of_the_staircase():
+    asked = dict(rows=20, runs=400, generator=stream(0, "one stage"))
+    alone = stage_probability("mixture", "den > 0", dimension=15_000, **asked)
+    beside = stairs([15_000], runs=400).probability("den > 0")
+    # two samples of 400
+    assert abs(alone.estimate - float(beside)) < 4 * math.sqrt(2 * 0.25 / 400)
+    with pytest.raises(ValueError, match="stage"):
+        stage_probability("mixture", "den", dimension=15_000, **asked)

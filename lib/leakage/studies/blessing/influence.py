@@ -5,7 +5,6 @@ moves its output further. Nothing here is random or trains anything.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -93,7 +92,7 @@ def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level:
 
 
 def _distances(samples: Float[Tensor, "k T"], level: float, together: int) -> list[Estimate]:
-    rows: Sequence = samples.cpu().numpy()
+    rows = samples.cpu().numpy()
     reach = math.sqrt(math.log(2 * together / (1 - level)) / (2 * samples.shape[-1]))
     found = [float(stats.kstest(row, "norm").statistic) for row in rows]
     return [

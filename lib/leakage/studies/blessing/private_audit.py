@@ -105,7 +105,7 @@ def private_audit(
         generator=draws,
     )
     seen = [
-        trajectories.look(Perceptrons.of(dp_sgd.at_setting(trained, setting)), own.pool, own.validation)
+        trajectories.look(Perceptrons.of(trained[:, setting]), own.pool, own.validation)
         for setting in range(len(settings))
     ]
     losses = torch.stack([one.losses for one in seen])

@@ -60,6 +60,7 @@ def gaussian_targets(
     descent: Descent,
     seed: int,
     snapshots: Sequence[int] = (),
+    hidden_scale: float = two_layer.HIDDEN_SCALE,
     output_scale: float = 1.0,
     device: torch.device | str = "cpu",
 ) -> Targets:
@@ -75,6 +76,7 @@ def gaussian_targets(
         descent: of the training (`trainers.margin_flow`).
         seed: of data and initialisation; the same for every descent, so that descents are compared on the same draws.
         snapshots: step counts at which the networks are asked, too.
+        hidden_scale: of the initial weights and biases of the hidden layer.
         output_scale: multiplies the initial output weights.
         device: where to compute.
 
@@ -95,12 +97,13 @@ def gaussian_targets(
         width,
         sample.train.shape[-1],
         generator=stream(seed, f"weights/{name}", device),
+        hidden_scale=hidden_scale,
         output_scale=output_scale,
     )
     trained = margin_flow.train(start, sample.train, sample.labels, descent, snapshots=snapshots)
 
     def unseen(model: TwoLayer) -> Tensor:
-        return fresh_outputs(model, sample, stream(seed, f"unseen/{name}", device))
+        return fresh_outputs(model, sample, stream(seed, f"unseen/{name}", device), hidden_scale=hidden_scale)
 
     then = tuple(Answers(sample.labels * model(sample.train), unseen(model)) for model in trained.snapshots)
     return Targets(trained.margins, unseen(trained.model), sample.fresh_labels, trained.steps, then)

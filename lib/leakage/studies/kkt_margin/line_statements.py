@@ -27,6 +27,14 @@ _SAME_KINK = 1e-5  # on the line, between neurons of one sign of w
 _NO_MULTIPLIER = 1e-7  # share of the sum; interior points leave 1e-9 of a multiplier that is 0
 
 
+class FreeRun(NamedTuple):
+    """How many pieces a run has, how many marginal points lie in it, and how often it crosses the margin."""
+
+    pieces: int
+    inside: int
+    crossings: int
+
+
 class Count(NamedTuple):
     """How often a premise occurred and how often its conclusion was violated."""
 
@@ -164,20 +172,25 @@ def crossings(function: PiecewiseLinear, margin: float, *, tolerance: float = TO
 
 def free_runs(
     function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
-) -> list[tuple[int, int]]:
-    """Maximal runs of two or more bounded pieces off the margin: how many pieces, and how many marginal points in them.
+) -> list[FreeRun]:
+    """Maximal runs of two or more bounded pieces off the margin.
 
-    With T of the latter there are at most 2T + 1 of the former, which is what guarantees a share of at least 1/6 of
-    training points among a run's crossings, and 1/4 if the pieces are even in number. `points` are the marginal ones.
+    With T marginal points a run has at most 2T + 1 pieces; in one of 2T + 1 the function is convex or concave. So it
+    has at most 4T crossings either way. `points` are the marginal ones.
     """
-    free = (~Margins.of(function, margin, tolerance=tolerance).flat[1:-1]).tolist()
+    met = Margins.of(function, margin, tolerance=tolerance)
+    free = (~met.flat[1:-1]).tolist()
     runs, start = [], 0
     for piece, is_free in enumerate([*free, False]):
         if is_free:
             continue
         if piece - start >= 2:
             low, high = function.nodes[start] - tolerance, function.nodes[piece] + tolerance
-            runs.append((piece - start, int(((points >= low) & (points <= high)).sum())))
+            own = torch.zeros_like(met.flat)
+            own[start + 1 : piece + 1] = True
+            found = met.points(own).sort().values
+            crossed = len(found) - int((found.diff() <= tolerance).sum())
+            runs.append(FreeRun(piece - start, int(((points >= low) & (points <= high)).sum()), crossed))
         start = piece + 1
     return runs
 

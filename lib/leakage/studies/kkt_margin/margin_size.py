@@ -42,6 +42,26 @@ def least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5, kind: str = "
     return -torch.where(ceiling > _STEEP, ceiling + torch.log1p(-(-ceiling).exp()), small)
 
 
+def bisected_margin(loss: float, *, share: float = 0.5) -> float:
+    r"""The m at which a `share` of the points, all on the margin, has this mean logistic loss by itself, by bisection.
+
+    It solves what `least_margin` writes down, which it tests.
+
+    Raises:
+        ValueError: if `share` is not in (0, 1], or the loss is not between 0 and $\text{share} \cdot \ln 2$, which is
+            that of answers 0.
+    """
+    arguments.number("share", share, above=0, most=1)
+    arguments.number("loss", loss, above=0, below=share * math.log(2))
+    low, high = 0.0, 1.0
+    while share * math.log1p(math.exp(-high)) > loss:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if share * math.log1p(math.exp(-middle)) > loss else (low, middle)
+    return high
+
+
 def printed_least_margin(loss: Float[Tensor, "*b"], *, share: float = 0.5) -> Float[Tensor, "*b"]:
     r"""What the printed steps give, with the 1 lost on the way:
 

@@ -16,12 +16,15 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.data.mixtures import Law, Sample, clusters, draw
+from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
 """What the proof of Theorem 3.2 needs or gives, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
+NORMAL_95 = 1.959963984540054
+"""How many standard errors there are on either side of a 95 % interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,38 @@ def staircase(
     return Staircase(
         tuple(dimensions), torch.stack(ratios), {name: torch.stack(parts) for name, parts in shares.items()}
     )
+
+
+def stage_probability(
+    law: str | Law, stage: str, *, rows: int, dimension: int, runs: int, generator: torch.Generator
+) -> Estimate:
+    """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of them.
+
+    Raises:
+        ValueError: if the stage is not one of `STAGES`, or as `staircase`.
+    """
+    arguments.choice("stage", stage, STAGES)
+    sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=runs, generator=generator)
+    return clopper_pearson(int(stages(sample)[stage].sum()), runs)
+
+
+def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -> Estimate:
+    r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
+
+    The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
+    square.
+
+    Raises:
+        ValueError: if there are fewer than two dimensions or training sets, or a ratio is not positive.
+    """
+    arguments.real("ratios", ratios, "dimensions runs", dimensions=len(dimensions), above=0)
+    runs = arguments.count("runs", ratios.shape[-1], least=2)
+    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
+    weights = (x - x.mean()) / (x - x.mean()).square().sum()
+    means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
+    slope = float(weights @ means.log())
+    half = NORMAL_95 * float((weights * spread / means).square().sum().sqrt())
+    return Estimate(slope, slope - half, slope + half, n=ratios.numel())
 
 
 def stages(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:

@@ -69,7 +69,7 @@ def univariate(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optim
     x, y = points[order], labels[order]
     weights, signs, multipliers, gap = _sharpest(_array(x), _array(y))
     inverse = order.argsort()
-    return _optimum(weights, signs, _like(multipliers, points)[inverse], gap)
+    return network_of(weights, signs, _like(multipliers, points)[inverse], gap)
 
 
 def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
@@ -93,7 +93,7 @@ def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum
     factor = np.linalg.cholesky(gram)
     reduced, signs, multipliers, gap = solve(_orthants(factor), _array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
-    return _optimum(weights, signs, _like(multipliers, points), gap)
+    return network_of(weights, signs, _like(multipliers, points), gap)
 
 
 def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> tuple[TwoLayer, Float[Tensor, ""]]:
@@ -131,12 +131,12 @@ def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     Such a point splits the cone of a neuron whose kink is near it, and an interior-point method can hardly tell the two
     parts from each other. Without it there is one cone; whether the point is fitted all the same shows in the gap.
     """
-    cones = _half_lines(x)
+    cones = half_lines(x)
     weights, signs, multipliers, gap = solve(cones, y)
     busy = multipliers > _IDLE * multipliers.sum()
     if busy.all() or busy.sum() < 2:
         return weights, signs, multipliers, gap
-    fewer, their_signs, found, _ = solve(_half_lines(x[busy]), y[busy])
+    fewer, their_signs, found, _ = solve(half_lines(x[busy]), y[busy])
     sharper, value = feasible(cones.points, y, fewer, their_signs)
     their_gap = 1 - found.sum() / value
     if not their_gap <= 2 * gap + _ROUNDING:
@@ -146,7 +146,7 @@ def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return sharper, their_signs, everyone, their_gap
 
 
-def _half_lines(x: np.ndarray) -> Cones:
+def half_lines(x: np.ndarray) -> Cones:
     """The cones of sorted points on the line: kinks in the gaps, on either side, and outside of all points."""
     extended = np.column_stack([x, np.ones_like(x)])
     right = np.column_stack([np.ones_like(x), -x]) / np.linalg.norm(extended, axis=1, keepdims=True)
@@ -165,7 +165,7 @@ def _orthants(factor: np.ndarray) -> Cones:
     return Cones.of_both_signs(factor, patterns > 0, patterns[:, :, None] * edges)
 
 
-def _optimum(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
+def network_of(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
     """The balanced network of the neurons found: $\\lVert (w, b) \\rVert = |v|$."""
     outputs = np.sqrt(np.linalg.norm(weights, axis=1))
     hidden = _like(weights / outputs[:, None], multipliers)
