@@ -17,8 +17,8 @@ from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.studies.kkt_margin.gaussian_networks import Targets, fresh_outputs, gaussian_targets
+from leakage.studies.kkt_margin.line_problems import draw_problem
 from leakage.theory.kkt import optimum
-from leakage.theory.kkt.optimum import draw_problem
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
 from timing import Benchmark, Case, Disagreement, Needed, Side, equal, same_law

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from leakage.data import location, mnist, multi30k, newsgroups, purchase
+import pytest
+
+from leakage.data import adult, binary_rows, mnist, multi30k, newsgroups
 from leakage.data.registry import DataFile
 from small_data import entry, member, tar_gz
 
 MEMBER = {"location": "bangkok", "purchase100": "dataset_purchase"}
 _POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
+BITS = {"features": 16, "classes": 3}
 _FLIPS, _CUTS = 40, 12
 
 
@@ -107,40 +110,39 @@ def small_sets() -> dict[str, Small]:
             {"bangkok": _bits(chance, 9, 16, '"')},
             {"bangkok": "tar.gz"},
             ("bangkok",),
-            partial(_parsed, location, rows=9, features=16, classes=3),
+            partial(_rows, "location"),
         ),
-        "adult": Small({"adult.csv": _adult()}, {"adult.csv": "plain"}, ("adult.csv",), _adult_reader),
+        "adult": Small({"adult.csv": _adult()}, {"adult.csv": "plain"}, ("adult.csv",), adult.load),
         "multi30k": Small(texts, dict.fromkeys(texts, "gzip"), ("train.en", "train.de"), multi30k.load),
         "20newsgroups": Small(
             {"20news-bydate": tar_gz(*_messages("train", 2), *_messages("test", 1))},
             {"20news-bydate": "plain"},
             ("20news-bydate",),
-            partial(_parsed, newsgroups, messages=4, groups=2, part="train"),
+            partial(_messages_of, messages=4, groups=2),
         ),
         "purchase100": Small(
             {"dataset_purchase": _bits(chance, 9, 16, "")},
             {"dataset_purchase": "tar.gz"},
             ("dataset_purchase",),
-            partial(_parsed, purchase, rows=9, features=16, classes=3),
+            partial(_rows, "purchase100"),
             pinned=True,
         ),
     }
 
 
-def _adult_reader() -> object:
-    from leakage.data import adult
+def _rows(name: str) -> object:
+    """`binary_rows.load(name)` with the sizes of the miniature."""
+    with pytest.MonkeyPatch.context() as patch:
+        real = binary_rows.parse
+        patch.setattr(binary_rows, "parse", lambda payload, _, **given: real(payload, 9, **(given | BITS)))
+        return binary_rows.load(name)
 
-    return adult.load()
 
-
-def _parsed(module: object, **sizes: object) -> object:
-    """`module.load()` with the sizes of the miniature."""
-    real = module.parse  # pyright: ignore[reportAttributeAccessIssue]
-    module.parse = lambda payload, **given: real(payload, **(given | sizes))  # pyright: ignore
-    try:
-        return module.load()  # pyright: ignore[reportAttributeAccessIssue]
-    finally:
-        module.parse = real  # pyright: ignore[reportAttributeAccessIssue]
+def _messages_of(**sizes: object) -> object:
+    """`newsgroups.load()` likewise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(newsgroups, "parse", partial(newsgroups.parse, **sizes))
+        return newsgroups.load()
 
 
 class _Touch:

@@ -110,8 +110,8 @@ class Chapter:
 
     @property
     def claims(self) -> tuple[Mapping[str, Any], ...]:
-        """All that the chapter has to judge: the paper's claims, then our own findings."""
-        return (*(self.declaration.get("claims") or ()), *(self.declaration.get("beyond") or ()))
+        """All that the chapter has to judge: the paper's claims, our own findings and errata."""
+        return tuple(self.declaration.get("claims") or ())
 
     @functools.cached_property
     def imports(self) -> tuple[tuple[Block, str, str], ...]:
@@ -147,7 +147,7 @@ def is_notebook(path: Path) -> bool:
 
 
 def called(call: ast.Call) -> str:
-    """The last name of what is called: `glue` for `claims.glue(...)`."""
+    """The last name of what is called: `show` for `figures.show(...)`."""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 

@@ -142,7 +142,7 @@ def data_read_is_declared(chapter: Chapter) -> list[str]:
     read = {
         file.stem for file in content_keys.module_files(code) if file.parent.name == "data"
     } & registry.DATASETS.keys()
-    for name in ("available", "present", "read_payload", "fetch"):
+    for name in ("available", "read_payload", "fetch"):
         read |= {literal(call) for _, call in chapter.calls(name)} & registry.DATASETS.keys()
     # A loader serves the parts of its set too: leakage.data.mnist reads mnist and mnist-train.
     idle = {name for name in declared - read if name.split("-")[0] not in read}

@@ -8,20 +8,22 @@ HEAD = {"chapter": "toy", "prefix": "t", "title": "A toy", "paper": "toy2020"}
 
 
 def claim(name: str, **fields) -> dict:
-    entry = {"id": name, "claim": "That $|x| < 2$.", "where": "Figure 1", "rule": "x < 2", "profile": "ci"}
-    return entry | {"expected": "held"} | fields
+    entry = {"id": name, "kind": "figure", "claim": "That $|x| < 2$.", "where": "Figure 1", "expected": "held"}
+    rules = {"values": {"x": "what is measured"}, "holds": "x.high < 2", "refuted": "x.low > 2", "why": "Seen."}
+    return entry | rules | fields
 
 
 def declaration(**changes) -> dict:
-    ours = claim("t.beyond.more", expected="did not hold")
+    ours = claim("t.beyond.more", kind="ours", expected="did not hold")
     del ours["where"]
     listed = [
         claim("t.one", paper=0.60),
-        claim("t.two", expected="held in part"),
+        claim("t.two", expected="held in part", in_part="x.low < 2", why="Up to {x}."),
         claim("t.data", needs=["mnist"]),
         claim("t.large", profile="paper"),
+        ours,
     ]
-    return {**HEAD, "data": ["mnist"], "claims": listed, "beyond": [ours]} | changes
+    return {**HEAD, "data": ["mnist"], "claims": listed} | changes
 
 
 def save(folder: Path, content: dict | str) -> Path:

@@ -20,19 +20,13 @@ from leakage.studies.blessing import (
     single_crossing,
     support_vectors,
     tradeoff,
+    trajectories,
     width_audit,
 )
 from leakage.theory.logistic import limits, output_law, prox, threshold_attacks
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
-from leakage.trainers import (
-    criteria,
-    dp_sgd,
-    ensembles,
-    logistic_regression,
-    svm,
-    trajectories,
-)
+from leakage.trainers import criteria, dp_sgd, ensembles, logistic_regression, svm
 from leakage.trainers.criteria import Examples
 from leakage.trainers.modules import Modules
 from leakage.trainers.perceptrons import Perceptrons
@@ -127,7 +121,6 @@ class Inputs(device_checks.Inputs):
             vars(trained),
             vars(dp_sgd.at_setting(trained, 1)),
             vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5)),
-            vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5, present=labels > 0)),
         ]
 
 

@@ -23,7 +23,7 @@ from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
-from leakage.studies.gradient_inversion import moment_error, step_errors
+from leakage.studies.gradient_inversion import moment_error, rival_decompositions, step_errors
 from leakage.studies.gradient_inversion.games import Round
 from leakage.theory import gradient_symmetries, hermite
 from leakage.trainers import federated
@@ -106,10 +106,10 @@ CHECKS = {
                 )
                 for order, method, count in (
                     *((order, "joint", count) for order in (3, 4) for count in (9, None)),
-                    *((3, method, None) for method in decompose.METHODS),
+                    *((3, method, None) for method in rival_decompositions.METHODS.values()),
                 )
             ],
-            decompose,
+            rival_decompositions,
             **FEW_STEPS,
         ),
         joint_diagonalisation,
@@ -159,26 +159,26 @@ CHECKS = {
         gradient_symmetries.rotated(x.pool[:2], x.of(1, -2), activation("quadratic"), angle=0.3),
         gradient_symmetries.displaced(x.pool[:2], x.of(1, -2), activation("linear"), shift=x.pool[0]),
     ],
-    "gradient_inversion.moments": lambda x: (
-        [
-            [found.first(), found.second(basis), found.third(basis, basis[:, 0])]
-            + [function(basis, order=order) for function in (found.tensor, found.regressed) for order in (3, 4)]
-            for found in x.moments()
-            for basis in [x.of(*range(8)).view(4, 2)]
-        ]
-        + [x.moments()[1].one_sided(x.of(*range(8)).view(4, 2))]
-    ),
+    "gradient_inversion.moments": lambda x: [
+        [found.first(), found.second(basis), found.third(basis, basis[:, 0])]
+        + [function(basis, order=order) for function in (found.tensor, found.regressed) for order in (3, 4)]
+        for found in x.moments()
+        for basis in [x.of(*range(8)).view(4, 2)]
+    ],
     "gradient_inversion.span": lambda x: [
         (first := span.of_moments(x.moments()[1], batch=2, order=3, generator=x.generator)).basis,
         span.sharpened(x.moments()[1], first).basis,
         *(span.of_rows(x.moments()[1].rows, batch=batch, generator=x.generator).basis for batch in (None, 2)),
     ],
     "gradient_inversion.step_errors": lambda x: [
-        step_errors.moment_error(
-            Round(x.client()[1], x.pool[:2], x.of(1, -1)), x.pool[:6, :2], source=source, order=order
-        )
-        for source in step_errors.SOURCES
-        for order in step_errors.ORDERS
+        step_errors.one_sided(x.client()[1]),
+        *(
+            step_errors.moment_error(
+                Round(x.client()[1], x.pool[:2], x.of(1, -1)), x.pool[:6, :2], source=source, order=order
+            )
+            for source in step_errors.SOURCES
+            for order in step_errors.ORDERS
+        ),
     ],
     "hermite": lambda x: [
         hermite.moment(activation("relu"), x.of(1, 2), order=3),

@@ -6,7 +6,14 @@ from leakage.attacks.membership import margin
 from leakage.data import gaussians, images, mixtures
 from leakage.models import convolutional, two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.studies.kkt_margin import kink_shift, line_statements, margin_size, orthogonality
+from leakage.studies.kkt_margin import (
+    gaussian_networks,
+    kink_shift,
+    line_problems,
+    line_statements,
+    margin_size,
+    orthogonality,
+)
 from leakage.theory import piecewise_linear
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.trainers import margin_flow, module_flow
@@ -67,7 +74,7 @@ CHECKS = {
     "attacks.membership.margin": lambda x: [
         *margin.margin_of(x.asked[..., 0]),
         *(rule(x.asked[..., 0], x.of(1, 2)) for rule in (margin.share_on, margin.share_above, margin.known_margin)),
-        *margin.leaked_point(margin.line_ups(member=x.asked[..., 0], outsider=x.asked[..., 1], size=3)),
+        *margin.leaked_point(gaussian_networks.line_ups(member=x.asked[..., 0], outsider=x.asked[..., 1], size=3)),
         margin.shadow_margin(x.of(1, 2, 3)),
         margin.distance_score(x.asked[..., 0], x.of(1, 2), labels=x.asked[..., 1].sign()),
         margin.loss_score(x.asked[..., 0], labels=x.asked[..., 1].sign()),
@@ -87,8 +94,8 @@ CHECKS = {
     ],
     "kkt.optimum": lambda x: [
         *(
-            vars(optimum.univariate(*optimum.draw_problem(law, count=6, generator=x.generator)).model)
-            for law in optimum.LABEL_LAWS
+            vars(optimum.univariate(*line_problems.draw_problem(law, count=6, generator=x.generator)).model)
+            for law in line_problems.LABEL_LAWS
         ),
         optimum.orthant(x.pool[:3], x.of(1, -1, 1)).multipliers,
     ],

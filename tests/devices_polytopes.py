@@ -19,6 +19,7 @@ from leakage.studies.polytopes import (
     norm_ridges,
     path_formula,
     printed_search,
+    ray_cuts,
     theorem_checks,
     windows,
 )
@@ -59,11 +60,7 @@ CHECKS = {
         *boundary_distance.deepfool(x.network, x.pool),
         boundary_distance.certified_radius(x.network, x.pool),
     ),
-    "hyperedges": lambda x: (
-        *hyperedges.shoot(x.network, x.pool, x.rays, boundaries=2),
-        hyperedges.label_distances(x.network, x.pool, x.rays[:, 0], until=5.0),
-        hyperedges.cell_features(x.network, x.pool, count=2),
-    ),
+    "hyperedges": lambda x: (*hyperedges.shoot(x.network, x.pool, x.rays, boundaries=2),),
     "walks": lambda x: tuple(
         part
         for variant in boundary_walk.VARIANTS
@@ -90,8 +87,7 @@ CHECKS = {
     "patterns": lambda x: (
         *patterns.pattern(x.network, x.pool),
         *(part for parts in patterns.adapted(x.network, patterns.pattern(x.network, x.pool)) for part in parts),
-        *patterns.printed_biases(x.deep, patterns.pattern(x.deep, x.flat)),
-        patterns.layer_of(x.deep, device=x.device),
+        *theorem_checks.printed_biases(x.deep, patterns.pattern(x.deep, x.flat)),
     ),
     "norms and distances": lambda x: (
         jacobian_norms.frobenius_norm(x.deep, patterns.pattern(x.deep, x.flat)),
@@ -101,9 +97,9 @@ CHECKS = {
     ),
     "rays": lambda x: (
         rays.walk(x.network, x.pool, x.aims, crossings=2).lengths,
-        rays.all_breaks(x.network, x.pool, x.aims, until=3.0).lengths,
+        ray_cuts.all_breaks(x.network, x.pool, x.aims, until=3.0).lengths,
         rays.label_change(x.network, x.pool, x.aims, until=3.0),
-        rays.label_change_by_breaks(x.network, x.pool, x.aims, until=3.0),
+        ray_cuts.label_change_by_breaks(x.network, x.pool, x.aims, until=3.0),
         *printed_search.bisection(x.network, x.pool, x.aims, steps=5),
     ),
     "subdivision": lambda x: (

@@ -52,10 +52,14 @@ def cell(source: str, tags: str = "") -> str:
     return f"```{{code-cell}}\n{options}{source.strip()}\n```\n"
 
 
+RULE = "held if x.high < 2; refuted if x.low > 2"
+
+
 def judgement(name: str, verdict: str = "held", reason: str = "") -> str:
     """Source of a cell that records a claim the way `leakage.claims` does."""
-    record = {"id": name, "verdict": verdict, "measured": 1.0, "low": 0.9, "high": 1.1, "n": 5}
-    record |= {"rule": "x < 2", "reason": reason, "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
+    measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
+    record = {"id": name, "verdict": verdict, "values": [{"name": "x", "measured": measured}]}
+    record |= {"rule": RULE, "reason": reason, "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
     return f"IPython.display.display({{'text/plain': ''}}, raw=True, metadata={{'claim': {record!r}}})"
 
 
@@ -71,8 +75,9 @@ def chapter_text(name: str, *cells: str, module: str = "numbers") -> str:
 def claims_text(name: str, expected: str = "held") -> str:
     """Declarations of one claim, `<name>.a`."""
     head = f"chapter: {name}\nprefix: {name}\ntitle: Chapter {name}\npaper: key\n"
-    fields = {"id": f"{name}.a", "claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "rule": "x < 2"}
-    fields |= {"profile": "ci", "expected": expected}
+    fields = {"id": f"{name}.a", "kind": "figure", "claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05"}
+    fields |= {"values": {"x": "what is measured"}, "holds": "x.high < 2", "refuted": "x.low > 2", "why": "Seen."}
+    fields |= {"expected": expected}
     lines = [f"{field}: {json.dumps(value)}" for field, value in fields.items()]
     return f"{head}claims:\n  - " + "\n    ".join(lines) + "\n"
 

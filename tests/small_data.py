@@ -18,6 +18,8 @@ from leakage.data import registry
 from leakage.data.registry import DataFile, Dataset
 from patience import HANGS
 
+PACKINGS = ("plain", "gzip", "tar.gz")
+
 
 def sha256(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
@@ -101,7 +103,7 @@ class Site:
     """What the local server has: content by path, and how it behaves.
 
     Attributes:
-        etag: the mark of the present content; change it with the content.
+        resumes: whether it sends a part that is asked for, or everything.
         break_after: bytes of an answer after which the connection is closed; None for never.
         redirects: from path to address.
         headers: the headers of every request so far.
@@ -111,7 +113,7 @@ class Site:
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    etag: str = '"one"'
+    resumes: bool = True
     break_after: int | None = None
     redirects: dict[str, str] = field(default_factory=dict)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -143,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         if site.unasked_part:
             self.send_response(206)
             self.send_header("Content-Range", f"bytes 5-{len(content) - 1}/{len(content)}")
-        elif asked and self.headers.get("If-Range") == site.etag:
+        elif asked and site.resumes:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
             if start >= len(content):
                 self.send_error(416)
@@ -153,7 +155,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
-        self.send_header("ETag", site.etag)
         if site.send_length:
             self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()

@@ -6,10 +6,11 @@ from itertools import permutations
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.decompose import METHODS, assemble, decompose, powers
+from leakage.attacks.gradient_inversion.decompose import assemble, decompose, powers
 from leakage.attacks.gradient_inversion.joint_diagonalisation import joint_diagonaliser
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
+from leakage.studies.gradient_inversion.rival_decompositions import METHODS
 
 NOISE = 0.05
 
@@ -37,8 +38,8 @@ def angle(found, factors):
     return (1 - cosines.square()).clamp_min(0).sqrt().amax(-1)
 
 
-def solve(tensor, **options):
-    return decompose(tensor, generator=stream(0, "attack"), **options)
+def solve(tensor, *, method="joint", **options):
+    return decompose(tensor, method=METHODS.get(method, method), generator=stream(0, "attack"), **options)
 
 
 def test_powers_are_outer_products():

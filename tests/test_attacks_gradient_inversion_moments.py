@@ -10,6 +10,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.runtime import stream
+from leakage.studies.gradient_inversion import step_errors
 from leakage.theory.hermite import moment
 
 D, M = 4, 300
@@ -80,8 +81,8 @@ def test_moments_estimate_sums_of_powers_of_the_inputs(name):
 
 
 def test_the_one_sided_tensor_becomes_the_moment_when_its_slots_are_made_alike():
-    found, basis = of_hidden(draw("tanh", 2, 6, 500).observation, centre=False), torch.eye(6, dtype=torch.float64)
-    one_sided, moment_3 = found.one_sided(basis), found.tensor(basis)
+    seen = draw("tanh", 2, 6, 500).observation
+    one_sided, moment_3 = step_errors.one_sided(seen), of_hidden(seen, centre=False).tensor(torch.eye(6).double())
     torch.testing.assert_close(symmetrised(one_sided), moment_3, rtol=0, atol=float(1e-13 * moment_3.norm()))
     assert (one_sided - one_sided.permute(1, 0, 2)).norm() > 0.1 * moment_3.norm()
     assert (moment_3 - moment_3.permute(1, 0, 2)).norm() < 1e-13 * moment_3.norm()

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from leakage.attacks.gradient_inversion.observation import LAYERS, Observation, misfit, observed
+from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
+from leakage.attacks.gradient_inversion.observation import Observation, misfit, observed
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client, DeepStack
@@ -177,27 +178,26 @@ def test_a_gradient_that_does_not_fit_is_refused(parts, complaint):
         Observation(**{"weights": W, "activation": activation("tanh"), **parts})
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("unseen", ["outputs", "hidden", None])
 @pytest.mark.parametrize("loss", ["half_sum", "mean", "logistic"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_the_misfit_of_the_true_batch_is_rounding(name, loss, layer):
+def test_the_misfit_of_the_true_batch_is_rounding(name, loss, unseen):
     module = Client(W, activation=name, bias=0.5)
     observation = seen(module, loss=loss)
     r = residuals(module, observation)
-    for layers in (LAYERS, (layer,)):
-        assert misfit(observation, X, r, layers=layers) < 1e-13
-        assert misfit(observation, X, 1.1 * r, layers=layers) == pytest.approx(0.1, rel=1e-9)
+    if unseen:
+        observation = dataclasses.replace(observation, **{unseen: None})
+    assert misfit(observation, X, r) < 1e-13
+    assert misfit(observation, X, 1.1 * r) == pytest.approx(0.1, rel=1e-9)
 
 
-@pytest.mark.parametrize(("layer", "other"), [LAYERS, LAYERS[::-1]])
-def test_only_what_was_observed_is_compared(layer, other):
+@pytest.mark.parametrize(("layer", "equations"), [("outputs", OutputEquations), ("hidden", HiddenEquations)])
+def test_only_what_was_observed_is_compared(layer, equations):
     full = seen(Client(W, activation="tanh"))
     part = Observation(W, full.activation, full.bias, **{layer: getattr(full, layer)})
     assert torch.equal(observed(part), getattr(full, layer).flatten())
-    # Noise in the other layer is not the misfit of this one.
-    noisy = dataclasses.replace(full, **{other: 2 * getattr(full, other)})
+    # Noise in one layer is not the misfit of the other.
+    noisy = dataclasses.replace(full, **{layer: 2 * getattr(full, layer)})
     r = residuals(Client(W, activation="tanh"), full)
-    assert misfit(noisy, X, r, layers=(layer,)) < 1e-13
-    assert misfit(noisy, X, r, layers=(other,)) == pytest.approx(0.5)
-    with pytest.raises(ValueError, match=f"`layers` must have one whose gradient was observed, got \\('{other}',\\)"):
-        misfit(part, X, r, layers=(other,))
+    assert equations.of(full).misfit(X, r) < 1e-13
+    assert equations.of(noisy).misfit(X, r) == pytest.approx(0.5)

@@ -215,10 +215,3 @@ def test_a_gradient_and_a_batch_size_must_fit(gradient, batch, message):
 def test_a_moment_and_its_options_must_fit(options, message):
     with pytest.raises(ValueError, match=message):
         of_moments(Planted(torch.eye(4)), generator=generator(), **options)
-
-
-def test_sharpening_takes_at_least_one_round():
-    found = of_hidden(draw("tanh", 2, 5, 50).observation)
-    start = of_moments(found, batch=2, order=3, generator=generator())
-    with pytest.raises(ValueError, match="`rounds` must be a whole number at least 1, got 0"):
-        sharpened(found, start, rounds=0)

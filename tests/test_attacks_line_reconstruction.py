@@ -13,12 +13,13 @@ from leakage.attacks.line_reconstruction import (
     complete,
     from_crossing,
     from_ratio,
-    recovery,
 )
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.optimum import LABEL_LAWS, draw_problem, single, univariate
+from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
+from leakage.studies.kkt_margin.line_statements import recovery
+from leakage.theory.kkt.optimum import single, univariate
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
 
 KINKS = 1e-5  # of the margin: more than what the solver leaves of a kink that two neurons share

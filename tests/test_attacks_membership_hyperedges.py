@@ -9,6 +9,7 @@ from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
+from leakage.geometry.rays import label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -83,17 +84,6 @@ def test_features_do_not_depend_on_the_order_of_rays():
         assert torch.allclose(one, other, atol=1e-12)
 
 
-def test_the_label_distance_is_where_the_label_changes():
-    weight = torch.zeros(2, 5, dtype=torch.float64)
-    weight[0, 0], weight[1, 0] = 1.0, -1.0
-    network = Mlp((weight, torch.eye(2).double()), (torch.tensor([0.0, 4.0]).double(), torch.zeros(2).double()))
-    first = torch.tensor([[0.6, 0.8, 0.0, 0.0, 0.0], [-0.6, 0.8, 0.0, 0.0, 0.0]], dtype=torch.float64)
-    found = hyperedges.label_distances(network, torch.full((2, 5), 0.5).double(), first, until=50.0)
-    # The outputs max(x1, 0) and max(4 - x1, 0) meet at x1 = 2, which is 1.5 / 0.6 along the first ray.
-    assert float(found[0]) == pytest.approx(2.5, abs=1e-12)
-    assert math.isinf(float(found[1]))
-
-
 def test_bad_input_is_refused():
     points = torch.zeros(2, 5, dtype=torch.float64)
     first = hyperedges.directions(points, rays=1, generator=stream(0, "rays"))
@@ -114,15 +104,9 @@ def a_slope():
     return Mlp((first, second), (0 * one, torch.tensor([0.0, 1.0]).double()))
 
 
-def test_a_label_further_than_asked_for_is_infinitely_far_in_the_input_too():
-    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.1, 0.99**0.5]]).double()
-    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
-    assert float(hyperedges.label_distances(a_slope(), point, way, until=25.0)) == pytest.approx(20)
-
-
 def test_a_ray_along_all_hyperedges_meets_none():
     point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
-    assert float(hyperedges.label_distances(a_slope(), point, way, until=5.0)) == math.inf
+    assert float(label_change(a_slope(), point, way, until=5.0)) == math.inf
     shots = hyperedges.shoot(a_slope(), point, way[:, None], boundaries=2)
     assert shots.distance.tolist() == [[[math.inf, math.inf]]]
     assert shots.found.tolist() == [[0]]
@@ -132,7 +116,5 @@ def test_a_ray_along_all_hyperedges_meets_none():
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_directions_are_unit_vectors(factor):
     point, way = torch.tensor([[-1.0, 0.0]]).double(), factor * torch.tensor([[0.1, 0.99**0.5]]).double()
-    with pytest.raises(ValueError, match="`first` must be of length 1"):
-        hyperedges.label_distances(a_slope(), point, way, until=5.0)
     with pytest.raises(ValueError, match="`first` must be of length 1"):
         hyperedges.shoot(a_slope(), point, way[:, None])

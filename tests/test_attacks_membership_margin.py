@@ -10,7 +10,6 @@ from leakage.attacks.membership.margin import (
     Margin,
     distance_score,
     leaked_point,
-    line_ups,
     loss_score,
     margin_of,
     size_score,
@@ -19,6 +18,7 @@ from leakage.attacks.membership.posterior import margin as margin_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
+from leakage.studies.kkt_margin.gaussian_networks import line_ups
 
 NETS, MEMBERS, FRESH = 6, 20, 900
 

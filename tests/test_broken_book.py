@@ -29,6 +29,9 @@ def rows(**change: object) -> str:
     return json.dumps({"title": "T", "rows": [ROW | change]})
 
 
+FOUND = {"kind": "exact", "value": "-inf", "error": 0}
+
+
 def kept(claim: dict, **change: object) -> str:
     """The record of a full-scale run with one claim."""
     return json.dumps(RECORD | {"claims": [{"id": "sums.a", "verdict": "held"} | claim]} | change)
@@ -61,8 +64,13 @@ BROKEN = {
     ],
     "book/records/sums.json": [
         "", "[]", "{}", json.dumps(RECORD), kept({"verdict": "fine"}), kept({"verdict": []}), kept({"id": 3}),
-        *(kept({"measured": value}) for value in ("many", [1], True, float("inf"))),
+        *(kept({"values": value}) for value in ("many", [1], True, [{"name": "x", "measured": 1}])),
+        kept({"values": [{"measured": FOUND}]}),
         kept({}, commit=3), kept({}, date=None), kept({}, dirty="no"), kept({}, seed=1.5), kept({}, claims={}),
+    ],
+    "book/records/replication.json": [
+        "", "{", "[]", "3", '{"sums": 3}', '{"sums": {}}', '{"sums": {"commit": "x", "rules": "", "runs": []}}',
+        '{"sums": {"commit": 3, "rules": "", "runs": []}}', '{"a":' * LONG,
     ],
     "book/claims/sums.yml": ["", "- a", "chapter: [", b"chapter: \xff", LAUGHS, DEEP, "a: " + "x" * LONG],
     "book/sums.md": [
@@ -118,7 +126,7 @@ def test_whole_files_are_not_refused(small_book, monkeypatch, capsys):
     monkeypatch.setattr(building, "_execute", lambda *given, **more: [])
     (small_book / "book/chapters.yml").write_text(f"chapters: [{{{PLANNED}}}]", "utf-8")
     (small_book / "book/records/performance.json").write_text(rows(), "utf-8")
-    (small_book / "book/records/sums.json").write_text(kept({"measured": "-inf", "low": None, "high": 3}), "utf-8")
+    (small_book / "book/records/sums.json").write_text(kept({"values": [{"name": "x", "measured": FOUND}]}), "utf-8")
     assert run(small_book, ["build", "--no-render"], capsys)[0] == 0
 
 

@@ -12,7 +12,7 @@ import chapter_form
 import chapter_language
 import chapter_results
 from chapter_reading import Chapter, headings, is_notebook, prose, read_chapter, words
-from leakage import declarations
+from leakage.claims import declarations
 from leakage.data import registry
 from patience import HANGS
 
@@ -71,7 +71,8 @@ import math
 
 import torch
 
-from leakage import claims, figures, runtime
+from leakage import figures, runtime
+from leakage.claims.ledger import Ledger, glue
 from leakage.data import mnist
 ```
 
@@ -95,7 +96,7 @@ The claims are these.
 
 ```{{code-cell}}
 run = runtime.begin(profile, seed, device)
-ledger = claims.Ledger("mini", run)
+ledger = Ledger("mini", run)
 ledger.declared()
 ```
 
@@ -132,9 +133,9 @@ digits = mnist.load()
 ```{{code-cell}}
 :tags: [remove-cell]
 
-claims.glue("mini_mean", f"{{mean:.2f}}")
+glue("mini_mean", f"{{mean:.2f}}")
 if mean > 0:
-    ledger.judge("mini.mean", measured=mean, expected="> 0", passes=bool(mean > 0))
+    ledger.judge("mini.mean", mean=mean)
 ```
 
 The curve stays above the line, at {{glue:text}}`mini_mean:.1f`.
@@ -246,7 +247,7 @@ BREACHES = [
     ("figures_are_labelled", '"A rising line."', '""', "needs `alt`"),
     ("figures_are_labelled", "figures.show(figures.plt.figure(), ", "figures.draw(", "shows none"),
     ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
-    ("hidden_cells_only_report", "claims.glue(", "x = mean\nclaims.glue(", "with `x = mean`"),
+    ("hidden_cells_only_report", 'glue("mini_mean"', 'x = mean\nglue("mini_mean"', "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
     ("data_read_is_declared", "from leakage.data import mnist\n", "", "`data` declares mnist, which no cell reads"),
     ("data_read_is_declared", "import mnist", "import adult, mnist", "the cells read adult"),
@@ -265,7 +266,7 @@ def test_every_rule_has_a_breach():
 
 
 def test_our_own_findings_are_judged_too():
-    faults = chapter_results.every_claim_is_judged(miniature(beyond=[{"id": "mini.beyond.x"}]))
+    faults = chapter_results.every_claim_is_judged(miniature(claims=[{"id": "mini.mean"}, {"id": "mini.beyond.x"}]))
     assert faults == ["mini.beyond.x is declared and never judged"]
 
 

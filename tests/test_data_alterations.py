@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from altered_files import altered_bytes, altered_payloads, hostile_archives, packed, small_sets
-from leakage.data import adult, fetch, location, mnist, multi30k, newsgroups, purchase, registry
+from altered_files import BITS, altered_bytes, altered_payloads, hostile_archives, packed, small_sets
+from leakage.data import adult, binary_rows, fetch, mnist, multi30k, newsgroups, registry
 from leakage.data.registry import DataAbsent, DataDamaged
 from small_data import dataset
 
@@ -110,15 +110,14 @@ def test_what_is_no_file_is_refused_or_absent(place, name, file):
     assert not faults, "\n".join(faults)
 
 
-BITS = {"rows": 9, "features": 16, "classes": 3}
 PARSERS = {
     ("mnist", "images"): mnist.parse_images,
     ("mnist", "labels"): mnist.parse_labels,
-    ("location", "bangkok"): partial(location.parse, **BITS),
+    ("location", "bangkok"): partial(binary_rows.parse, rows=9, quoted=True, **BITS),
     ("adult", "adult.csv"): adult.parse,
     ("multi30k", "train.en"): lambda text: multi30k.parse(text, SETS["multi30k"].payloads["train.de"]),
     ("20newsgroups", "20news-bydate"): partial(newsgroups.parse, part="train", messages=4, groups=2),
-    ("purchase100", "dataset_purchase"): partial(purchase.parse, **BITS),
+    ("purchase100", "dataset_purchase"): partial(binary_rows.parse, rows=9, **BITS),
 }
 
 

@@ -14,7 +14,6 @@ from leakage.data import (
     images,
     membership_splits,
     mixtures,
-    mnist,
     newsgroups,
     tokens,
 )
@@ -150,7 +149,6 @@ def test_a_number_out_of_range_is_refused(call, name, wrong):
         (lambda: feature_models.digit_pixels(new(), classes=(3, 12)), "classes"),
         (lambda: images.parity(torch.tensor([1.5])), "digits"),
         (lambda: images.load("digits", dtype=torch.int64), "dtype"),
-        (lambda: mnist.pixels(torch.zeros(2, dtype=torch.uint8), dtype=torch.int64), "dtype"),
         (lambda: cifar10.standardised(COLOURS, like=COLOURS, dtype=torch.int64), "dtype"),
         (lambda: gaussians.gaussian_twin(ROWS.long(), 2, generator=new()), "inputs"),
         (lambda: gaussians.gaussian_twin(ROWS * torch.nan, 2, generator=new()), "inputs"),

@@ -40,13 +40,6 @@ def test_records_of_another_form_are_refused(payload, message):
         cifar10.parse(payload, source="here")
 
 
-def test_sets_are_joined_in_order():
-    one, two = cifar10.parse(record(1, 0, 0, 0)), cifar10.parse(PAYLOAD)
-    both = cifar10.joined([one, two])
-    assert (len(both), both.labels.tolist()) == (3, [1, 9, 0])
-    assert torch.equal(both.images[1:], two.images)
-
-
 def test_colours_are_standardised_by_the_set_given():
     noise = np.random.default_rng(0).integers(0, 256, (5, 3, 32, 32), dtype=np.uint8)
     noise[:, 1] //= 2

@@ -21,7 +21,8 @@ from small_data import dataset, entry, pack, put, serving, tree, unverified
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("one", "two")
-CLAIM = "{id: b.%s, claim: C., where: W, rule: R, profile: ci, expected: held, needs: [%s]}"
+RULES = "kind: figure, values: {x: W}, holds: x.low > 1, refuted: x.low < 1"
+CLAIM = "{id: b.%s, claim: C., where: W, " + RULES + ", expected: held, needs: [%s]}"
 CLAIMS = f"{{chapter: mini, prefix: b, title: T, paper: k, data: [one, two], claims: [{{}}, {CLAIM % ('x', 'two')}]}}"
 BUILD = ("--needed", "--if-possible")
 
@@ -123,7 +124,7 @@ def test_without_a_network_one_line_says_so_and_a_build_goes_on(folder, site, ca
     (line,) = complaints
     assert line.startswith("leakage: not fetched: one, two. http://127.0.0.1")
     assert "OFFLINE=1 does not try" in line
-    assert list(tree(folder)) == ["."]
+    assert list(tree(folder)) == [".", "one"]
 
 
 def test_a_host_that_cannot_be_reached_keeps_no_other_set_away(folder, site, capsys, monkeypatch):
@@ -206,7 +207,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(folder, capsys, monkeypatch
     for arguments, expected, lines in ((("--needed",), 1, 2), (BUILD, 0, 1), (("one", "two"), 1, 2)):
         status, told, complaints = run(capsys, *arguments)
         assert (status, told, len(complaints)) == (expected, [], lines)
-        assert "Set LEAKAGE_DATA to a folder you may write to" in complaints[0]
+        assert "set LEAKAGE_DATA to a folder you may write to" in complaints[0]
 
 
 def test_a_book_that_cannot_be_read_is_left_to_the_build_to_refuse(folder, capsys):

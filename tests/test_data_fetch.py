@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 
 from leakage.data import fetch, registry
 from leakage.data.download import DownloadBlocked, DownloadFailed
-from leakage.data.registry import PACKINGS, DataAbsent, DataDamaged
+from leakage.data.registry import DataAbsent, DataDamaged
 from patience import wait_until
-from small_data import entry, member, pack, put, register_tiny, serving, sha256, tar_gz, tree, unverified
+from small_data import PACKINGS, entry, member, pack, put, register_tiny, serving, sha256, tar_gz, tree, unverified
 
 PAYLOAD = bytes(range(256)) * 200
 
@@ -40,7 +41,7 @@ def register(monkeypatch):
 
 
 def get(name="tiny"):
-    return fetch.fetch(name, progress=False, _schemes=("http",))
+    return fetch.fetch(name, _schemes=("http",))
 
 
 def states(name="tiny"):
@@ -137,7 +138,7 @@ def test_an_absent_set_says_in_one_line_how_to_get_it(root, register):
 def test_a_set_with_one_file_missing_is_not_available(root, register):
     register(entry(b"a", name="a", path="tiny/a"), entry(b"b", name="b", path="tiny/b"))
     put(root, pack(b"a", "gzip"), "tiny/a")
-    assert fetch.present("tiny") == ("a",)
+    assert states() == ["verified", "absent"]
     assert not fetch.available("tiny")
     assert fetch.checksum("tiny") == "absent"
 
@@ -146,13 +147,10 @@ def test_any_form_of_a_set_in_several_forms_is_the_whole_set(root, register):
     register(entry(b"a", name="a", path="tiny/a"), entry(b"b", name="b", path="tiny/b"), any_file=True)
     put(root, pack(b"b", "gzip"), "tiny/b")
     assert fetch.available("tiny")
-    assert fetch.present("tiny") == ("b",)
     assert [found.state for found in get()] == ["absent", "verified"]
 
 
-@pytest.mark.parametrize(
-    "ask", [fetch.available, fetch.present, fetch.status, fetch.checksum, fetch.fetch, fetch.absent]
-)
+@pytest.mark.parametrize("ask", [fetch.available, fetch.status, fetch.checksum, fetch.fetch, fetch.absent])
 def test_an_unknown_name_is_refused_everywhere(ask):
     with pytest.raises(ValueError, match="`name` must be one of mnist"):
         ask("mnits")
@@ -215,7 +213,7 @@ def test_a_wrong_download_is_refused_and_leaves_nothing_behind(root, register, s
         get()
     assert "is refused and was deleted" in str(caught.value)
     assert "get the file from https://example.invalid" in str(caught.value)
-    assert list(tree(root.parent)) == [".", "data"]
+    assert list(tree(root)) == [".", "tiny"]
 
 
 def test_a_wrong_download_leaves_the_file_already_there_as_it_was(root, register, site):
@@ -248,18 +246,28 @@ def test_a_broken_download_is_kept_resumed_and_cleaned_up(root, register, site):
     assert list(tree(root)) == [".", "tiny", "tiny/content.bin"]
 
 
-def test_a_download_that_never_began_leaves_no_folders(root, register, site):
-    register(entry(PAYLOAD, url=f"{site.address}/missing", path="tiny/deep/content.bin"))
+def test_a_download_that_never_began_leaves_no_file(root, register, site):
+    register(entry(PAYLOAD, url=f"{site.address}/missing"))
     with pytest.raises(DownloadFailed, match="404"):
         get()
-    assert list(tree(root)) == ["."]
+    assert list(tree(root)) == [".", "tiny"]
+
+
+def test_of_what_nobody_can_vouch_for_no_two_parts_are_put_together(root, register, site):
+    register(replace(unverified(PAYLOAD, site), packing="plain"))
+    site.files["/file"], site.break_after = PAYLOAD, 1000
+    with pytest.raises(DownloadFailed):
+        get()
+    site.break_after = None
+    get()
+    assert "Range" not in site.headers[-1]
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_a_cure(register, tmp_path, monkeypatch, site):
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "file"))
     register(entry(PAYLOAD, url=f"{site.address}/file"))
-    with pytest.raises(DownloadFailed, match=r"cannot be made .* Set LEAKAGE_DATA to a folder you may write to"):
+    with pytest.raises(DownloadFailed, match=r"cannot be put there .* set LEAKAGE_DATA to a folder you may write to"):
         get()
     assert site.headers == []
 
@@ -267,13 +275,13 @@ def test_a_folder_that_cannot_be_made_is_named_with_a_cure(register, tmp_path, m
 def test_a_read_only_folder_is_not_fetched_into(root, register, site, monkeypatch):
     register(entry(PAYLOAD, url=f"{site.address}/file"))
     site.files["/file"] = pack(PAYLOAD, "gzip")
-    monkeypatch.setattr(Path, "write_bytes", _read_only)  # permissions would not stop the superuser
-    with pytest.raises(DownloadFailed, match=r"cannot be written \(Read-only file system\)\. Set LEAKAGE_DATA"):
+    monkeypatch.setattr(Path, "mkdir", _read_only)  # permissions would not stop the superuser
+    with pytest.raises(DownloadFailed, match=r"cannot be put there \(Read-only file system\)\. .* set LEAKAGE_DATA"):
         get()
     assert list(tree(root)) == ["."]
 
 
-def _read_only(*_):
+def _read_only(*_, **__):
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
@@ -281,7 +289,7 @@ def test_only_https_is_followed_unless_a_test_says_otherwise(root, register, sit
     register(entry(PAYLOAD, url=f"{site.address}/file"))
     with pytest.raises(DownloadFailed, match="only https"):
         fetch.fetch("tiny")
-    assert list(tree(root)) == ["."]
+    assert list(tree(root)) == [".", "tiny"]
 
 
 def test_one_download_serves_every_payload_of_an_archive(root, register, site):
@@ -305,28 +313,21 @@ def test_two_fetches_at_once_do_not_spoil_each_other(root, register, site):
     with ThreadPoolExecutor() as pool:
         first = pool.submit(get)
         wait_until(lambda: bool(site.headers))  # the first holds the folder then
-        with pytest.raises(DownloadBlocked, match=f"another process is fetching data into {root}. Run the command"):
+        with pytest.raises(
+            DownloadBlocked, match=f"another process is fetching {root}/tiny/content.bin. Run the command"
+        ):
             get()
         site.pause.set()
         assert [found.state for found in first.result()] == ["pinned"]
     assert len(site.headers) == 1
     assert fetch.read_payload("tiny", "content") == PAYLOAD
-    assert ".lock" not in tree(root)
 
 
-def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(root, register, site):
-    register(entry(PAYLOAD, url=f"{site.address}/file"))
-    site.files["/file"] = pack(PAYLOAD, "gzip")
-    (root / ".lock").write_bytes(b"")
-    assert [found.state for found in get()] == ["verified"]
-
-
-@pytest.mark.parametrize("name", ["tiny/content.bin.part", "tiny/content.bin.part.json", ".lock"])
-def test_a_pipe_in_the_way_of_a_download_is_named_and_not_waited_for(root, register, site, name):
+def test_a_pipe_in_the_way_of_a_download_is_named_and_not_waited_for(root, register, site):
     register(entry(PAYLOAD, url=f"{site.address}/file"))
     (root / "tiny").mkdir()
-    os.mkfifo(root / name)
-    with pytest.raises(DownloadFailed, match=f"{root / name} is in the way: it is no file but a pipe.*Move it away"):
+    os.mkfifo(root / "tiny/content.bin.part")
+    with pytest.raises(DownloadFailed, match=f"{root}/tiny/content.bin cannot be put there .* Move away what is in"):
         get()
     assert site.headers == []
 
@@ -347,9 +348,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_stays(root, register, site
     register(entry(PAYLOAD, url=f"{site.address}/file"))
     site.files["/file"] = pack(PAYLOAD, "gzip")
     (root / "tiny/content.bin").mkdir(parents=True)
-    with pytest.raises(
-        DownloadFailed, match=r"content\.bin cannot be put there \(.*\)\. Move away what is in its place"
-    ):
+    with pytest.raises(DownloadFailed, match=r"content\.bin cannot be put there \(.*\)\. Move away what is in its way"):
         get()
     assert (root / "tiny/content.bin").is_dir()
 
@@ -363,7 +362,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_stays(root, register, site
 )
 @pytest.mark.parametrize("name", ["mnist", "location", "adult", "multi30k"])
 def test_a_real_file_is_verified_and_refused_once_cut_or_altered(name, tmp_path, monkeypatch):
-    file = registry.dataset(name).file(fetch.present(name)[0])
+    file = registry.dataset(name).file(fetch.chosen(name))
     good = (fetch.folder() / file.path).read_bytes()
     assert fetch.status(name)[0].state == "verified"
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))

@@ -150,7 +150,7 @@ def test_the_embedded_digits_are_always_there():
 
 
 def test_mnist_comes_as_numbers_from_zero_to_one(monkeypatch):
-    loaded = mnist.GreyImages(torch.full((2, 28, 28), 255, dtype=torch.uint8), torch.tensor([4, 7]))
+    loaded = torch.full((2, 28, 28), 255, dtype=torch.uint8), torch.tensor([4, 7])
     monkeypatch.setattr(mnist, "load", lambda: loaded)
     found = load("mnist", dtype=torch.float64)
     assert torch.equal(found.pixels, torch.ones((2, 28, 28), dtype=torch.float64))

@@ -39,11 +39,11 @@ def small(tmp_path, monkeypatch):
 
 def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
     small(images_payload(), labels_payload())
-    loaded = mnist.load()
-    assert (len(loaded), loaded.images.dtype, loaded.labels.dtype) == (N, torch.uint8, torch.int64)
-    assert bytes(loaded.images.flatten().tolist()) == PIXELS
-    assert loaded.images[3, 5, 7] == PIXELS[3 * 784 + 5 * 28 + 7]
-    assert bytes(loaded.labels.tolist()) == LABELS
+    images, labels = mnist.load()
+    assert (len(images), images.dtype, labels.dtype) == (N, torch.uint8, torch.int64)
+    assert bytes(images.flatten().tolist()) == PIXELS
+    assert images[3, 5, 7] == PIXELS[3 * 784 + 5 * 28 + 7]
+    assert bytes(labels.tolist()) == LABELS
 
 
 def test_loaded_tensors_can_be_written_to():
@@ -92,18 +92,6 @@ def test_images_without_their_labels_are_refused(small):
         mnist.load()
 
 
-def test_pixels_are_the_bytes_over_255():
-    images = torch.tensor([[0, 51, 255]], dtype=torch.uint8)
-    assert mnist.pixels(images).tolist() == [[0.0, 51 / 255, 1.0]]
-    assert mnist.pixels(images).dtype == torch.float64
-    assert mnist.pixels(images, dtype=torch.float32).dtype == torch.float32
-
-
-def test_pixels_converted_twice_are_refused():
-    with pytest.raises(ValueError, match=r"`images` must hold bytes \(torch.uint8\), got torch.float64"):
-        mnist.pixels(torch.zeros(1, 28, 28, dtype=torch.float64))
-
-
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="`part` must be one of test, train; got 'val'"):
         mnist.load("val")
@@ -111,9 +99,9 @@ def test_an_unknown_part_is_refused():
 
 @pytest.mark.skipif(not fetch.available("mnist"), reason="the MNIST test set is not in the data folder")
 def test_the_real_test_set_has_ten_thousand_digits():
-    loaded = mnist.load()
-    assert loaded.images.shape == (10_000, 28, 28)
-    assert loaded.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    images, labels = mnist.load()
+    assert images.shape == (10_000, 28, 28)
+    assert labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     # Published counts of each digit in the test set.
-    assert loaded.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert (loaded.images.min(), loaded.images.max()) == (0, 255)
+    assert labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert (images.min(), images.max()) == (0, 255)

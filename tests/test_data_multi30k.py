@@ -25,7 +25,7 @@ def test_only_line_breaks_end_a_sentence():
     ("en", "de", "message"),
     [
         pytest.param(EN + b"More.\n", DE, "here: .*as many English as German sentences, found 3 and 2", id="unequal"),
-        pytest.param(EN[:-1], DE, "here.en: .*a line break after the last sentence, found ' runs", id="cut"),
+        pytest.param(EN[:-1], DE, "here.en: .*a line break after the last row, found ' runs", id="cut"),
         pytest.param(
             EN, DE.replace("ä".encode(), b"\xe4"), "here.de: expected UTF-8, found byte 0xe4 at 10", id="Latin-1"
         ),
@@ -36,7 +36,7 @@ def test_only_line_breaks_end_a_sentence():
             EN.replace(b"\n", b"\n\n", 1), DE, "a sentence and a plain line break in line 2, found ''", id="empty"
         ),
         pytest.param(b" \n", b"x\n", "in line 1, found ' '", id="blank"),
-        pytest.param(b"", b"", "a line break after the last sentence, found ''", id="nothing"),
+        pytest.param(b"", b"", "a line break after the last row, found ''", id="nothing"),
     ],
 )
 def test_files_of_another_form_are_refused(en, de, message):

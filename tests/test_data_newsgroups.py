@@ -44,10 +44,10 @@ def test_the_parts_are_kept_apart():
     ("extra", "message"),
     [
         pytest.param((f"{TRAIN}/sci.space/71", b"x"), "3 train messages to 2 groups, found 4 to 2", id="one more"),
-        pytest.param((f"{TRAIN}/sci.space/9", b"y"), "every message once, found sci.space/9 twice", id="twice"),
+        pytest.param((f"{TRAIN}/sci.space/9", b"y"), "each once.* found .*sci.space/9' twice", id="twice"),
         pytest.param((f"{TRAIN}/sci.space/readme", b""), "messages .* found '20news.*readme'", id="not a number"),
         pytest.param(("notes", b""), "found 'notes'", id="another file"),
-        pytest.param((f"{TRAIN}/../evil/1", b""), "found '20news.*evil/1'", id="outside"),
+        pytest.param((f"{TRAIN}/../evil/1", b""), "found .*'20news.*evil/1' is unsafe", id="outside"),
         pytest.param(member(f"{TRAIN}/sci.space/5", tarfile.SYMTYPE, target="9"), "sci.space/5", id="a link"),
         pytest.param(member("other", tarfile.DIRTYPE), "found 'other'", id="another folder"),
         pytest.param((f"{TRAIN}/sci.space/71", bytes(2**20 + 1)), "at most 1,048,576 bytes", id="too long"),

@@ -7,7 +7,8 @@ import pytest
 from sklearn.datasets import _twenty_newsgroups
 
 from leakage.data import registry
-from leakage.data.registry import DATASETS, PACKINGS, DataAbsent
+from leakage.data.registry import DATASETS, DataAbsent
+from small_data import PACKINGS
 
 EVERY_FILE = [pytest.param(d, f, id=f"{d.name}-{f.name}") for d in DATASETS.values() for f in d.files]
 

@@ -47,10 +47,10 @@ def test_pairs_keep_their_order_and_their_partners():
     assert kept == SentencePairs(PAIRS.en[:2], PAIRS.de[:2])
     assert tokens.chosen(PAIRS, [2, 0]) == SentencePairs((PAIRS.en[2], PAIRS.en[0]), (PAIRS.de[2], PAIRS.de[0]))
     english, german = vocabulary(PAIRS.en), vocabulary(PAIRS.de)
-    rows = tokens.encode_pairs(kept, english, german, longest=4)
-    assert (len(rows), rows.source.shape, rows.target.shape) == (2, (2, 4), (2, 6))
-    assert german.text(rows.target[1].tolist()) == "<begin> katze ! <end>"
-    assert english.text(rows.source[1].tolist()) == "a cat !"
+    source, target = encode(kept.en, english, longest=4), encode(kept.de, german, longest=4, framed=True)
+    assert (source.shape, target.shape) == ((2, 4), (2, 6))
+    assert german.text(target[1].tolist()) == "<begin> katze ! <end>"
+    assert english.text(source[1].tolist()) == "a cat !"
 
 
 def test_what_cannot_be_numbered_is_refused():

@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from leakage import figures
-from leakage.figures import figure, frames, line, png, show, slider
+from leakage.figures import figure, frames, line, png, show
 
 ALT = "The members' curve lies above the outsiders' at every width."
 
@@ -45,6 +45,15 @@ def small_figure(height=1.5, shift=0.0):
     ax.set_xlabel(r"prediction $\hat y_0$")
     ax.legend()
     return picture
+
+
+def page_of(pictures, **texts):
+    """What `frames` displays."""
+    shown = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "display", lambda data, **_: shown.append(data["text/html"]))
+        frames(pictures, **texts)
+    return shown[0]
 
 
 def pixels(file):
@@ -147,7 +156,7 @@ def test_a_reduced_picture_looks_the_same_and_is_smaller():
 def page():
     """A slider of three frames, with texts that are markup if not escaped."""
     with matplotlib.rc_context():
-        return slider(
+        return page_of(
             [small_figure(shift=shift) for shift in (0, 1, 2)],
             labels=["λ = 0", "λ < 1", 'λ = "2"'],
             alts=[f'Curve {i} & its "peak" lies at <{i}> on the axis.' for i in range(3)],
@@ -194,7 +203,7 @@ def test_a_slider_without_scripts_shows_every_frame(page):
 
 def test_the_ids_of_a_slider_hang_on_its_name_alone():
     pictures, texts = [png(small_figure(shift=s)) for s in (0, 1)], {"labels": ["a", "b"], "alts": [ALT, ALT]}
-    pages = [slider(pictures, name=name, slider_label="λ", **texts) for name in ("one", "one", "two")]
+    pages = [page_of(pictures, name=name, slider_label="λ", **texts) for name in ("one", "one", "two")]
     assert pages[0] == pages[1]
     ids = [BeautifulSoup(page, "html.parser").find("input")["id"] for page in pages]
     assert ids[0] != ids[2]
@@ -205,7 +214,7 @@ def test_frames_are_displayed_with_a_plain_text_beside_them(shown):
     texts = {"labels": ["a", "b"], "alts": [ALT, ALT.replace("above", "below")], "name": "x", "slider_label": "λ"}
     frames([small_figure(shift=s) for s in (0, 1)], **texts)
     ((data, _),) = shown
-    assert data["text/html"] == slider([small_figure(shift=s) for s in (0, 1)], **texts)
+    assert data["text/html"] == page_of([small_figure(shift=s) for s in (0, 1)], **texts)
     assert data["text/plain"].splitlines() == texts["alts"]
 
 

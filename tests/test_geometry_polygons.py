@@ -63,7 +63,9 @@ def test_many_random_cuts_keep_the_area_and_convexity():
     assert table.count > 100
     assert areas.min() > 0
     assert abs(float(areas.sum()) - 4) < 1e-12
-    assert polygons.turns(vertices, counts).min() > -1e-12
+    edges = polygons.following(vertices, counts) - vertices
+    ahead = polygons.following(edges, counts)
+    assert (edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]).min() > -1e-12  # no reflex corner
     assert polygons.inside(table.middles(), SQUARE).all()
 
 

@@ -9,11 +9,12 @@ from geometry_networks import SHAPES, SQUARE, network, one_layer, points
 from leakage.geometry import patterns, subdivision
 from leakage.geometry.subdivision import Plane, subdivide
 from leakage.runtime import stream
+from leakage.studies.polytopes.theorem_checks import invariants
 
 
 @pytest.mark.parametrize(("widths", "seed"), list(itertools.product(SHAPES, range(14))))
 def test_theory_holds_for_random_networks(widths, seed):
-    found = subdivide(network(widths, seed), 3 * SQUARE).invariants()
+    found = invariants(subdivide(network(widths, seed), 3 * SQUARE))
     assert found.smallest_area > 0
     assert found.area_error < 1e-12  # some hundred roundings of 1e-16
     assert found.repeated_patterns == 0
@@ -117,8 +118,8 @@ def test_a_plane_through_a_larger_input_is_subdivided_as_the_network_restricted_
     model, (origin, *basis) = network((7, 10, 6, 2), 0), points(3, 7)
     plane = Plane(origin, torch.stack(basis))
     found = subdivide(model, SQUARE, plane=plane)
-    assert found.invariants().wrong_patterns == 0
-    assert found.invariants().map_error < 1e-13
+    assert invariants(found).wrong_patterns == 0
+    assert invariants(found).map_error < 1e-13
     gates = patterns.split(model, found.pattern)
     slope, constant = patterns.read_out(model, gates)
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)

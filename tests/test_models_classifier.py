@@ -13,6 +13,7 @@ from torch import nn
 from leakage.attacks.membership import label_only, posterior
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
+from leakage.models import classifier
 from leakage.models.classifier import OfEstimator, OfModule
 from leakage.runtime import stream
 
@@ -29,11 +30,12 @@ def module() -> nn.Sequential:
         return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
 
 
-def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was():
+def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was(monkeypatch):
+    monkeypatch.setattr(classifier, "_CHUNK", 7)
     model = module().train()
     model[3].eval()  # part of it may be fixed
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    found = OfModule(model, chunk=7)(points())
+    found = OfModule(model)(points())
     assert (found.dtype, found.shape, found.requires_grad) == (torch.float64, (40, 3), False)
     assert [part.training for part in model.modules()] == [True, True, True, True, False, True]
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())

@@ -11,10 +11,10 @@ from leakage.models.convolutional import Convolutional, initial
 from leakage.runtime import DTYPE, stream
 
 
-def network(side=6, width=3, **options):
+def network(side=6, width=3):
     """A module, the parameters of one network, and some images."""
     module = Convolutional(side, width=width)
-    stacked = initial(module, 1, generator=stream(0, "network"), **options)
+    stacked = initial(module, 1, generator=stream(0, "network"))
     points = torch.rand((5, side**2), generator=stream(0, "points"), dtype=DTYPE)
     return module, {name: tensor[0] for name, tensor in stacked.items()}, points
 
@@ -41,7 +41,7 @@ def test_the_outputs_are_those_of_the_formula():
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_scaling_all_parameters_scales_the_output_by_the_third_power(scale):
-    module, parameters, points = network(first_scale=1.0)
+    module, parameters, points = network()
     scaled = functional_call(module, {name: scale * tensor for name, tensor in parameters.items()}, (points,))
     expected = scale**3 * functional_call(module, parameters, (points,))
     assert float(expected.abs().min()) > 0
@@ -109,10 +109,6 @@ def test_sizes_must_be_positive(sizes):
         Convolutional(**sizes)
 
 
-@pytest.mark.parametrize("options", [{"runs": 0}, {"runs": 1, "first_scale": -0.1}])
-def test_initial_needs_a_run_and_a_scale(options):
-    with pytest.raises(
-        ValueError,
-        match=r"`(runs|first_scale)` must be a (whole )?number",
-    ):
-        initial(Convolutional(4), generator=stream(0, "x"), **options)
+def test_no_networks_are_refused():
+    with pytest.raises(ValueError, match="`models` must be a whole number at least 1, got 0"):
+        initial(Convolutional(4, width=2), 0, generator=stream(0, "x"))

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import leakage
-from leakage import declarations
+from leakage.claims import declarations
 from leakage.data import registry
 from patience import HANGS
 

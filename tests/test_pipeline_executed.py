@@ -3,7 +3,6 @@
 Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
 """
 
-import ast
 import copy
 import importlib.util
 import io
@@ -12,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 from papermill.engines import NBClientEngine
 
 import alterations
+from kernels import Meanwhile, without_kernels
 from leakage.pipeline import execute, executed, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
 from leakage.pipeline.build import _forget_old_bytecode
@@ -31,29 +31,6 @@ from miniature import add_chapter, build, copy_of, edit, executions, leakage, le
 from patience import HANGS
 
 OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's repository
-
-Meanwhile = Callable[[Path], None]
-
-
-def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None) -> None:
-    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run."""
-
-    def watch(task, gpu, living, tell):
-        meanwhile(task.folder)
-        with (task.folder / "executions.txt").open("a") as file:
-            print(task.chapter, file=file)
-        notebook = nbformat.reads(task.notebook, as_version=4)
-        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-        (shown,) = [node for node in ast.walk(ast.parse(code[-1].source)) if isinstance(node, ast.keyword)][1:]
-        metadata = ast.literal_eval(shown.value)
-        code[-1].outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
-        task.partial.parent.mkdir(parents=True, exist_ok=True)
-        task.partial.write_text(nbformat.writes(notebook), "utf-8")
-        last = Started(task.chapter, len(code), len(code))
-        tell(last)
-        return last, ""
-
-    monkeypatch.setattr(execute, "_watch", watch)
 
 
 @pytest.fixture(scope="module")

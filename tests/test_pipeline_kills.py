@@ -19,12 +19,13 @@ def trials(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kills")
     root = make_repository(folder / "book", *kill_points.CHAPTERS)
     for name in kill_points.CHAPTERS:
-        record = {"id": f"{name}.a", "verdict": "held", "low": None, "high": None, "n": None, "rule": "x < 20"}
+        record = {"id": f"{name}.a", "verdict": "held", "rule": "x < 20"}
         record |= {"reason": "", "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
         sources = [
             "import kill_points",
             f"found = kill_points.grid({name!r})",
-            f"show({record} | {{'measured': found}})",
+            "measured = {'kind': 'exact', 'value': found, 'error': 0}",
+            f"show({record} | {{'values': [{{'name': 'x', 'measured': measured}}]}})",
         ]
         blocks = [cell(sources[0]), cell(PARAMETERS, "parameters"), *map(cell, sources[1:])]
         (root / "book" / f"{name}.md").write_text(f"{HEADER}\n# {name}\n\n" + "\nWords.\n\n".join(blocks), "utf-8")

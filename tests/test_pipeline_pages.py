@@ -8,8 +8,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from leakage import claims
-from leakage.declarations import Claim, Declarations
+from leakage.claims import texts
+from leakage.claims.declarations import Claim, Declarations
+from leakage.claims.rules import Rule
 from leakage.pipeline import collect, render, tables
 from leakage.pipeline.execute import Outcome
 from leakage.pipeline.plan import differences
@@ -22,17 +23,24 @@ RUN |= {"versions": {"python": "3.11.7"}, "processor": "x86_64 AVX2", "seconds":
 RUN |= {"date": "2026-01-02T03:04:05+00:00", "data": {}}
 
 
-def declared(*claims: Claim, beyond: tuple[Claim, ...] = ()) -> Declarations:
-    return Declarations("toy", "t", "A toy", "toy2020", ("mnist",), claims, beyond)
+def declared(*claims: Claim) -> Declarations:
+    return Declarations("toy", "t", "A toy", "toy2020", ("mnist",), claims)
 
 
 def claim(name: str = "t.one", **fields) -> Claim:
-    values = {"claim": "That $|x| < 2$.", "rule": "x < 2", "profile": "ci", "expected": "held", "where": "Figure 1"}
-    return Claim(name, **values | fields)
+    values = {"kind": "figure", "claim": "That $|x| < 2$.", "expected": "held", "where": "Figure 1"}
+    rules = {"holds": Rule("x.high < 2", ("x",)), "refuted": Rule("x.low > 2", ("x",))}
+    return Claim(name, **values | {"values": {"x": "what is measured"}} | rules | fields)
 
 
-def record(name: str = "t.one", verdict: str = "held", **fields) -> dict:
-    values = {"id": name, "verdict": verdict, "measured": 1.0, "low": 0.9, "high": 1.1, "n": 5, "rule": "x < 2"}
+def record(name: str = "t.one", verdict: str = "held", low: float | str = 0.9, **fields) -> dict:
+    measured = {"kind": "estimate", "estimate": 1.0, "low": low, "high": 1.1, "n": 5, "level": 0.95}
+    values = {
+        "id": name,
+        "verdict": verdict,
+        "values": [{"name": "x", "measured": measured}],
+        "rule": "held if x.high < 2",
+    }
     return values | {"reason": "", "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"} | fields
 
 
@@ -51,7 +59,7 @@ def test_a_page_names_the_machine_and_the_data_that_nobody_verified():
     run = {"processor": "x86_64 AVX2", "data": {"mnist": "f00d", "purchase100": "unverified:f00d"}}
     found = collect.make_ledger(executed(record(), **run), declared(claim()))
     assert found["unverified"] == ["purchase100"]
-    told = claims.provenance(found)
+    told = texts.provenance(found)
     assert "CPU, 2 cores (x86_64 AVX2)" in told
     assert told.endswith(", unverified data: purchase100")
     assert "CPU, 2 cores (x86_64 AVX2)" in tables.status({"toy": found})
@@ -62,8 +70,8 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
     assert {name: found[name] for name in RUN if name != "data"} == {n: v for n, v in RUN.items() if n != "data"}
     (one,) = found["claims"]
     own = {name: value for name, value in record(low="-inf").items() if name not in ("profile", "seed", "device")}
-    words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": "x < 2"}
-    assert one == own | words | {"expected": "held", "least_profile": "ci", "beyond": False}
+    words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": texts.rule_text(claim())}
+    assert one == own | words | {"expected": "held", "least_profile": "ci", "kind": "figure"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -80,11 +88,11 @@ def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reas
     profile_of, *needs = least.split(" with ")
     found = collect.make_ledger(executed(profile=profile), declared(claim(profile=profile_of, needs=tuple(needs))))
     (one,) = found["claims"]
-    assert (one["verdict"], one["reason"], one["measured"], one["seconds"]) == (verdict, reason, None, None)
+    assert (one["verdict"], one["reason"], one["values"], one["seconds"]) == (verdict, reason, [], None)
 
 
 HERE, GONE = {"mnist": "f00d"}, {"mnist": "absent"}
-NOT_RUN = record(verdict="not run", measured=None, low=None, high=None, reason="MNIST is absent.")
+NOT_RUN = record(verdict="not run", values=[], reason="MNIST is absent.")
 
 
 @pytest.mark.parametrize(
@@ -138,26 +146,26 @@ def test_what_changed_between_two_executions_is_named():
 
 @pytest.fixture
 def ledgers():
-    more = claim("t.beyond.more", expected="did not hold", where="")
+    more = claim("t.beyond.more", kind="ours", expected="did not hold", where="")
     late = claim("t.large", profile="paper", claim="More.")
     notebook = executed(record(verdict="held in part"), record("t.beyond.more", "did not hold", reason="so"))
-    return {"toy": collect.make_ledger(notebook, declared(claim(paper="a | b"), late, beyond=(more,)))}
+    return {"toy": collect.make_ledger(notebook, declared(claim(paper="a | b"), late, more))}
 
 
 def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
     lines = tables.scoreboard(ledgers, {"toy": "A toy"}).splitlines()
     assert lines[0] == "## [A toy](/toy)"
-    assert lines[2] == "◐ 1 held in part, ✗ 1 did not hold, – 1 not run."
-    words, verdict = r"That $\|x\| < 2$. *Figure 1* | a \| b", "◐ held in part (**expected: held**)"
-    assert f"| **t.one** {words} | 1.00 [0.90, 1.10] (rule: x &lt; 2) | {verdict} | 0.1 |" in lines
-    assert "| **t.large** More. *Figure 1* |  |  | – not run: This needs the profile paper. |  |" in lines
+    assert lines[2] == "figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold."
+    words, verdict = r"That $\|x\| < 2$. *Figure 1* | figure | a \| b", "◐ held in part (**expected: held**)"
+    assert f"| **t.one** {words} | x 1.00 [0.90, 1.10] | {verdict} |  | 0.1 |" in lines
+    assert "| **t.large** More. *Figure 1* | figure |  |  | – not run: This needs the profile paper. |  |  |" in lines
     assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa, 2026-01-02."
 
 
 def test_findings_of_ours_stand_in_a_table_of_their_own(ledgers):
     _, ours = tables.scoreboard(ledgers, {"toy": "A toy"}).split("**Ours, not in the paper**")
     assert (
-        r"| **t.beyond.more** That $\|x\| < 2$. | 1.00 [0.90, 1.10] (rule: x &lt; 2) | ✗ did not hold | 0.1 |" in ours
+        r"| **t.beyond.more** That $\|x\| < 2$. | ours |  | x 1.00 [0.90, 1.10] | ✗ did not hold: so |  | 0.1 |" in ours
     )
 
 
@@ -175,7 +183,7 @@ PLAN = [
 def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation(ledgers):
     toy, idle, future = tables.cards(PLAN, ledgers, ["toy", "idle"]).split("````{grid-item-card}")[1:]
     assert ":link: /toy\n:link-type: doc" in toy
-    assert "◐ 1 held in part, ✗ 1 did not hold, – 1 not run" in toy
+    assert "figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold" in toy
     assert ":link: /idle" in idle
     assert "not executed in this build" in idle
     assert ":link:" not in future
@@ -265,15 +273,17 @@ def shown(written: str) -> list[str]:
 def real_book(tmp_path):
     """A repository without a package of its own: its one chapter uses the ledger and the figures that are tested."""
     sources = (
-        'run = runtime.begin(profile, seed, device)\nledger = claims.Ledger("real", run)\nledger.declared()',
+        'run = runtime.begin(profile, seed, device)\nledger = Ledger("real", run)\nledger.declared()',
         'picture, ax = figures.figure()\nfigures.show(picture, alt="An empty pair of axes, for a test only.")',
-        'ledger.judge("r.one", measured=Estimate(0.5, 0.4, 0.6, 9), expected="x < 1", passes=True)',
-        'claims.glue("half", "0.50")\nledger.verdicts()',
+        'ledger.judge("r.one", x=Estimate(0.5, 0.4, 0.6, 9))',
+        'glue("half", "0.50")\nledger.verdicts()',
     )
-    imports = "from leakage import claims, figures, runtime\nfrom leakage.metrics.estimates import Estimate"
+    imports = "from leakage import figures, runtime\nfrom leakage.claims.ledger import Ledger, glue\n"
+    imports += "from leakage.metrics.estimates import Estimate"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
-    one = "{id: r.one, claim: C., where: W, rule: R, profile: ci, expected: held}"
-    two = "{id: r.data, claim: C., where: W, rule: R, profile: ci, expected: held, needs: [mnist]}"
+    rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"
+    one = f"{{id: r.one, claim: C., where: W, {rules}}}"
+    two = f"{{id: r.data, claim: C., where: W, {rules}, needs: [mnist]}}"
     head = "chapter: real, prefix: r, title: T, paper: k, data: [mnist]"
     texts = {
         "book/claims/real.yml": f"{{{head}, claims: [{one}, {two}]}}",
@@ -293,9 +303,10 @@ def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book,
     assert build(real_book) == 0
     printed = capsys.readouterr().out
     lacking = "Not run for want of data: 1 claim (mnist 1); `make data` fetches this set.\n"
-    assert printed.endswith(f"Claims: ✓ 1 held, – 1 not run\n{lacking}")
+    assert printed.endswith(f"Claims: figures: ✓ 1 held, – 1 not run\n{lacking}")
     assert staged(real_book, "_generated/scoreboard.md").startswith(lacking)
-    assert [one["measured"] for one in ledger(real_book, "real")["claims"]] == [0.5, None]
+    judged = [one["values"] for one in ledger(real_book, "real")["claims"]]
+    assert [values and values[0]["measured"]["estimate"] for values in judged] == [0.5, []]
     notebook = nbformat.reads(staged(real_book, "real.ipynb"), as_version=4)
     alts = [one.metadata.mystnb.image.alt for one in notebook.cells if "mystnb" in one.metadata]
     assert alts == ["An empty pair of axes, for a test only."]

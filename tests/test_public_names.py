@@ -17,7 +17,6 @@ ELSEWHERE = frozenset({"leakage.pipeline.site:setup", "leakage.pipeline.cli:main
 """Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""
 IDLE = frozenset(
     {
-        "leakage.data.fetch:present",
         "leakage.models.classifier:OfEstimator",
         "leakage.models.initialisation:stacked",
     }

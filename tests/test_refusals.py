@@ -27,7 +27,7 @@ from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.blessing import private_audit, tradeoff
 from leakage.studies.min_norm import cosine_regression, latent_space, random_features, relu_features
-from leakage.studies.polytopes import boundary_walk, densities, norm_ridges
+from leakage.studies.polytopes import boundary_walk, densities, norm_ridges, ray_cuts
 from leakage.theory import gaussian_mixture, least_squares, ridge, ridge_law, scale_mixture, two_gaussians
 from leakage.theory.logistic import output_law, prox, threshold_attacks
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
@@ -214,14 +214,14 @@ CASES = {
     ),
     "clipped": Case(
         partial(dp_sgd.clipped_sum, PRIVATE, clip=1.0),
-        {"points": some(2, 5, 3), "labels": classes(2, 5), "present": torch.ones(2, 5, dtype=torch.bool)},
+        {"points": some(2, 5, 3), "labels": classes(2, 5)},
     ),
     "pattern": Case(partial(patterns.pattern, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
     "nearest": Case(partial(distances.nearest, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
     "walked": Case(partial(rays.walk, NETWORK, crossings=2), {"points": some(4, 3), "directions": UNIT}, ("empty",)),
-    "cut": Case(partial(rays.all_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
+    "cut": Case(partial(ray_cuts.all_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
     "label change": Case(
-        partial(rays.label_change_by_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}
+        partial(ray_cuts.label_change_by_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}
     ),
     "window": Case(partial(subdivision.subdivide, FLAT), {"window": SQUARE}),
     "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
@@ -233,9 +233,7 @@ CASES = {
         lambda points: boundary_walk.walk(NETWORK, points, boundary_walk.Steps(iterations=2)), {"points": some(4, 3)}
     ),
     "shoot": Case(partial(hyperedges.shoot, NETWORK), {"points": some(4, 3), "first": UNIT[:, None]}),
-    "label distance": Case(
-        partial(hyperedges.label_distances, NETWORK, until=1.0), {"points": some(4, 3), "first": UNIT}
-    ),
+    "walked to": Case(partial(rays.label_change, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
     "noise flips": Case(
         lambda points, labels: label_only.noise_robustness(
             NETWORK, points, labels, amount=0.1, copies=2, generator=stream(0, "n"), noise="gaussian"

@@ -25,7 +25,7 @@ from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import support_vectors
 from leakage.studies.gradient_inversion import games, moment_error, step_errors
-from leakage.studies.kkt_margin import line_statements, margin_size, orthogonality
+from leakage.studies.kkt_margin import gaussian_networks, line_statements, margin_size, orthogonality
 from leakage.theory import gradient_symmetries, hermite
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
@@ -80,12 +80,12 @@ CASES = {
     "share_above": case(margin.share_above, outputs=drawn(3, 5), margin=sizes(3)),
     "known_margin": case(margin.known_margin, outputs=drawn(3, 5), margin=sizes(3)),
     "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
-    "line_ups": case(partial(margin.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
+    "line_ups": case(partial(gaussian_networks.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
     "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
     "size_score": case(margin.size_score, outputs=drawn(5)),
     "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
     "loss_score": case(margin.loss_score, "float32 outputs", outputs=drawn(5), labels=signs(5)),
-    "recovery": case(partial(line_reconstruction.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
+    "recovery": case(partial(line_statements.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
     "Observation": case(
         partial(Observation, activation=TANH),
         weights=drawn(M, D),
@@ -126,7 +126,6 @@ CASES = {
     "span_error": case(moment_error.span_error, basis=drawn(D, B), inputs=drawn(3, D)),
     "tilt": case(moment_error.error, "inf", tilt=sizes(3)),
     "Geometry.of": case(bounds.Geometry.of, points=drawn(3, D)),
-    "Geometry.of_gram": case(bounds.Geometry.of_gram, gram=torch.eye(3, dtype=DTYPE)),
     "delta_x": case(GEOMETRY.delta_x, "float32", products=drawn(5, 3)),
     "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), margin=sizes(3)),
     "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), margin=sizes(3)),
@@ -183,7 +182,6 @@ SHAPED = {  # which other shapes have a meaning, of all arguments or of one: lea
     "span_error": "empty basis, longer basis",
     "tilt": "any",
     "Geometry.of": "rank, leading, longer",
-    "Geometry.of_gram": "rank, leading",
     "delta_x": "rank, leading",
     "activation_ceiling": "any",
     "activation_floor": "any",

@@ -8,7 +8,8 @@ from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
 from leakage.studies.kkt_margin import line_statements
 from leakage.studies.kkt_margin.kink_shift import figure_6, norm_derivative, shifted
-from leakage.theory.kkt.optimum import draw_problem, univariate
+from leakage.studies.kkt_margin.line_problems import draw_problem
+from leakage.theory.kkt.optimum import univariate
 from leakage.theory.piecewise_linear import Margins, from_network
 
 

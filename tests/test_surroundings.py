@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from leakage import declarations
+from leakage.claims import declarations
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, serve, tables
 from leakage.pipeline.book import Book
@@ -115,7 +115,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(boo
 
 
 def test_data_can_be_listed_without_the_packages_of_the_book(tmp_path):
-    absent = ("jupytext", "nbformat", "papermill", "sphinx")
+    absent = ("jupytext", "nbformat", "papermill", "jupyter_book", "sphinx_external_toc")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); from leakage.pipeline import cli; cli.main(['data'])"
     )
@@ -249,7 +249,7 @@ def test_the_server_has_no_answer_for_another_host(answer, host):
 
 
 def claim(name: str, *needs: str, profile: str = "ci") -> declarations.Claim:
-    return declarations.Claim(name, "C.", "R", profile, "held", "W", needs=needs)
+    return declarations.Claim(name, "figure", "C.", "held", profile=profile, needs=needs)
 
 
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]
@@ -262,7 +262,7 @@ def lacking(monkeypatch, tmp_path):
 
     def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
         claims = tuple(claim(f"t.c{number}", *sets, profile=least) for number, sets in enumerate(needs))
-        declared = declarations.Declarations("toy", "t", "T", "k", (), claims, ())
+        declared = declarations.Declarations("toy", "t", "T", "k", (), claims)
         ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
         book = Mock(spec=Book, **{"declarations.return_value": declared})
         return lacking_data.sentence(book, {"toy": ledger})

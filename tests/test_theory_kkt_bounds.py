@@ -12,12 +12,10 @@ from leakage.models.two_layer import initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.bounds import (
     Geometry,
-    Tightness,
     activation_ceiling,
     activation_floor,
     activation_sums,
     output_bound,
-    tightness,
 )
 from leakage.theory.kkt.conditions import check
 from leakage.trainers.margin_flow import Descent, train
@@ -121,37 +119,6 @@ def test_a_trained_network_keeps_within_the_bounds_where_they_speak():
     assert bool((outputs.abs() <= bound).all())
 
 
-def held_against(point, *, fresh=None, kinks=1e-6):
-    """The tightness of a symmetric KKT point, asked about `fresh` points."""
-    fresh = point.points if fresh is None else fresh
-    asked = dict(products=fresh @ point.points.mT, answers=point.network()(fresh), margin=of(point.margin)[0])
-    return tightness(point.network(), point.points, point.labels, kinks=kinks, **asked)
-
-
-def test_the_tightness_of_a_kkt_point_is_as_in_closed_form():
-    found, geometry, margin = held_against(WIDE), Geometry.of(WIDE.points), of(WIDE.margin)[0]
-    own = WIDE.margin / WIDE.height * WIDE.multiplier
-    torch.testing.assert_close(found.ceiling, own / activation_ceiling(geometry, margin), rtol=1e-6, atol=0)
-    torch.testing.assert_close(found.floor, own / activation_floor(geometry, margin), rtol=1e-6, atol=0)
-    # Asked about the training points themselves, whose answers are m and whose largest product is Δ.
-    bound = output_bound(geometry, geometry.most[None], margin, factor=1)
-    torch.testing.assert_close(found.fresh, margin / bound[0], rtol=1e-9, atol=0)
-    assert abs(float(found.member)) < 1e-9
-
-
-def test_bounds_that_say_nothing_are_kept_by_everyone():
-    found = held_against(CLOSE)
-    assert [float(getattr(found, name)) for name in ("ceiling", "floor", "fresh", "member")] == [0, math.inf, 0, 0]
-
-
-def test_the_worst_of_all_is_the_least_floor_and_the_largest_else():
-    one, other = (Tightness(of(a, 0.5), of(a, 2.0), of(a, 0.1), of(a, 0.0)) for a in (1.5, 0.9))
-    found = Tightness.worst([one, other])
-    assert [float(getattr(found, name)) for name in ("ceiling", "floor", "fresh", "member")] == [1.5, 0.9, 1.5, 1.5]
-    with pytest.raises(ValueError, match="`found` must have one at least"):
-        Tightness.worst([])
-
-
 def test_training_sets_are_independent_of_their_neighbours():
     points = gaussian((2, 3, 5, 400), generator=stream(0, "batch"))
     together, fresh = Geometry.of(points), of(*range(12)).reshape(2, 3, 2)
@@ -160,13 +127,7 @@ def test_training_sets_are_independent_of_their_neighbours():
         torch.testing.assert_close(bounds[i, j], output_bound(Geometry.of(points[i, j]), fresh[i, j], ONE))
 
 
-@pytest.mark.parametrize("gram", [torch.ones(3, 4), torch.ones(0, 0), torch.ones(3)])
-def test_a_gram_matrix_must_be_square(gram):
-    with pytest.raises(ValueError, match=r"`gram` must (have shape|not be empty)"):
-        Geometry.of_gram(gram)
-
-
-def test_a_gram_matrix_must_be_finite():
+def test_points_must_be_finite():
     with pytest.raises(ValueError, match="`points` must be finite"):
         Geometry.of(of([1.0, math.nan], [0.0, 1.0]))
 

@@ -7,7 +7,8 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.optimum import LABEL_LAWS, draw_problem, orthant, single, univariate
+from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
+from leakage.theory.kkt.optimum import orthant, single, univariate
 
 EXAMPLE = torch.tensor([-3.0, 1, 2, 7], dtype=DTYPE), torch.tensor([-1.0, 1, -1, 1], dtype=DTYPE)
 
@@ -119,28 +120,6 @@ def test_one_point_has_one_neuron_in_closed_form(point, label):
     torch.testing.assert_close(found.multipliers[0], multiplier, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("law", LABEL_LAWS)
-def test_problems_are_drawn_sorted_with_both_signs_equally_often(law):
-    generator = stream(0, law)
-    draws = [draw_problem(law, count=6, generator=generator) for _ in range(400)]
-    assert all(bool((points.diff() > 0).all()) and bool((labels.abs() == 1).all()) for points, labels in draws)
-    first = torch.stack([labels[0] for _, labels in draws])
-    assert abs(float(first.mean())) < 4 / math.sqrt(400)  # four standard errors
-
-
-def test_spaced_points_keep_their_distance():
-    points = draw_problem("random", count=50, generator=stream(0, "spaced"), points="spaced")[0]
-    assert -2 < float(points[0]) < float(points[-1]) < 2
-    assert float(points.diff().min()) >= 0.5 * 4 / 50 - 1e-12
-
-
-def test_blocks_alternate():
-    generator = stream(0, "blocks")
-    for law, size in (("alternating", 1), ("pairs", 2), ("triples", 3)):
-        labels = draw_problem(law, count=6, generator=generator)[1]
-        assert (labels[size:] == -labels[:-size]).all()
-
-
 @pytest.mark.parametrize(
     ("points", "labels", "message"),
     [
@@ -178,12 +157,3 @@ def test_the_closed_form_needs_a_label_and_a_margin(label, margin, message):
         single(torch.ones(1, dtype=DTYPE), label=label, margin=margin)
     with pytest.raises(ValueError, match="`point` must be finite"):
         single(torch.tensor([math.nan]), label=1)
-
-
-def test_unknown_laws_are_refused():
-    with pytest.raises(ValueError, match="`law` must be one of random, alternating"):
-        draw_problem("sorted", count=3, generator=stream(0, "x"))
-    with pytest.raises(ValueError, match="`points` must be one of normal, spaced"):
-        draw_problem("random", count=3, generator=stream(0, "x"), points="uniform")
-    with pytest.raises(ValueError, match="`count`"):
-        draw_problem("random", count=0, generator=stream(0, "x"))

@@ -54,12 +54,11 @@ DEPTHS = pytest.mark.parametrize("widths", [(5, 3), (5, 8, 3), (5, 8, 6, 3), (5,
 @pytest.mark.parametrize("clip", [0.3, 3.0, 1e6])
 def test_the_clipped_sum_is_that_of_example_gradients(widths, clip):
     networks, (points, labels) = networks_of(widths), a_batch(widths)
-    present = torch.arange(BATCH) < torch.tensor([[7], [4], [0]])
-    total = dp_sgd.clipped_sum(networks, points, labels, clip=clip, present=present)
+    total = dp_sgd.clipped_sum(networks, points, labels, clip=clip)
     for model, setting, network in each(networks):
         gradients = example_gradients(network, points[model], labels[model])
         norms = sum(part.flatten(1).square().sum(1) for side in gradients for part in side).sqrt()
-        factors = (clip / norms).clamp_max(1) * present[model]
+        factors = (clip / norms).clamp_max(1)
         ours = total[model][setting]
         for side, found in zip(gradients, (ours.weights, ours.biases), strict=True):
             for part, sum_found in zip(side, found, strict=True):
@@ -71,15 +70,13 @@ def test_no_example_moves_the_sum_by_more_than_the_bound():
     widths = (5, 8, 3)
     networks, (points, labels) = networks_of(widths), a_batch(widths)
     points[:, 0] *= 1e4  # a gradient that would swamp all others
-    rest = torch.arange(BATCH).expand(MODELS, -1) > 0
     with_it = dp_sgd.clipped_sum(networks, points, labels, clip=0.5)
-    without = dp_sgd.clipped_sum(networks, points, labels, clip=0.5, present=rest)
+    without = dp_sgd.clipped_sum(networks, points[:, 1:], labels[:, 1:], clip=0.5)
     moved = torch.zeros(MODELS, SETTINGS, dtype=torch.float64)
     for one, other in zip((*with_it.weights, *with_it.biases), (*without.weights, *without.biases), strict=True):
         moved += (one - other).flatten(2).square().sum(-1)
-    assert float(moved.sqrt().max()) == pytest.approx(
-        0.5, rel=1e-9
-    )  # rounding of 1e4; less where it is well classified
+    # Rounding of 1e4; less where it is well classified.
+    assert float(moved.sqrt().max()) == pytest.approx(0.5, rel=1e-9)
 
 
 def test_an_example_without_a_gradient_is_no_division_by_zero():

@@ -247,7 +247,7 @@ def test_bad_data_and_routes_are_refused():
         train(MODULE, start, points / 0, labels, PLAIN)
     with pytest.raises(ValueError, match="`route` must be one of auto, loop, vmap; got 'fast'"):
         train(MODULE, start, points, labels, PLAIN, route="fast")
-    with pytest.raises(ValueError, match=r"`points` must be \(runs, t, d\)"):
+    with pytest.raises(ValueError, match=r"`points` must have shape \(runs, t, d\)"):
         outputs(MODULE, start, points[0])
 
 

@@ -27,6 +27,7 @@ PACKAGE = Path(__file__).parent
 BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
 QUIET_VARIABLE = "LEAKAGE_QUIET"  # set while a page is made, where a progress bar would end up in the text
 _RUNNER = "pipeline"  # the subpackage that runs chapters; no result depends on it
+_IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -114,11 +115,8 @@ def module_files(source: str, *, package: Path = PACKAGE) -> set[Path]:
             found.add(name)
             pending |= _imported(modules[name].read_bytes(), known) - found
     files = {modules[name] for name in found}
-    return files | {p for folder in {f.parent for f in files} for p in folder.iterdir() if _is_data(p)}
-
-
-def _is_data(path: Path) -> bool:
-    return path.is_file() and path.suffix not in (".py", ".pyc") and not path.name.startswith(".")
+    beside = {path for folder in {file.parent for file in files} for path in folder.iterdir() if path.is_file()}
+    return files | {p for p in beside if p.suffix not in (".py", ".pyc") and not p.name.startswith(".")}
 
 
 def _modules(package: Path) -> dict[str, Path]:
@@ -146,14 +144,10 @@ def _imported(source: str | bytes, modules: frozenset[str]) -> frozenset[str]:
             star = any(alias.name == "*" for alias in node.names)
             named |= _below(node.module or "", modules) if star else {f"{node.module}.{a.name}" for a in node.names}
             named.add(node.module or "")
-        elif isinstance(node, ast.ImportFrom) or _called_name(node) in ("import_module", "__import__"):
+        elif isinstance(node, ast.ImportFrom) or {getattr(node, "id", ""), getattr(node, "attr", "")} & _IMPORTERS:
             return modules
     parents = {".".join(name.split(".")[:depth]) for name in named for depth in range(1, name.count(".") + 1)}
     return modules & (named | parents)
-
-
-def _called_name(node: ast.AST) -> str | None:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
 def _below(name: str, modules: frozenset[str]) -> set[str]:

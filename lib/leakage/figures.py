@@ -39,7 +39,6 @@ __all__ = [
     "polygons",
     "shades",
     "show",
-    "slider",
     "use_style",
     "whiskers",
 ]
@@ -93,7 +92,14 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
     """
     buffer = io.BytesIO()
     picture.savefig(buffer, format="png", dpi=CSS_DPI * SHARPNESS, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue() if colours is None else _reduce(buffer.getvalue(), colours)
+    if colours is None:
+        return buffer.getvalue()
+    # No channel moves by more than some 8 of 255: `MAXCOVERAGE` keeps the rare colours of text. Dithering would be
+    # noise to the compressor and to the eye.
+    whole, reduced = Image.open(buffer).convert("RGB"), io.BytesIO()
+    fewer = whole.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    fewer.save(reduced, format="PNG", optimize=True)
+    return reduced.getvalue()
 
 
 def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
@@ -113,9 +119,10 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     if stand_in:
         picture.suptitle(f"{stand_in} (absent)", color=colour("threshold"))
         alt = f"{stand_in}, which is absent: not what the caption describes, and no claim is judged by it."
+    width = round(picture.get_figwidth() * CSS_DPI)
     data = {"image/png": base64.b64encode(png(picture)).decode(), "text/plain": alt}
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
-    display(data, raw=True, metadata={"image/png": {"alt": alt, "width": _page_width(picture)}})
+    display(data, raw=True, metadata={"image/png": {"alt": alt, "width": width}})
     _close(picture)
 
 
@@ -143,23 +150,6 @@ def frames(
     Raises:
         ValueError: if there are fewer than two pictures, the numbers or sizes differ, or a text is missing.
     """
-    page = slider(pictures, labels=labels, alts=alts, name=name, slider_label=slider_label, caption=caption)
-    display({"text/html": page, "text/plain": "\n".join(alts)}, raw=True)
-    for picture in pictures:
-        if isinstance(picture, Figure):
-            _close(picture)
-
-
-def slider(
-    pictures: Sequence[Figure | bytes],
-    *,
-    labels: Sequence[str],
-    alts: Sequence[str],
-    name: str,
-    slider_label: str,
-    caption: str = "",
-) -> str:
-    """The HTML that `frames` displays; arguments and errors as there."""
     if len(pictures) < 2 or not len(pictures) == len(labels) == len(alts):
         raise ValueError(
             "`frames` needs at least two pictures, and as many `labels` and `alts`; "
@@ -180,7 +170,7 @@ def slider(
         f'data-label="{html.escape(label)}" width="{width}" height="{height}" style="max-width:100%;height:auto">'
         for file, alt, label in zip(files, alts, labels, strict=True)
     )
-    return _SLIDER.substitute(
+    page = _SLIDER.substitute(
         id="frames-" + hashlib.sha256(name.encode()).hexdigest()[:12],
         width=width,
         images=images,
@@ -190,6 +180,10 @@ def slider(
         accent=colour("outsider"),
         caption=f'<figcaption style="color:inherit">{html.escape(caption)}</figcaption>' if caption else "",
     )
+    display({"text/html": page, "text/plain": "\n".join(alts)}, raw=True)
+    for picture in pictures:
+        if isinstance(picture, Figure):
+            _close(picture)
 
 
 # The label encloses its slider and the script finds its parts by class, not by id, so that two views of one output in
@@ -226,22 +220,6 @@ def _check_alt(alt: str) -> str:
     if _ANNOUNCED.match(words):
         raise ValueError(f"`alt` must not begin with what a screen reader says anyway, got {alt!r}; say what it shows.")
     return words
-
-
-def _reduce(file: bytes, colours: int) -> bytes:
-    """The PNG with a palette, no channel off by more than some 8 of 255: `MAXCOVERAGE` keeps the rare colours of text.
-
-    No dithering: it would be noise to the compressor and to the eye.
-    """
-    picture = Image.open(io.BytesIO(file)).convert("RGB")
-    reduced = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    buffer = io.BytesIO()
-    reduced.save(buffer, format="PNG", optimize=True)
-    return buffer.getvalue()
-
-
-def _page_width(picture: Figure) -> int:
-    return round(picture.get_figwidth() * CSS_DPI)
 
 
 def _close(picture: Figure) -> None:

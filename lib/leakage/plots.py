@@ -114,18 +114,16 @@ def heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     label: str,
-    limits: tuple[float, float] = (0.0, 1.0),
     form: str = ".2f",
 ) -> None:
-    """Colour a table of numbers, with each written in its cell and a colour bar beside it; the first row is lowest.
+    """Colour a table of shares, each written in its cell, with a colour bar beside it; the first row is lowest.
 
     Args:
         ax: the axes.
-        values: the numbers (rows, columns).
+        values: the shares (rows, columns), from 0 to 1.
         rows: what stands beside each row.
         columns: what stands below each column.
         label: of the colour bar: the quantity, with its unit.
-        limits: the values at the two ends of the colours.
         form: how a number is written.
 
     Raises:
@@ -133,11 +131,10 @@ def heat_map(
     """
     values = _array(values)
     arguments.tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
-    low, high = limits
     sns.heatmap(
         values,
-        vmin=low,
-        vmax=high,
+        vmin=0.0,
+        vmax=1.0,
         cmap="viridis",
         annot=True,
         annot_kws={"fontsize": 10},

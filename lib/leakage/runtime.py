@@ -54,20 +54,14 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def check_device(device: str) -> str:
-    """Return `device` if it is `auto`, `cpu`, `cuda` or `cuda:N`; raise `ValueError` otherwise. Asks no hardware."""
-    if not isinstance(device, str) or not _DEVICE.fullmatch(device):
-        raise ValueError(f"`device` must be auto, cpu, cuda or cuda:N; got {arguments.shown(device)}.")
-    return device
-
-
 def pick_device(device: str = "auto") -> torch.device:
     """The device named, or with `auto` the first CUDA device if there is one and the CPU otherwise.
 
     Raises:
         ValueError: if the name is malformed, or names a CUDA device this machine does not have.
     """
-    check_device(device)
+    if not isinstance(device, str) or not _DEVICE.fullmatch(device):
+        raise ValueError(f"`device` must be auto, cpu, cuda or cuda:N; got {arguments.shown(device)}.")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # Before `torch.device`, which counts devices in eight bits: its cuda:256 is cuda:0.

@@ -1,13 +1,11 @@
 r"""Training points of a network on the line, read off the weights.
 
 A network at a KKT point of the maximum-margin problem bends so rarely that a fixed share of the places where
-$|\Phi| = m$ must be training points. The attacker knows the weights and m, and never sees a training point; only
-`recovery` does, which judges the result. Candidates are ascending. Source: Smorodinsky et al., Section 4.
+$|\Phi| = m$ must be training points. The attacker knows the weights and m, and never sees a training point.
+Candidates are ascending. Source: Smorodinsky et al., Section 4.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -154,30 +152,6 @@ def from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
     if not bool(bias):
         raise ValueError("`model` must have b ≠ 0, as all KKT points do.")
     return weights / bias
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """How many candidates there are, the share of them that are training points, and the share of those found."""
-
-    candidates: int
-    precision: float
-    recall: float
-
-
-def recovery(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, tolerance: float) -> Recovery:
-    """Compare candidates with the truth; a pair closer than `tolerance` is a find. Without candidates precision is NaN.
-
-    Raises:
-        ValueError: if candidates or points are no vectors of finite numbers, there are no training points, or the
-            tolerance is not positive.
-    """
-    arguments.filled("points", arguments.real("points", points, "n"))
-    arguments.real("candidates", candidates, "c", like=points)
-    arguments.number("tolerance", tolerance, above=0)
-    finds = (candidates[:, None] - points).abs() <= tolerance
-    precision = float(finds.any(1).double().mean()) if len(candidates) else math.nan
-    return Recovery(len(candidates), precision, float(finds.any(0).double().mean()))
 
 
 def _one_neuron(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:

@@ -89,6 +89,23 @@ class Claim:
             raise ValueError("the rules contradict each other: it holds and is refuted.")
         return HELD if holds else IN_PART if in_part else DID_NOT_HOLD if refuted else UNDECIDED
 
+    def idle(self, values: Mapping[str, Measured]) -> tuple[float, ...]:
+        """The numbers of the deciding rule that decide nothing: moved as far as one likes, they leave it as it is.
+
+        An undecided claim has none as long as one number of one rule could have decided it.
+        """
+        verdict = self.verdict(values)
+        words = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}
+        rules = [self.rules[words[verdict]]] if verdict in words else [*self.rules.values()]
+        found = [
+            (number, set(rule.moved(place, values)) == {rule(values)})
+            for rule in rules
+            for place, number in enumerate(rule.numbers())
+        ]
+        if verdict == UNDECIDED and not all(idle for _, idle in found):
+            return ()
+        return tuple(number for number, idle in found if idle)
+
     def reason(self, verdict: str, values: Mapping[str, Measured]) -> str:
         """What stands beside the verdict: `why` with the measurements it names in braces, or the slip in the proof."""
         if verdict != self.expected:

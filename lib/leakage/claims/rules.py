@@ -8,32 +8,34 @@ one too: it is compared within `all` or `any`, or reduced by `min` or `max`.
 """
 
 import ast
+import copy
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import simpleeval
 
+from leakage.claims import formulas
 from leakage.claims.measurements import Measured, named
 
-ENDS = {"low": r"\underline{{{}}}", "high": r"\overline{{{}}}", "of": r"\#{}"}
+ENDS = ("low", "high", "of")
 _ARITHMETIC = {
-    ast.Add: (operator.add, "{} + {}"),
-    ast.Sub: (operator.sub, "{} - {}"),
-    ast.Mult: (operator.mul, r"{} \cdot {}"),
-    ast.Div: (operator.truediv, "{} / {}"),
-    ast.Pow: (operator.pow, "{}^{{{}}}"),
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
 }
 _COMPARISONS = {
-    ast.Lt: (operator.lt, "<"),
-    ast.LtE: (operator.le, r"\le"),
-    ast.Gt: (operator.gt, ">"),
-    ast.GtE: (operator.ge, r"\ge"),
-    ast.Eq: (operator.eq, "="),
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
 }
 _SIGNS = {ast.USub: operator.neg, ast.Not: operator.not_}
 _CALLS: dict[str, Callable[..., Any]] = {
@@ -77,7 +79,8 @@ class Rule:
     @property
     def used(self) -> frozenset[str]:
         """The measurements that the rule looks at."""
-        return frozenset(node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)) - _CALLS.keys()
+        found = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+        return frozenset(found - _CALLS.keys())
 
     def __call__(self, values: Mapping[str, Measured]) -> bool:
         """Whether the measurements satisfy the rule.
@@ -86,7 +89,7 @@ class Rule:
             ValueError: if the bare name of a measurement that is no count is compared, or a sequence outside of
                 `all`, `any`, `min` and `max`.
         """
-        return self._holds(_parsed(self.text), values)
+        return self._holds(self._tree, values)
 
     def numbers(self) -> tuple[float, ...]:
         """The numbers that the rule compares with, in the order of the text."""
@@ -101,24 +104,44 @@ class Rule:
             found.append(self._holds(tree, values))
         return found[0], found[1]
 
+    def margins(self, values: Mapping[str, Measured]) -> list[float]:
+        """How far each comparison of the rule is from its threshold, in the order of the text; positive if it is true.
+
+        Of `all` it is that of the nearest element, of `any` that of the farthest. Of an equation it is a half less the
+        difference of its sides, for counts are equal or differ by one.
+        """
+        evaluate = self._evaluator(values)
+        return [float(_margin(leaf, evaluate)) for leaf in _leaves(self._tree)]
+
+    def distance(self, margins: Sequence[float]) -> float:
+        """The margin of the whole rule: the least of what `and` joins, the largest of what `or` does."""
+        return _distance(self._tree, iter(margins))
+
     def latex(self) -> str:
         r"""The rule as mathematics, without dollars: `\underline{\text{ridge}} > 0.7 \text{ and } …`."""
-        return _latex(self._tree)
+        return formulas.latex(self._tree)
 
     def _holds(self, tree: ast.expr, values: Mapping[str, Measured]) -> bool:
+        return bool(self._evaluator(values)(tree))
+
+    def _evaluator(self, values: Mapping[str, Measured]) -> Callable[[ast.expr], Any]:
+        """What gives the value of a part of the rule."""
         evaluator = simpleeval.SimpleEval(
-            operators={kind: do for kind, (do, _) in (_ARITHMETIC | _COMPARISONS).items()} | _SIGNS,
+            operators=_ARITHMETIC | _COMPARISONS | _SIGNS,
             functions=_CALLS,
             names=named({name: values[name] for name in self.used}),
         )
-        try:
-            return bool(evaluator.eval("", previously_parsed=_Flat().visit(tree)))
-        except simpleeval.NameNotDefined as error:
-            raise ValueError(
-                f"the rule {self.text!r} needs {error.name}.low or {error.name}.high: it is no count."
-            ) from error
-        except (simpleeval.InvalidExpression, TypeError, ValueError, ArithmeticError) as error:
-            raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured: {error}") from error
+
+        def evaluate(part: ast.expr) -> Any:
+            try:
+                return evaluator.eval("", previously_parsed=_Flat().visit(copy.deepcopy(part)))
+            except simpleeval.NameNotDefined as error:
+                cure = f"needs {error.name}.low or {error.name}.high: it is no count"
+                raise ValueError(f"the rule {self.text!r} {cure}.") from error
+            except (simpleeval.InvalidExpression, TypeError, ValueError, ArithmeticError) as error:
+                raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured: {error}") from error
+
+        return evaluate
 
 
 class _Flat(ast.NodeTransformer):
@@ -126,6 +149,43 @@ class _Flat(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Name:
         return ast.copy_location(ast.Name(ast.unparse(node), ast.Load()), node)
+
+
+def _leaves(tree: ast.expr) -> Iterator[ast.expr]:
+    """The comparisons that `and`, `or` and `not` join, in the order of the text."""
+    match tree:
+        case ast.BoolOp(values=parts):
+            for part in parts:
+                yield from _leaves(part)
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            yield from _leaves(part)
+        case _:
+            yield tree
+
+
+def _distance(tree: ast.expr, margins: Iterator[float]) -> float:
+    match tree:
+        case ast.BoolOp(op=op, values=parts):
+            return (min if isinstance(op, ast.And) else max)([_distance(part, margins) for part in parts])
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return -_distance(part, margins)
+    return next(margins)
+
+
+def _margin(leaf: ast.expr, evaluate: Callable[[ast.expr], Any]) -> Any:
+    match leaf:
+        case ast.Call(func=ast.Name(id=name), args=[part]):
+            return float((np.min if name == "all" else np.max)(_margin(part, evaluate)))
+        case ast.UnaryOp(operand=part):
+            return -_margin(part, evaluate)
+        case ast.Compare(left=first, ops=ops, comparators=others):
+            sides = [np.asarray(evaluate(side), dtype=float) for side in (first, *others)]
+            found = []
+            for op, left, right in zip(ops, sides, sides[1:], strict=False):
+                more = right - left if isinstance(op, ast.Lt | ast.LtE) else left - right
+                found.append(0.5 - np.abs(more) if isinstance(op, ast.Eq) else more)
+            return np.min(np.broadcast_arrays(*found), axis=0)
+    raise AssertionError(f"no comparison: {ast.unparse(leaf)}")
 
 
 def _numbers(tree: ast.expr) -> Iterator[ast.Constant]:
@@ -181,63 +241,3 @@ def _declared(name: str, names: tuple[str, ...]) -> type:
     if name not in names:
         raise ValueError(f"a rule names {name!r}, which `values` does not declare; declared are {', '.join(names)}.")
     return float
-
-
-def _latex(node: ast.expr, binds: float = 0) -> str:
-    """The expression, in parentheses where its own operator binds no tighter than `binds`."""
-    own = _tightness(node)
-    match node:
-        case ast.BoolOp(op=op, values=parts):
-            word = "and" if isinstance(op, ast.And) else "or"
-            text = rf" \text{{ {word} }} ".join(_latex(part, own) for part in parts)
-        case ast.UnaryOp(op=op, operand=part):
-            text = (r"\text{not } " if isinstance(op, ast.Not) else "-") + _latex(part, own)
-        case ast.Compare(left=first, ops=ops, comparators=others):
-            rest = (f" {_COMPARISONS[type(op)][1]} {_latex(part, own)}" for op, part in zip(ops, others, strict=True))
-            text = _latex(first, own) + "".join(rest)
-        case ast.BinOp(left=first, op=op, right=second):
-            exact = isinstance(
-                op, ast.Pow
-            )  # the second of two like operators is parted, a base always, an exponent never
-            text = _ARITHMETIC[type(op)][1].format(
-                _latex(first, own - (not exact)), _latex(second, 0 if exact else own)
-            )
-        case ast.Call(func=ast.Name(id="abs"), args=[part]):
-            text = rf"\lvert {_latex(part)} \rvert"
-        case ast.Call(func=ast.Name(id=name), args=parts):
-            text = rf"\operatorname{{{name}}}({', '.join(map(_latex, parts))})"
-        case ast.Attribute(value=ast.Name(id=name), attr=end):
-            text = ENDS[end].format(_words(name))
-        case ast.Name(id=name):
-            text = _words(name)
-        case _:
-            text = _number(node.value)  # pyright: ignore[reportAttributeAccessIssue]
-    return rf"\left({text}\right)" if own <= binds else text
-
-
-def _tightness(node: ast.expr) -> float:
-    match node:
-        case ast.BoolOp(op=op):
-            return 1 if isinstance(op, ast.Or) else 2
-        case ast.UnaryOp(op=ast.Not()):
-            return 3
-        case ast.Compare():
-            return 4
-        case ast.BinOp(op=op):
-            return 5 if isinstance(op, ast.Add | ast.Sub) else 6 if isinstance(op, ast.Mult | ast.Div) else 8
-        case ast.UnaryOp():
-            return 7
-    return math.inf
-
-
-def _words(name: str) -> str:
-    return rf"\text{{{name.replace('_', ' ')}}}"
-
-
-def _number(value: float) -> str:
-    """`0.7`, and `10^{-12}` where a person would write a power."""
-    text = f"{value:.12g}"
-    if "e" not in text:
-        return text
-    digits, power = text.split("e")
-    return rf"10^{{{int(power)}}}" if digits == "1" else rf"{digits} \cdot 10^{{{int(power)}}}"

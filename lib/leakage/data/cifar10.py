@@ -4,7 +4,6 @@ A record is one byte for the class and 3,072 for the image: 32 rows of 32 red va
 ones. Pixels stay bytes from 0 to 255 until `standardised` is asked for numbers. Nothing here shuffles or augments.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +48,7 @@ def load(part: str = "train") -> ColourImages:
         DataDamaged: if it is not what it should be.
     """
     choice("part", part, _PARTS)
-    return joined(
-        [parse(fetch.read_payload("cifar10-binary", file), source=f"cifar10-binary/{file}") for file in _PARTS[part]]
-    )
+    return parse(b"".join(fetch.read_payload("cifar10-binary", file) for file in _PARTS[part]), source="cifar10-binary")
 
 
 def parse(payload: bytes, *, source: str = "payload") -> ColourImages:
@@ -69,11 +66,6 @@ def parse(payload: bytes, *, source: str = "payload") -> ColourImages:
         raise malformed(source, f"a class from 0 to 9 in record {wrong + 1:,}", str(labels[wrong]))
     images = torch.from_numpy(records[:, 1:].copy()).unflatten(-1, _SHAPE)
     return ColourImages(images, torch.from_numpy(labels.astype(np.int64)))
-
-
-def joined(parts: Sequence[ColourImages]) -> ColourImages:
-    """The images of several sets, one after the other."""
-    return ColourImages(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
 
 
 def standardised(

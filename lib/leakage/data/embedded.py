@@ -11,8 +11,6 @@ from jaxtyping import Float64, Int64
 from sklearn.datasets import load_breast_cancer, load_digits
 from torch import Tensor
 
-_GREATEST_GREY = 16  # the digits' pixels count the dark cells of a 4 × 4 block
-
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedSet:
@@ -31,8 +29,7 @@ def digits() -> EmbeddedSet:
     Source: Alpaydin and Kaynak (1998), Optical Recognition of Handwritten Digits, test part, doi:10.24432/C50P49;
     CC BY 4.0.
     """
-    bunch: Any = load_digits()
-    return EmbeddedSet(torch.from_numpy(bunch.data).double() / _GREATEST_GREY, torch.from_numpy(bunch.target).long())
+    return _embedded(load_digits(), unit=16)  # the pixels count the dark cells of a 4 × 4 block
 
 
 def breast_cancer() -> EmbeddedSet:
@@ -41,5 +38,8 @@ def breast_cancer() -> EmbeddedSet:
     Source: Wolberg, Mangasarian, Street and Street (1993), Breast Cancer Wisconsin (Diagnostic), doi:10.24432/C5DW2B;
     CC BY 4.0.
     """
-    bunch: Any = load_breast_cancer()
-    return EmbeddedSet(torch.from_numpy(bunch.data).double(), torch.from_numpy(bunch.target).long())
+    return _embedded(load_breast_cancer(), unit=1)
+
+
+def _embedded(bunch: Any, *, unit: float) -> EmbeddedSet:
+    return EmbeddedSet(torch.from_numpy(bunch.data).double() / unit, torch.from_numpy(bunch.target).long())

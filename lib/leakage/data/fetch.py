@@ -8,6 +8,7 @@ for a set the registry marks unverified, with the one pinned beside the file.
 
 import fcntl
 import hashlib
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leakage.data import registry, states, unpack
-from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, discard, download, note_of
+from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, download
 from leakage.data.registry import DataAbsent, DataDamaged, DataFile, Dataset
 from leakage.data.states import FileStatus, folder
 
@@ -23,16 +24,9 @@ PATIENCE = 30.0
 """Seconds to wait for an answer, and for the next bytes of one."""
 
 
-def present(name: str) -> tuple[str, ...]:
-    """The names of the files of data set `name` that are on this machine and good."""
-    return tuple(found.file.name for found in status(name) if found.good)
-
-
 def chosen(name: str) -> str:
     """The file to read of a set in several forms: the first good one; without one, what there is to complain of."""
-    found = status(name)
-    here = [entry for entry in found if entry.good] or [entry for entry in found if entry.state == "damaged"]
-    return (here or found)[0].file.name
+    return min(status(name), key=lambda found: (not found.good, found.state != "damaged")).file.name
 
 
 def available(name: str) -> bool:
@@ -42,7 +36,8 @@ def available(name: str) -> bool:
 
 def status(name: str) -> tuple[FileStatus, ...]:
     """The state of each file of data set `name`; unpacks and hashes what is there."""
-    return states.status(registry.dataset(name))
+    dataset = registry.dataset(name)
+    return tuple(states.status(dataset, file) for file in dataset.files)
 
 
 def checksum(name: str) -> str:
@@ -75,15 +70,12 @@ def read_payload(name: str, file: str) -> bytes:
     """
     dataset = registry.dataset(name)
     entry = dataset.file(file)
-    path = states.place(entry)
-    facts, problem = states.regular(path)
-    if facts is None and not problem:
-        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.")
+    found = unpack.payloads(folder() / entry.path, dataset.archive(entry.path))
     try:
-        if problem:
-            raise unpack.UnpackError(problem)
-        payload = b"".join(unpack.chunks(path, entry, dataset.archive(entry.path)))
+        (payload,) = [payload for one, payload in found if one.name == file]
         states.compare(entry, len(payload), hashlib.sha256(payload).hexdigest())
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.") from None
     except unpack.UnpackError as error:
         raise DataDamaged(_refusal(dataset, entry, str(error))) from error
     return payload
@@ -105,7 +97,6 @@ def absent(name: str, file: DataFile | None = None) -> DataAbsent:
 def fetch(
     name: str,
     *,
-    progress: bool | None = None,
     patience: float = PATIENCE,
     until: float = math.inf,
     _schemes: tuple[str, ...] = ("https",),
@@ -118,7 +109,6 @@ def fetch(
 
     Args:
         name: a data set of the registry.
-        progress: show a bar; None shows it on a terminal only.
         patience: seconds to wait for an answer, and for the next bytes of one.
         until: when to stop waiting for more, by `time.monotonic`; what has arrived is kept.
         _schemes: the URL schemes allowed, for tests against a local server.
@@ -128,14 +118,68 @@ def fetch(
             would fail, too.
         DataDamaged: if what arrives is not what the registry or the pin of an earlier download says.
     """
-    dataset = registry.dataset(name)
-    if _missing(dataset):
-        with _alone():
-            for path in _missing(dataset):  # looked at again: another process may have brought it meanwhile
-                _fetch_path(dataset, path, progress=progress, patience=patience, until=until, schemes=_schemes)
-                _pin_what_is_here(dataset, brought=path)
-    _pin_what_is_here(dataset)
+    dataset, found = registry.dataset(name), status(name)
+    wanted = () if _complete(dataset, found) else [entry.file for entry in found if entry.file.url and not entry.good]
+    for path, url in dict.fromkeys((str(file.path), str(file.url)) for file in wanted):
+        archive, target = dataset.archive(path), folder() / path
+        with _held(target) as sink:
+            if archive[0].packing == "plain" and not archive[0].verified:
+                sink.truncate(0)  # nothing would tell that it is put together from two versions
+                sink.seek(0)
+            limit = unpack.download_limit(archive)
+            try:
+                download(url, sink, limit=limit, patience=patience, until=until, _schemes=_schemes)
+                payloads = states.measured(Path(sink.name), archive)
+                for file in archive:
+                    states.compare(file, *payloads[file.name])
+            except (TooLarge, unpack.UnpackError) as error:
+                sink.truncate(0)
+                pinned = any(states.pin_of(file) for file in archive)
+                accept = " To accept what is sent now, delete the pin." if pinned else ""
+                raise DataDamaged(
+                    f"{dataset.title}: what {url} sends is refused and was deleted: {error}. Try again later; if it "
+                    f"stays so, get the file from {dataset.source} and put it at {target}.{accept}"
+                ) from error
+            os.replace(sink.name, target)
+        _pin(dataset, path, url=url)
+    for file in dataset.files:
+        _pin(dataset, file.path, url=None)
     return status(name)
+
+
+def _pin(dataset: Dataset, path: str, *, url: str | None) -> None:
+    """Pin what came from `url`, or was put there by hand. A folder that cannot be written leaves it unpinned."""
+    here = [found for found in status(dataset.name) if found.file.path == path and found.state == "unverified"]
+    if here:
+        with suppress(OSError):
+            states.pin(here[0].path, {found.file.name: (found.size, found.sha256) for found in here}, url=url)
+
+
+@contextmanager
+def _held(target: Path) -> Iterator[io.BufferedWriter]:
+    """The file in which a download of `target` grows, for no other process, and gone afterwards if it is empty."""
+    path = states.partial(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab", opener=unpack.promptly) as sink:
+            fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (path.exists() and os.path.samestat(os.fstat(sink.fileno()), path.stat())):
+                raise BlockingIOError  # the other process put it into its place just now
+            try:
+                yield sink
+            finally:
+                sink.flush()
+                if not os.fstat(sink.fileno()).st_size:
+                    path.unlink()
+    except DownloadFailed:
+        raise
+    except BlockingIOError as error:
+        raise DownloadBlocked(f"another process is fetching {target}. Run the command again after it.") from error
+    except OSError as error:
+        raise DownloadBlocked(
+            f"{target} cannot be put there ({error.strerror}). Move away what is in its way, or set LEAKAGE_DATA to a "
+            "folder you may write to."
+        ) from error
 
 
 def _complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
@@ -143,120 +187,11 @@ def _complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
     return good > 0 if dataset.any_file else good == len(dataset.files)
 
 
-def _missing(dataset: Dataset) -> tuple[str, ...]:
-    """The packed files to download."""
-    found = states.status(dataset)
-    if _complete(dataset, found):
-        return ()
-    return tuple(dict.fromkeys(entry.file.path for entry in found if entry.file.url and not entry.good))
-
-
 def _refusal(dataset: Dataset, file: DataFile, detail: str) -> str:
-    return f"{dataset.title}: {states.place(file)} is refused: {detail}. {states.cure(dataset, file)}"
-
-
-def _fetch_path(
-    dataset: Dataset,
-    relative: str,
-    *,
-    progress: bool | None,
-    patience: float,
-    until: float,
-    schemes: tuple[str, ...],
-) -> None:
-    """Download one packed file, check all payloads in it, and only then move it into place."""
-    archive = dataset.archive(relative)
-    url, target = archive[0].url, folder() / relative
-    assert url is not None, "only files with an address are fetched"
-    partial = states.partial(target)
-    for path in (partial, note_of(partial)):
-        if problem := states.regular(path)[1]:  # a pipe would keep its writer waiting
-            raise DownloadFailed(f"{path} is in the way: {problem}. Move it away.")
-    with _made(target.parent):
-        try:
-            limit = unpack.download_limit(archive)
-            download(url, partial, limit=limit, progress=progress, patience=patience, until=until, _schemes=schemes)
-            found = states.measured(partial, archive)
-            for file in archive:
-                states.compare(file, *found[file.name])
-            os.replace(partial, target)
-        except (TooLarge, unpack.UnpackError) as error:
-            discard(partial)
-            pinned = not all(file.verified for file in archive) and states.pin_of(target).exists()
-            accept = " To accept what is sent now, delete the pin." if pinned else ""
-            raise DataDamaged(
-                f"{dataset.title}: what {url} sends is refused and was deleted: {error}. "
-                f"Try again later; if it stays so, get the file from {dataset.source} and put it at {target}.{accept}"
-            ) from error
-        except DownloadFailed:
-            raise
-        except OSError as error:
-            raise DownloadFailed(
-                f"{target} cannot be put there ({error.strerror}). Move away what is in its place, "
-                "or set LEAKAGE_DATA to a folder you may write to."
-            ) from error
-        discard(partial)  # the note is left
-
-
-def _pin_what_is_here(dataset: Dataset, *, brought: str = "") -> None:
-    """Pin unverified files, which came with a download if they are `brought`, and were put there by hand otherwise.
-
-    A file is pinned once it is in its place: a pin without one would refuse what a server sends next. A folder that
-    cannot be written leaves files unpinned.
-    """
-    found = states.status(dataset)
-    for path in dict.fromkeys(entry.file.path for entry in found if entry.state == "unverified"):
-        here = [entry for entry in found if entry.file.path == path]
-        with suppress(OSError):
-            url = here[0].file.url if path == brought else None
-            states.pin(dataset, here[0].path, {e.file.name: (e.size, e.sha256) for e in here}, url=url)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the data folder, made if need be; two downloads of one file would spoil each other."""
-    root = folder()
-    path = root / ".lock"
-    if problem := states.regular(path)[1]:
-        raise DownloadBlocked(f"{path} is in the way: {problem}. Move it away.")
-    with _made(root):
-        try:
-            lock = path.open("a")
-        except OSError as error:
-            raise DownloadBlocked(
-                f"{root} cannot be written ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
-            ) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
-            except BlockingIOError:
-                held = False
-            except OSError as error:
-                raise DownloadBlocked(
-                    f"{root} cannot be locked ({error.strerror}). Set LEAKAGE_DATA to a folder on another disk."
-                ) from error
-            if not held:  # by another process, or by one that ended and removed the lock just now
-                raise DownloadBlocked(f"another process is fetching data into {root}. Run the command again after it.")
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _made(wanted: Path) -> Iterator[None]:
-    """The folder `wanted`, made if need be; folders made here that end up empty are removed again."""
-    missing = [parent for parent in (wanted, *wanted.parents) if not os.path.exists(parent)]
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DownloadBlocked(
-            f"{wanted} cannot be made ({error.strerror}). Set LEAKAGE_DATA to a folder you may write to."
-        ) from error
-    try:
-        yield
-    finally:
-        for made in missing:
-            if os.path.isdir(made) and not os.listdir(made):
-                made.rmdir()
+    again = f"`{registry.COMMAND} {dataset.name}`"
+    again = f"Run {again} to replace it" if file.url else f"Delete it and run {again}"
+    trust = f"; if you trust the file, delete the pin {pin}" if (pin := states.pin_of(file)) else ""
+    return (
+        f"{dataset.title}: {folder() / file.path} is refused: {detail}. {again}, or set LEAKAGE_DATA to a folder with "
+        f"a good copy{trust}."
+    )

@@ -119,8 +119,8 @@ def balanced_split(
 
 
 def _mnist(dtype: torch.dtype) -> DigitImages:
-    loaded = mnist.load()
-    return DigitImages(mnist.pixels(loaded.images, dtype=dtype), loaded.labels)
+    grey, labels = mnist.load()
+    return DigitImages(grey.to(dtype) / 255, labels)
 
 
 def _digits(dtype: torch.dtype) -> DigitImages:

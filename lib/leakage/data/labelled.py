@@ -6,15 +6,14 @@ are fixed by all rows of a set, so that they say nothing about a split. Nothing 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage import arguments, fingerprints
-from leakage.data import adult, embedded, location, newsgroups, purchase, texas
-from leakage.data.binary_rows import BinaryRows
+from leakage.data import adult, binary_rows, embedded, newsgroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +65,15 @@ def load(name: str) -> Labelled:
     return LOADERS[arguments.choice("name", name, LOADERS)]()
 
 
-def _bits(rows: BinaryRows) -> Labelled:
+def _bits(name: str) -> Labelled:
+    rows = binary_rows.load(name)
     return Labelled(rows.features.float(), rows.labels)
 
 
 def _adult() -> Labelled:
     """Numbers standardised and words one-hot."""
     people = adult.load()
-    return Labelled(adult.encode(people, adult.fit_encoder(people)).float(), people.over_50k.long())
+    return Labelled(adult.encode(people).float(), people.over_50k.long())
 
 
 def _newsgroups() -> Labelled:
@@ -96,10 +96,8 @@ def _tumours() -> Labelled:
 
 
 LOADERS: Mapping[str, Callable[[], Labelled]] = {
-    "location": lambda: _bits(location.load()),
+    **{name: partial(_bits, name) for name in binary_rows.NAMES},
     "adult": _adult,
-    "purchase100": lambda: _bits(purchase.load()),
-    "texas100": lambda: _bits(texas.load()),
     "20newsgroups": _newsgroups,
     "digits": _digits,
     "breast-cancer": _tumours,

@@ -1,18 +1,17 @@
 """MNIST's handwritten digits, read strictly from the idx format.
 
 The test set (10,000 images) is what the book runs on; the training set is the separate data set `mnist-train`. Pixels
-stay bytes from 0 to 255 until `pixels` is asked for numbers in [0, 1]. Nothing here is standardised or shuffled.
+are bytes from 0 to 255. Nothing here is standardised or shuffled.
 """
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice, precision
+from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
@@ -22,24 +21,8 @@ _SIDE = 28
 _PARTS = {"test": "mnist", "train": "mnist-train"}
 
 
-@dataclass(frozen=True, eq=False)
-class GreyImages:
-    """Images with their labels.
-
-    Attributes:
-        images: grey values from 0 (background) to 255.
-        labels: the digit, 0 to 9.
-    """
-
-    images: UInt8[Tensor, "n 28 28"]
-    labels: Int64[Tensor, " n"]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load(part: str = "test") -> GreyImages:
-    """The test or the training part of MNIST.
+def load(part: str = "test") -> tuple[UInt8[Tensor, "n 28 28"], Int64[Tensor, " n"]]:
+    """The test or the training part of MNIST: grey values from 0 (background) to 255, and the digits.
 
     Args:
         part: `test` (10,000 images) or `train` (60,000).
@@ -54,7 +37,7 @@ def load(part: str = "test") -> GreyImages:
     labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
     if len(images) != len(labels):
         raise malformed(name, "as many images as labels", f"{len(images):,} and {len(labels):,}")
-    return GreyImages(images, labels)
+    return images, labels
 
 
 def parse_images(payload: bytes, *, source: str = "payload") -> UInt8[Tensor, "n 28 28"]:
@@ -80,18 +63,6 @@ def parse_labels(payload: bytes, *, source: str = "payload") -> Int64[Tensor, " 
     if n and int(labels.max()) > 9:
         raise malformed(source, "labels from 0 to 9", str(int(labels.max())))
     return labels
-
-
-def pixels(images: UInt8[Tensor, "*shape"], *, dtype: torch.dtype = torch.float64) -> Float[Tensor, "*shape"]:
-    """Grey values as numbers in [0, 1]: the byte divided by 255, on the device of `images`.
-
-    Raises:
-        ValueError: if the images are not bytes, or `dtype` is not floating-point.
-    """
-    dtype = precision("dtype", dtype)
-    if images.dtype != torch.uint8:
-        raise ValueError(f"`images` must hold bytes (torch.uint8), got {images.dtype}: they may be converted already.")
-    return images.to(dtype) / 255
 
 
 def _header(payload: bytes, *, magic: int, axes: int, source: str) -> tuple[int, ...]:

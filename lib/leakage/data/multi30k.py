@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leakage.arguments import choice
 from leakage.data import fetch
-from leakage.data.registry import malformed
+from leakage.data.registry import lines, malformed
 
 SPLITS = ("train", "val", "test_2016_flickr")
 
@@ -51,15 +51,8 @@ def parse(en: bytes, de: bytes, *, source: str = "payload") -> SentencePairs:
 
 
 def _sentences(payload: bytes, *, source: str) -> tuple[str, ...]:
-    try:
-        text = payload.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise malformed(source, "UTF-8", f"byte 0x{payload[error.start]:02x} at {error.start:,}") from error
-    # Not splitlines(): it would also break at characters that may stand within a sentence.
-    *lines, rest = text.split("\n")
-    if rest or not lines:
-        raise malformed(source, "a line break after the last sentence", repr(text[-20:]))
-    for number, line in enumerate(lines, start=1):
+    found = lines(payload, "UTF-8", source=source)
+    for number, line in enumerate(found, start=1):
         if not line.strip() or "\r" in line:
             raise malformed(source, f"a sentence and a plain line break in line {number:,}", repr(line))
-    return tuple(lines)
+    return tuple(found)

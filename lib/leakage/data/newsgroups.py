@@ -5,12 +5,9 @@ never extracted. Texts come as they are, with headers, quotations and signatures
 Features are scikit-learn's TF-IDF. Nothing here shuffles.
 """
 
-import gzip
 import io
 import re
 import tarfile
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +17,14 @@ from torch import Tensor
 
 from leakage.arguments import choice, count
 from leakage.data import fetch, unpack
-from leakage.data.registry import DataDamaged, malformed
+from leakage.data.registry import malformed
 
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
 _NAME = re.compile(r"20news-bydate-(train|test)/([a-z0-9.-]+)/([0-9]+)")
 _FOLDER = re.compile(r"20news-bydate-(train|test)(/[a-z0-9.-]+)?/?")
 _LARGEST = 1 << 20  # bytes of a message; the longest known ones have some 160,000
+_MOST = 1 << 28  # bytes of all together, packed as they are in an archive; they have some 40 million
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +55,7 @@ def load(part: str = "train") -> MessageSet:
         DataAbsent: if the archive is not here.
         DataDamaged: if it is not what it should be.
     """
-    _check_part(part)
+    choice("part", part, COUNTS)
     return parse(fetch.read_payload("20newsgroups", "20news-bydate"), part=part, source="20newsgroups/20news-bydate")
 
 
@@ -77,12 +75,19 @@ def parse(
         DataDamaged: if the archive is corrupt, holds anything but messages and their folders, a message twice, or
             another number of messages or groups; `source` is named.
     """
-    _check_part(part)
+    choice("part", part, COUNTS)
     messages = COUNTS[part] if messages is None else messages
     found: dict[tuple[str, int], str] = {}
-    for (where, group, number), text in _members(payload, source):
-        if where == part and found.setdefault((group, number), text) is not text:
-            raise malformed(source, "every message once", f"{group}/{number} twice")
+    try:
+        for name, content in unpack.members(io.BytesIO(payload), limit=_MOST, check=_check):
+            where, group, number = name.split("/")
+            if where.endswith(part) and (group, int(number)) in found:
+                raise unpack.UnpackError(f"{group}/{number} twice")
+            if where.endswith(part):  # in Latin-1, as scikit-learn reads them: every byte is a sign
+                found[group, int(number)] = content.decode("latin-1")
+    except unpack.UnpackError as error:
+        expected = f"a packed archive of messages of at most {_LARGEST:,} bytes, each once, and their folders"
+        raise malformed(source, expected, str(error)) from error
     names = tuple(sorted({group for group, _ in found}))
     if len(found) != messages or len(names) != groups:
         expected = f"{messages:,} {part} messages to {groups} groups"
@@ -111,31 +116,7 @@ def tf_idf(
     return tuple(torch.from_numpy(table.toarray()).float() for table in rows)
 
 
-def _check_part(part: str) -> None:
-    choice("part", part, COUNTS)
-
-
-def _members(payload: bytes, source: str) -> Iterator[tuple[tuple[str, str, int], str]]:
-    """Every message with its part, group and number."""
-    try:
-        # Not "r|gz": that reads the header of gzip by itself, and stumbles over half of one.
-        with (
-            gzip.GzipFile(fileobj=io.BytesIO(payload)) as unzipped,
-            tarfile.open(fileobj=unzipped, mode="r|", tarinfo=unpack.Header) as archive,
-        ):
-            for info in archive:
-                match = _NAME.fullmatch(info.name)
-                if info.isdir() and _FOLDER.fullmatch(info.name):
-                    continue
-                if not info.isreg() or not match or info.size > _LARGEST:
-                    expected = f"messages of at most {_LARGEST:,} bytes and their folders"
-                    raise malformed(source, expected, f"{info.name[:60]!r} of {info.size:,} bytes")
-                content = archive.extractfile(info)
-                assert content is not None, "only regular members come this far"
-                # Latin-1, as scikit-learn reads them: every byte is a sign.
-                yield (match[1], match[2], int(match[3])), content.read().decode("latin-1")
-    except DataDamaged:
-        raise
-    # What `tarfile` makes of headers that are not as they should be, a chain of them among it.
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise malformed(source, "a packed archive", f"{error}") from error
+def _check(info: tarfile.TarInfo) -> None:
+    form, most = (_FOLDER, 0) if info.isdir() else (_NAME, _LARGEST)
+    if not form.fullmatch(info.name) or info.size > most:
+        raise unpack.UnpackError(f"{info.name[:60]!r} of {info.size:,} bytes")

@@ -7,7 +7,6 @@ download pins what it found (see `fetch`). Nothing here touches a file or the ne
 
 from dataclasses import dataclass
 
-PACKINGS = ("plain", "gzip", "tar.gz")
 COMMAND = ".venv/bin/leakage data"
 """What fetches a set by name, as a reader of this repository can type it."""
 _SHOWN = 200  # characters of a finding, which may be a line of any length
@@ -30,6 +29,18 @@ def malformed(source: str, expected: str, found: str) -> DataDamaged:
     )
 
 
+def lines(payload: bytes, encoding: str, *, source: str) -> list[str]:
+    """The lines of a text that ends with a line break; raises `DataDamaged` for any other."""
+    try:
+        text = payload.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise malformed(source, encoding, f"byte 0x{payload[error.start]:02x} at {error.start:,}") from error
+    *found, rest = text.split("\n")  # splitlines() would also break at characters that may stand within a sentence
+    if rest or not found:
+        raise malformed(source, "a line break after the last row", repr(text[-20:]))
+    return found
+
+
 @dataclass(frozen=True)
 class DataFile:
     """One payload of a data set.
@@ -38,7 +49,7 @@ class DataFile:
         name: what loaders call the payload, unique within its data set.
         path: where the packed file lies below the data folder, with forward slashes.
         url: where it can be downloaded; None where we know no address with exactly this payload.
-        packing: one of `PACKINGS`.
+        packing: `plain`, `gzip` or `tar.gz`.
         size: exact bytes of the payload; None where unknown.
         sha256: of the payload, in hexadecimal; None means unverified.
         limit: most bytes the payload may have; only read where `size` is None.

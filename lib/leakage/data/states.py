@@ -10,16 +10,13 @@ import functools
 import hashlib
 import json
 import os
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from leakage.data import unpack
-from leakage.data.registry import COMMAND, DataFile, Dataset
+from leakage.data.registry import DataFile, Dataset
 
-GOOD = frozenset({"verified", "pinned", "unverified"})
-"""The states of a file that may be read; every other one counts as absence."""
 _SETTLED = 2e9  # nanoseconds without a change after which no other change can have the same time stamp
 
 
@@ -46,25 +43,8 @@ class FileStatus:
 
     @property
     def good(self) -> bool:
-        """Whether the file may be read."""
-        return self.state in GOOD
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The payloads of a packed file as (name, bytes, SHA-256), or why there are none."""
-
-    payloads: tuple[tuple[str, int, str], ...] = ()
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """What a payload must be: by the registry or by a pin; None where neither says."""
-
-    size: int | None
-    sha256: str | None
-    pin: Path | None = None
+        """Whether the file may be read; otherwise it counts as absent."""
+        return self.state in ("verified", "pinned", "unverified")
 
 
 def folder() -> Path:
@@ -84,24 +64,29 @@ def folder() -> Path:
         return Path("/var/cache/leakage")
 
 
-def place(file: DataFile) -> Path:
-    """Where a packed file should be."""
-    return folder() / file.path
-
-
 def partial(path: Path) -> Path:
     """Where a download of the packed file at `path` grows."""
     return path.with_name(f"{path.name}.part")
 
 
-def pin_of(path: Path) -> Path:
-    """Where the pin of the packed file at `path` lies."""
-    return path.with_name(f"{path.name}.pin.json")
+def pin_of(file: DataFile) -> Path | None:
+    """Where the pin of a file lies that the registry has no checksum of; None without one."""
+    path = folder() / f"{file.path}.pin.json"
+    return path if not file.verified and os.path.lexists(path) else None
 
 
-def status(dataset: Dataset) -> tuple[FileStatus, ...]:
-    """The state of each file of a data set; unpacks and hashes what is there."""
-    return tuple(file_status(dataset, file) for file in dataset.files)
+def status(dataset: Dataset, file: DataFile) -> FileStatus:
+    """The state of one file of a data set; unpacks and hashes what is there."""
+    path = folder() / file.path
+    try:
+        size, sha256 = measured(path, dataset.archive(file.path))[file.name]
+        compare(file, size, sha256)
+    except (FileNotFoundError, NotADirectoryError):
+        return FileStatus(file, path, "partial" if os.path.lexists(partial(path)) else "absent")
+    except unpack.UnpackError as error:
+        return FileStatus(file, path, "damaged", detail=str(error))
+    unregistered = "pinned" if pin_of(file) else "unverified"
+    return FileStatus(file, path, "verified" if file.verified else unregistered, size, sha256)
 
 
 def compare(file: DataFile, size: int, sha256: str) -> None:
@@ -110,41 +95,45 @@ def compare(file: DataFile, size: int, sha256: str) -> None:
     Raises:
         UnpackError: if it differs, or the pin is not readable.
     """
-    expected = _expected(file)
-    pinned = f" by the pin {expected.pin}" if expected.pin else ""
-    if expected.size is not None and size != expected.size:
-        raise unpack.UnpackError(f"its payload must have {expected.size:,} bytes{pinned} and has {size:,}")
-    if expected.sha256 is not None and sha256 != expected.sha256:
-        raise unpack.UnpackError(f"its payload must have SHA-256 {expected.sha256}{pinned} and has {sha256}")
-
-
-def cure(dataset: Dataset, file: DataFile) -> str:
-    """What to do about a damaged file, in a sentence."""
-    name, target = dataset.name, pin_of(place(file))
-    again = f"Run `{COMMAND} {name}` to replace it" if file.url else f"Delete it and run `{COMMAND} {name}`"
-    trust = "" if file.verified or not os.path.lexists(target) else f"; if you trust the file, delete the pin {target}"
-    return f"{again}, or set LEAKAGE_DATA to a folder with a good copy{trust}."
+    if file.size is not None and size != file.size:
+        raise unpack.UnpackError(f"its payload must have {file.size:,} bytes and has {size:,}")
+    expected, by_whom = file.sha256, ""
+    if target := pin_of(file):
+        by_whom = f" by the pin {target}"
+        try:
+            with open(target, encoding="utf-8", opener=unpack.promptly) as record:
+                expected = str(json.load(record)["payloads"][file.name]["sha256"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise unpack.UnpackError(f"the pin {target} is not readable; delete it to accept the file") from error
+    if expected is not None and sha256 != expected:
+        raise unpack.UnpackError(f"its payload must have SHA-256 {expected}{by_whom} and has {sha256}")
 
 
 def measured(path: Path, archive: tuple[DataFile, ...]) -> dict[str, tuple[int, str]]:
-    """Bytes and SHA-256 of each payload in a packed file, by name, without holding one in memory.
+    """Bytes and SHA-256 of each payload in a packed file, by name, found once for each version of the file.
 
     Raises:
+        FileNotFoundError: if there is none, or `NotADirectoryError`.
         UnpackError: as `unpack.payloads`.
     """
-    sizes = {file.name: 0 for file in archive}
-    digests = {file.name: hashlib.sha256() for file in archive}
-    for file, piece in unpack.payloads(path, archive):
-        sizes[file.name] += len(piece)
-        digests[file.name].update(piece)
-    return {name: (sizes[name], digests[name].hexdigest()) for name in sizes}
+    with unpack.refusals():
+        facts = path.stat()
+    version = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    # Two changes within one tick of the file system's clock have one time stamp: what is that new is looked at anew.
+    now = time.time_ns()
+    return _measured(path, archive, version if now - max(version[-2:]) > _SETTLED else (now,))
 
 
-def pin(dataset: Dataset, path: Path, payloads: dict[str, tuple[int, str]], *, url: str | None) -> None:
+@functools.lru_cache(maxsize=256)
+def _measured(path: Path, archive: tuple[DataFile, ...], version: tuple[int, ...]) -> dict[str, tuple[int, str]]:
+    found = unpack.payloads(path, archive)
+    return {file.name: (len(payload), hashlib.sha256(payload).hexdigest()) for file, payload in found}
+
+
+def pin(path: Path, payloads: dict[str, tuple[int, str]], *, url: str | None) -> None:
     """Write down the checksums of a packed file for which none are registered, unless an earlier pin did.
 
     Args:
-        dataset: to which the file belongs.
         path: where the packed file lies.
         payloads: bytes and SHA-256 by name.
         url: where the file comes from; None for one that was put there by hand.
@@ -152,82 +141,14 @@ def pin(dataset: Dataset, path: Path, payloads: dict[str, tuple[int, str]], *, u
     Raises:
         OSError: if the folder cannot be written.
     """
-    target = pin_of(path)
+    target = path.with_name(f"{path.name}.pin.json")
     if target.exists():
         return
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     found = {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in payloads.items()}
+    record = {"url": url, "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "payloads": found}
     scratch = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    record = {"data set": dataset.name, "url": url, "date": today, "payloads": found}
     try:
         scratch.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def file_status(dataset: Dataset, file: DataFile) -> FileStatus:
-    path = place(file)
-    facts, problem = regular(path)
-    if facts is None and not problem:
-        return FileStatus(file, path, "partial" if os.path.lexists(partial(path)) else "absent")
-    found = _look(path, facts, dataset.archive(file.path)) if facts else _Measured(problem=problem)
-    if found.problem:
-        return FileStatus(file, path, "damaged", detail=found.problem)
-    size, sha256 = next((size, sha256) for name, size, sha256 in found.payloads if name == file.name)
-    try:
-        compare(file, size, sha256)
-    except unpack.UnpackError as error:
-        return FileStatus(file, path, "damaged", size, sha256, str(error))
-    pinned = "pinned" if os.path.lexists(pin_of(path)) else "unverified"
-    return FileStatus(file, path, "verified" if file.verified else pinned, size, sha256)
-
-
-def regular(path: Path) -> tuple[os.stat_result | None, str]:
-    """The facts about a file, or why what lies there is none; neither where nothing does."""
-    try:
-        facts = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None, ""
-    except OSError as error:
-        return None, f"it cannot be read ({error.strerror})"
-    if stat.S_ISREG(facts.st_mode):
-        return facts, ""
-    return None, f"it is no file but a {'folder' if stat.S_ISDIR(facts.st_mode) else 'pipe, socket or device'}"
-
-
-def _look(path: Path, facts: os.stat_result, archive: tuple[DataFile, ...]) -> _Measured:
-    """Measure a packed file, or remember what an earlier look at this version of it found."""
-    changed = max(facts.st_mtime_ns, facts.st_ctime_ns)
-    # Two changes within one tick of the file system's clock have one time stamp: what is that new is not remembered.
-    if time.time_ns() - changed < _SETTLED:
-        return _measured(path, archive)
-    version = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-    return _remembered(path, version, archive)
-
-
-def _measured(path: Path, archive: tuple[DataFile, ...]) -> _Measured:
-    try:
-        found = measured(path, archive)
-    except unpack.UnpackError as error:
-        return _Measured(problem=str(error))
-    return _Measured(tuple((name, size, sha256) for name, (size, sha256) in found.items()))
-
-
-@functools.lru_cache(maxsize=256)
-def _remembered(path: Path, version: tuple[int, ...], archive: tuple[DataFile, ...]) -> _Measured:
-    return _measured(path, archive)
-
-
-def _expected(file: DataFile) -> _Expected:
-    """The registry's word on a payload, or the pin's where the registry has none."""
-    target = pin_of(place(file))
-    if file.verified or not os.path.lexists(target):
-        return _Expected(file.size, file.sha256)
-    try:
-        if regular(target)[0] is None:  # a pipe would keep its reader waiting
-            raise ValueError("no file")
-        record = json.loads(target.read_text(encoding="utf-8"))["payloads"][file.name]
-        return _Expected(int(record["bytes"]), str(record["sha256"]), target)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-        raise unpack.UnpackError(f"the pin {target} is not readable; delete it to accept the file") from error

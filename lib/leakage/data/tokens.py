@@ -58,24 +58,6 @@ class Vocabulary:
         return " ".join(names[number] for number in numbers if number != PADDING)
 
 
-@dataclass(frozen=True, eq=False)
-class TokenPairs:
-    """Sentences and their translations as rows of numbers, with the vocabularies they are numbered by.
-
-    Attributes:
-        source: the words of the source sentences, then padding.
-        target: `BEGIN`, the words of the target sentences, `END`, then padding.
-    """
-
-    source: Int64[Tensor, "n s"]
-    target: Int64[Tensor, "n t"]
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-
 def words(sentence: str) -> tuple[str, ...]:
     """The words of a sentence, after Unicode normalisation (NFC) and in lower case: "It's 5!" is it, ', s, 5 and !."""
     return tuple(_WORD.findall(unicodedata.normalize("NFC", sentence).lower()))
@@ -115,22 +97,6 @@ def encode(
         numbers = [BEGIN, *numbers, END] if framed else numbers
         rows[number, : len(numbers)] = torch.tensor(numbers)
     return rows
-
-
-def encode_pairs(
-    pairs: SentencePairs, source: Vocabulary, target: Vocabulary, *, longest: int, device: torch.device | str = "cpu"
-) -> TokenPairs:
-    """English sentences as sources and German ones as framed targets.
-
-    Raises:
-        ValueError: as `encode`.
-    """
-    return TokenPairs(
-        encode(pairs.en, source, longest=longest).to(device),
-        encode(pairs.de, target, longest=longest, framed=True).to(device),
-        source,
-        target,
-    )
 
 
 def short(pairs: SentencePairs, *, longest: int) -> SentencePairs:

@@ -6,34 +6,33 @@ file can neither write anywhere nor fill the memory. Checksums are the caller's 
 """
 
 import gzip
+import io
+import os
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Any
 
-from leakage.data.registry import PACKINGS, DataFile
+from leakage.data.registry import DataFile
 
 _CHUNK = 1 << 20
 _OVERHEAD = 16 << 20  # bytes of headers, padding and tolerated members an archive may have beside its payloads
 _LARGEST_HEADER = 1 << 16  # bytes of a long name or of extended attributes; real ones have some hundred
-_MOST_MEMBERS = 10_000  # each costs a kilobyte of memory while the archive is read
+_MOST_MEMBERS = 30_000  # each costs a kilobyte of memory while the archive is read
 _SHOWN = 60  # characters of a member's name that a message repeats
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
 class UnpackError(ValueError):
     """Why a packed file cannot be unpacked, in a few words."""
 
 
-@runtime_checkable
-class _Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
 class _Limited:
     """A readable stream that refuses to give more than `limit` bytes."""
 
-    def __init__(self, stream: _Readable, limit: int) -> None:
+    def __init__(self, stream: Any, limit: int) -> None:
         self._stream = stream
         self._limit = limit
         self._left = limit
@@ -48,41 +47,32 @@ class _Limited:
         return data
 
 
-class Header(tarfile.TarInfo):
+class _Header(tarfile.TarInfo):
     """A header that is looked at before what it announces is read: `tarfile` reads names and attributes whole."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "Header":
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
         info = super().frombuf(buf, encoding, errors)
         if info.size < 0:
             raise UnpackError("the archive has a member of negative size")
-        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and info.size > _LARGEST_HEADER:
+        if info.type not in _PLAIN and info.size > _LARGEST_HEADER:
             raise UnpackError(
                 f"the archive has a header of {info.size:,} bytes, more than the {_LARGEST_HEADER:,} allowed"
             )
         return info
 
 
-def payloads(path: Path, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, bytes]]:
-    """Every payload of the packed file at `path`, in pieces and in one pass; use none before the last has come.
+def promptly(path: str, flags: int) -> int:
+    """An opener for `open` that never waits: a pipe in the place of a file is empty, or cannot be written."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
-    Args:
-        path: the packed file, which need not lie where the registry says.
-        archive: all payloads of it (`Dataset.archive`), which tell what members may occur.
 
-    Raises:
-        UnpackError: if the file cannot be read, is truncated, corrupt or too large or, for an archive, lacks a payload
-            or holds anything unexpected.
-        ValueError: if the packing is unknown.
-    """
-    packing = archive[0].packing
-    if packing not in PACKINGS:
-        raise ValueError(f"`packing` must be one of {', '.join(PACKINGS)}; got {packing!r}.")
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what comes of reading a file that is no good into `UnpackError`, but not that there is none."""
     try:
-        with path.open("rb") as stream:
-            _check_packed_size(path.stat().st_size, archive)
-            yield from _READERS[packing](stream, archive)
-    except UnpackError:
+        yield
+    except (UnpackError, FileNotFoundError, NotADirectoryError):
         raise
     # A chain of headers, each about the next, is read by recursion.
     except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError, ValueError, RecursionError) as error:
@@ -91,9 +81,76 @@ def payloads(path: Path, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFi
         raise UnpackError(f"it cannot be read ({error.strerror})") from error
 
 
-def chunks(path: Path, file: DataFile, archive: tuple[DataFile, ...]) -> Iterator[bytes]:
-    """The payload of `file` alone, in pieces; the rest is as for `payloads`."""
-    return (piece for found, piece in payloads(path, archive) if found.name == file.name)
+def payloads(path: Path, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, bytes]]:
+    """Every payload of the packed file at `path`, in one pass; use none before the last has come.
+
+    Args:
+        path: the packed file, which need not lie where the registry says.
+        archive: all payloads of it (`Dataset.archive`), which tell what members may occur.
+
+    Raises:
+        FileNotFoundError: if there is none, or `NotADirectoryError`.
+        UnpackError: if the file cannot be read, is truncated, corrupt or too large or, for an archive, lacks a payload
+            or holds anything unexpected.
+    """
+    first, limit = archive[0], download_limit(archive)
+    with refusals(), open(path, "rb", opener=promptly) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size == 0:  # which gzip would take for an empty payload
+            raise UnpackError("it is empty")
+        if size > limit:
+            raise UnpackError(f"it has {size:,} bytes, more than the {limit:,} allowed")
+        if first.packing == "plain":
+            yield first, _Limited(stream, first.at_most).read()
+        elif first.packing == "gzip":
+            yield first, _Limited(gzip.GzipFile(fileobj=stream), first.at_most).read()
+        else:
+            expected = {file.member: file for file in archive}
+            for name, content in members(stream, limit=limit, check=lambda info: _check_member(info, archive)):
+                if name in expected:
+                    yield expected.pop(name), content
+            for name in expected:
+                raise UnpackError(f"the archive has no member {name!r}")
+
+
+def members(
+    packed: io.BufferedIOBase, *, limit: int, check: Callable[[tarfile.TarInfo], None]
+) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each plain file of a `tar.gz`, each name once and no other members but folders.
+
+    Args:
+        packed: the archive, of which nothing is believed.
+        limit: most bytes it may unpack to.
+        check: raises `UnpackError` for a member that may not occur, before that is read.
+
+    Raises:
+        UnpackError: if the archive is truncated, corrupt or too large, or has a member that may not occur.
+    """
+    seen: set[str] = set()
+    # Not "r|gz": that reads the header of gzip by itself, and stumbles over half of one.
+    with refusals(), gzip.GzipFile(fileobj=packed) as unzipped:
+        limited: Any = _Limited(unzipped, limit)
+        # Stream mode never seeks, and its headers pass through the limit as well as its contents.
+        with tarfile.open(fileobj=limited, mode="r|", tarinfo=_Header) as tar:
+            for number, info in enumerate(tar, start=1):
+                name = _short(info.name)
+                if info.name.startswith("/") or ".." in info.name.split("/"):
+                    raise UnpackError(f"the archive's member {name!r} is unsafe (it leads out of the archive)")
+                plain = info.type in _PLAIN and not info.issparse()
+                if not plain and not info.isdir():
+                    raise UnpackError(f"the archive's member {name!r} is unsafe (it is no plain file and no folder)")
+                check(info)
+                if number > _MOST_MEMBERS:
+                    raise UnpackError(f"the archive has more than the {_MOST_MEMBERS:,} members allowed")
+                if plain:
+                    if info.name in seen:
+                        raise UnpackError(f"the archive has the member {name!r} twice")
+                    seen.add(info.name)
+                    content = tar.extractfile(info)
+                    assert content is not None, "only regular members come this far"
+                    yield info.name, content.read()
+        while limited.read(_CHUNK):  # to the end, where gzip keeps its own checksum
+            pass
 
 
 def download_limit(archive: tuple[DataFile, ...]) -> int:
@@ -101,72 +158,14 @@ def download_limit(archive: tuple[DataFile, ...]) -> int:
     return sum(file.at_most for file in archive) + (0 if archive[0].packing == "plain" else _OVERHEAD)
 
 
-def _check_packed_size(size: int, archive: tuple[DataFile, ...]) -> None:
-    if size == 0:  # which gzip would take for an empty payload
-        raise UnpackError("it is empty")
-    if size > download_limit(archive):
-        raise UnpackError(f"it has {size:,} bytes, more than the {download_limit(archive):,} allowed")
-
-
-def _plain(stream: BinaryIO, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, bytes]]:
-    (file,) = archive
-    return _pieces(_Limited(stream, file.at_most), file)
-
-
-def _gzip(stream: BinaryIO, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, bytes]]:
-    (file,) = archive
-    with gzip.GzipFile(fileobj=stream) as unzipped:
-        yield from _pieces(_Limited(unzipped, file.at_most), file)
-
-
-def _tar_gz(stream: BinaryIO, archive: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, bytes]]:
-    expected = {file.member: file for file in archive}
-    with gzip.GzipFile(fileobj=stream) as unzipped:
-        limited = _Limited(unzipped, download_limit(archive))
-        seen: set[str] = set()
-        # Stream mode never seeks, and its headers pass through the limit as well as its contents.
-        with tarfile.open(fileobj=limited, mode="r|", tarinfo=Header) as tar:  # pyright: ignore[reportArgumentType, reportCallIssue]
-            for info in tar:
-                _check_member(info, archive, seen)
-                if info.name in expected:
-                    member = tar.extractfile(info)
-                    assert member is not None, "only regular members come this far"
-                    with member:
-                        yield from _pieces(member, expected[info.name])
-        for _ in _pieces(limited, archive[0]):  # to the end, where gzip keeps its own checksum
-            pass
-    for name in expected:
-        if name not in seen:
-            raise UnpackError(f"the archive has no member {name!r}")
-
-
-_READERS = {"plain": _plain, "gzip": _gzip, "tar.gz": _tar_gz}
-
-
-def _pieces(stream: _Readable, file: DataFile) -> Iterator[tuple[DataFile, bytes]]:
-    while piece := stream.read(_CHUNK):
-        yield file, piece
-
-
-def _check_member(info: tarfile.TarInfo, archive: tuple[DataFile, ...], seen: set[str]) -> None:
-    """Pass expected regular files, tolerated ones and the folders above them; refuse everything else."""
-    name = _short(info.name)
-    if info.name.startswith("/") or ".." in info.name.split("/"):
-        raise UnpackError(f"the archive's member {name!r} is unsafe (it leads out of the archive)")
-    plain = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not info.issparse()
-    if not plain and not info.isdir():
-        raise UnpackError(f"the archive's member {name!r} is unsafe (it is neither a plain file nor a folder)")
-    if info.name in seen:
-        raise UnpackError(f"the archive has the member {name!r} twice")
-    seen.add(info.name)
-    if len(seen) > _MOST_MEMBERS:
-        raise UnpackError(f"the archive has more than the {_MOST_MEMBERS:,} members allowed")
-    expected = {file.member: file.at_most for file in archive}
+def _check_member(info: tarfile.TarInfo, archive: tuple[DataFile, ...]) -> None:
+    """Pass expected files, tolerated ones and the folders above them."""
+    name, expected = _short(info.name), {file.member: file.at_most for file in archive}
     folders = tuple({file.tolerated for file in archive if file.tolerated})
-    if plain:
-        allowed = info.name in expected or info.name.startswith(folders)
-    else:
+    if info.isdir():
         allowed = any(known.startswith(f"{info.name}/") for known in (*expected, *folders))
+    else:
+        allowed = info.name in expected or info.name.startswith(folders)
     if not allowed:
         raise UnpackError(f"the archive has the unexpected member {name!r}")
     most = expected.get(info.name, _OVERHEAD)

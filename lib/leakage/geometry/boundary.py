@@ -16,9 +16,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakage import arguments
-from leakage.geometry.polygons import following, next_corner
+from leakage.geometry import polygons
+from leakage.geometry.polygons import following, in_use
 from leakage.geometry.subdivision import Subdivision
 
 _ROUNDING = 1e-12  # heights and shares of a segment below this are rounding
@@ -110,17 +112,16 @@ def decision_boundary(subdivision: Subdivision) -> Boundary:
     classes = subdivision.maps.shape[1]
     if classes < 2:
         raise ValueError(f"`subdivision` must be of a network with at least two outputs, got {classes}.")
-    outputs = _outputs(subdivision)
+    outputs = _outputs(subdivision.maps, subdivision.vertices)
     pairs = [(k, m) for k in range(classes) for m in range(k + 1, classes)]
     found = [part(subdivision, outputs, k, m) for part in (_within, _between) for k, m in pairs]
     segments, cells, pairs = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Boundary(segments, cells, pairs, float(subdivision.window.abs().max()))
 
 
-def _outputs(subdivision: Subdivision) -> Float[Tensor, "cells v classes"]:
-    """The outputs at the corners of every cell."""
-    maps = subdivision.maps
-    return subdivision.vertices @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
+def _outputs(maps: Float[Tensor, "k classes 3"], places: Float[Tensor, "k v 2"]) -> Float[Tensor, "k v classes"]:
+    """The outputs of each affine map at its places."""
+    return places @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
 
 
 def _gaps(outputs: Tensor, first: int, second: int) -> Float[Tensor, "cells v"]:
@@ -142,7 +143,7 @@ def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int)
     gaps = _gaps(outputs, first, second)
     level = _level_sides(gaps, subdivision.counts)
     above, below = (gaps > 0).any(1), (gaps < 0).any(1)
-    sides = torch.stack([subdivision.vertices, following(subdivision.vertices, subdivision.counts)], 2)
+    sides = polygons.sides(subdivision.vertices, subdivision.counts)
     ours = level & (above & ~below).unsqueeze(-1) & _leads(subdivision, outputs, second)
     theirs = level & ~above.unsqueeze(-1) & _leads(subdivision, outputs, first)
     cells = ours.nonzero()[:, 0]
@@ -153,8 +154,7 @@ def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int)
 
 def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) -> Bool[Tensor, "cells v"]:
     """The sides of each cell along which two classes are level."""
-    used = torch.arange(gaps.shape[1], device=gaps.device) < counts.unsqueeze(-1)
-    return used & (gaps == 0) & (gaps.gather(1, next_corner(counts, gaps.shape[1])) == 0)
+    return in_use(counts, gaps.shape[1]) & (gaps == 0) & (following(gaps, counts) == 0)
 
 
 def _leads(subdivision: Subdivision, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
@@ -170,8 +170,6 @@ def _leads(subdivision: Subdivision, outputs: Tensor, own: int) -> Bool[Tensor, 
 
 def _common(ours: Tensor, theirs: Tensor, *, least: float) -> tuple[Float[Tensor, "k 2 2"], Int[Tensor, " k"]]:
     """What segments on one line have in common, if it is longer than `least`, and the number of ours that it is on."""
-    if not len(ours) or not len(theirs):
-        return ours[:0], torch.zeros(0, dtype=torch.int64, device=ours.device)
     start, along = ours[:, 0], ours[:, 1] - ours[:, 0]
     length = along.norm(dim=-1).clamp_min(torch.finfo(along.dtype).tiny)
     unit = along / length.unsqueeze(-1)
@@ -189,7 +187,13 @@ def _trimmed(
     subdivision: Subdivision, segments: Tensor, cells: Tensor, first: int, second: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Segments without the parts on which a third class is above the two, their cells and classes."""
-    low, high = _envelope(subdivision.maps[cells], segments, first, second)
+    others = [k for k in range(subdivision.maps.shape[1]) if k not in (first, second)]
+    outputs = _outputs(subdivision.maps[cells], segments)
+    before, behind = (outputs[..., [first]] - outputs[..., others]).unbind(1)
+    meets = before / (before - behind)
+    low = torch.where((before < 0) & (behind >= 0), meets, 0.0)
+    high = torch.where((before >= 0) & (behind < 0), meets, 1.0).masked_fill((before < 0) & (behind < 0), -1.0)
+    low, high = pad(low, (0, 1)).amax(1), pad(high, (0, 1), value=1.0).amin(1)  # without a third class, all of it
     kept = high - low > _ROUNDING
     start, along = segments[:, 0], segments[:, 1] - segments[:, 0]
     shares = torch.stack([low, high], 1).unsqueeze(-1)
@@ -200,36 +204,9 @@ def _trimmed(
 
 def _zeros(vertices: Tensor, counts: Tensor, gaps: Tensor) -> Float[Tensor, "k 2 2"]:
     """The two points at which the level line of each polygon meets its edges, where it leaves and where it enters."""
-    slots = gaps.shape[1]
-    following = next_corner(counts, slots)
-    ahead = gaps.gather(1, following)
-    used = torch.arange(slots, device=counts.device) < counts.unsqueeze(-1)
+    ahead, used = following(gaps, counts), in_use(counts, gaps.shape[1])
+    places = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (following(vertices, counts) - vertices)
     # Each edge owns its first corner: a corner on the line is met once, and then the edge's share is 0.
-    leaves = used & (gaps > 0) & (ahead <= 0)
-    enters = used & (gaps < 0) & (ahead >= 0)
-    ends = []
-    for met in (leaves, enters):
-        slot = met.to(torch.int8).argmax(1, keepdim=True)
-        here, there = gaps.gather(1, slot), ahead.gather(1, slot)
-        start, end = (_corner(vertices, place) for place in (slot, following.gather(1, slot)))
-        ends.append(start + here / (here - there) * (end - start))
-    return torch.stack(ends, 1)
-
-
-def _corner(vertices: Tensor, slots: Tensor) -> Float[Tensor, "k 2"]:
-    return vertices.gather(1, slots.unsqueeze(-1).expand(-1, -1, 2)).squeeze(1)
-
-
-def _envelope(maps: Tensor, segments: Tensor, first: int, second: int) -> tuple[Tensor, Tensor]:
-    """The share of each segment on which no third class is above the two, from `low` to `high`; empty if high < low."""
-    outputs = segments @ maps[..., :2].mT + maps[..., 2].unsqueeze(1)
-    others = [k for k in range(maps.shape[1]) if k not in (first, second)]
-    lead = outputs[..., [first]] - outputs[..., others]
-    start, end = lead.unbind(1)
-    meets = start / (start - end)
-    low = torch.where((start < 0) & (end >= 0), meets, 0.0)
-    high = torch.where((start >= 0) & (end < 0), meets, 1.0)
-    hidden = (start < 0) & (end < 0)
-    ones = torch.ones_like(segments[:, :1, 0])
-    low, high = torch.cat([0 * ones, low], 1).amax(1), torch.cat([ones, high], 1).amin(1)
-    return low, torch.where(hidden.any(1), -1.0, high)
+    met = used & (gaps > 0) & (ahead <= 0), used & (gaps < 0) & (ahead >= 0)
+    rows = torch.arange(len(gaps), device=gaps.device)
+    return torch.stack([places[rows, edges.to(torch.int8).argmax(1)] for edges in met], 1)

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.geometry.patterns import Gates, check_gates
+from leakage.geometry.row_space import row_space
 from leakage.models.mlp import Mlp
 
 
@@ -25,17 +26,10 @@ def factors(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n r"], ...]
         ValueError: if the gates do not fit the hidden layers.
     """
     check_gates(network, gates)
-    found = [_first(network.weights[0]).unsqueeze(-3)]
+    found = [row_space(network).network.weights[0].unsqueeze(-3)]
     for gate, weight in zip(gates[:-1], network.weights[1:-1], strict=True):
         found.append(weight.unsqueeze(-3) @ (gate.to(weight.dtype).unsqueeze(-1) * found[-1]))
     return tuple(found)
-
-
-def _first(weight: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n r"]:
-    """A factor of the Gram matrix of the rows with no more columns than rows: the weights, or their QR factor."""
-    if weight.shape[-1] <= weight.shape[-2]:
-        return weight
-    return torch.linalg.qr(weight.mT, mode="r").R.mT
 
 
 def frobenius_norm(network: Mlp, gates: Gates) -> Float[Tensor, "*b t"]:
@@ -52,23 +46,16 @@ def frobenius_norm(network: Mlp, gates: Gates) -> Float[Tensor, "*b t"]:
     """
     if not gates:
         raise ValueError("`network` must have a hidden layer; without one, A_P is its only weight.")
-    square = _one_layer(network, gates) if len(gates) == 1 else _deep(network, gates)
+    weights, last = network.weights, gates[-1].to(network.weights[-1].dtype)
+    if len(gates) == 1:  # K is shared by all points: no matrix for any single one
+        check_gates(network, gates)
+        kernel = (weights[1].mT @ weights[1]) * (weights[0] @ weights[0].mT)
+        square = ((last @ kernel) * last).sum(-1)
+    else:
+        factor = last.unsqueeze(-1) * factors(network, gates)[-1]
+        square = (weights[-1].unsqueeze(-3) @ factor).square().sum((-2, -1))
     # The root has no slope at 0, and rounding may lead just below it.
     return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt() * (square > 0)
-
-
-def _one_layer(network: Mlp, gates: Gates) -> Tensor:
-    """The quadratic form of K, which all points share: no matrix for any single point."""
-    check_gates(network, gates)
-    first, second = network.weights
-    gate = gates[0].to(first.dtype)
-    kernel = (second.mT @ second) * (first @ first.mT)
-    return ((gate @ kernel) * gate).sum(-1)
-
-
-def _deep(network: Mlp, gates: Gates) -> Tensor:
-    last = gates[-1].to(network.weights[-1].dtype).unsqueeze(-1) * factors(network, gates)[-1]
-    return (network.weights[-1].unsqueeze(-3) @ last).square().sum((-2, -1))
 
 
 def row_norms(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:

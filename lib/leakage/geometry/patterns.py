@@ -52,7 +52,7 @@ def adapted(
 
     so that $z^l(x) = A_l x + c_l$ for every x of the polytope.
 
-    Source: Peinemann (2021), Algorithm 2 and the prose on adapted biases; for Algorithm 3 see `printed_biases`.
+    Source: Peinemann (2021), Algorithm 2 and the prose on adapted biases.
 
     Returns:
         The $A_l$ and the $c_l$. Those of the first layer do not depend on the pattern and have one row for all points.
@@ -82,24 +82,6 @@ def read_out(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t classes d"
     return weights[-1].expand(*shape, -1, -1), biases[-1].expand(*shape, -1)
 
 
-def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
-    r"""What Algorithm 3 gives, as printed, for the hidden layers: from the second on these are not the adapted biases.
-
-    $$ \hat c_1 = b_1, \qquad \hat c_{l+1} = D_{l+1} W_{l+1} \hat c_l + b_{l+1} $$
-
-    It closes the rows of the layer in hand where `adapted` closes those of the layer before, and never closes the
-    first: inactive neurons pass their bias on. Kept to be tested against `adapted`, not to be used.
-
-    Source: Peinemann (2021), Algorithm 3.
-    """
-    check_gates(network, gates)
-    first = gates[0].shape[:-1] if gates else ()
-    found = [network.biases[0].unsqueeze(-2).expand(*first, -1)]
-    for gate, weight, bias in zip(gates[1:], network.weights[1:-1], network.biases[1:-1], strict=True):
-        found.append(gate.to(weight.dtype) * (found[-1] @ weight.mT) + bias.unsqueeze(-2))
-    return tuple(found)
-
-
 def joined(gates: Gates) -> Tensor:
     """(…, t, N): the gates of all hidden layers in one row, the order in which neurons are counted from 0 to N - 1."""
     return torch.cat(gates, dim=-1)
@@ -108,12 +90,6 @@ def joined(gates: Gates) -> Tensor:
 def split(network: Mlp, row: Tensor) -> Gates:
     """The gates of each layer from rows (…, t, N) of all neurons; undoes `joined`."""
     return row.split(network.widths[1:-1], dim=-1)
-
-
-def layer_of(network: Mlp, *, device: torch.device | None = None) -> Tensor:
-    """(N,): the layer, from 1, of each neuron in the order of `joined`."""
-    widths = torch.tensor(network.widths[1:-1], device=device)
-    return torch.repeat_interleave(torch.arange(1, len(widths) + 1, device=device), widths)
 
 
 def check(network: Mlp, points: Float[Tensor, "*b t d"], *, least: int = 0, name: str = "points") -> None:

@@ -78,10 +78,8 @@ class Polygons:
         self.count += len(hit)
 
     def middles(self) -> Float[Tensor, "r 2"]:
-        """The mean of each polygon's corners, which is inside it."""
-        vertices, corners = self.vertices[: self.count], self.corners[: self.count].unsqueeze(-1)
-        inside = torch.arange(vertices.shape[1], device=corners.device) < corners
-        return (vertices * inside.unsqueeze(-1)).sum(1) / corners
+        """Those of the polygons there are."""
+        return middles(self.vertices[: self.count], self.corners[: self.count])
 
     def _sides(self, line: Float[Tensor, "3 k"], chosen: Tensor) -> tuple[Float[Tensor, "k v"], Bool[Tensor, " k"]]:
         """The heights of corners over their lines, 0 where that is rounding, and which polygons have both signs."""
@@ -137,12 +135,11 @@ def _above(whole: _Part, heights: Float[Tensor, "k v"], owner: int) -> _Part:
     Each old edge yields two slots in turn: its first corner, if that is kept, and the point where it meets the line,
     if its ends are on different sides. The edge along the line begins where the boundary leaves the part.
     """
-    following = next_corner(whole.corners, heights.shape[1])
-    ahead = heights.gather(1, following)
-    used = torch.arange(heights.shape[1], device=heights.device) < whole.corners.unsqueeze(-1)
+    ahead = following(heights, whole.corners)
+    used = in_use(whole.corners, heights.shape[1])
     kept, met = used & (heights >= 0), used & (heights * ahead < 0)
     share = torch.where(met, heights / (heights - ahead), 0.0).unsqueeze(-1)
-    step = whole.vertices.gather(1, following.unsqueeze(-1).expand_as(whole.vertices)) - whole.vertices
+    step = following(whole.vertices, whole.corners) - whole.vertices
     at_corner = torch.where((heights == 0) & (ahead < 0), owner, whole.owners)
     at_cross = torch.where(heights > 0, owner, whole.owners)
     slots, corners = _first_slots(torch.stack([kept, met], 2).flatten(1), heights.shape[1] + 1)
@@ -159,15 +156,27 @@ def _first_slots(used: Tensor, slots: int) -> tuple[Tensor, Tensor]:
     return order.gather(1, torch.minimum(wanted, corners.unsqueeze(-1) - 1)), corners
 
 
-def next_corner(corners: Int[Tensor, " k"], slots: int) -> Int[Tensor, "k v"]:
-    """The place of the corner after each, round the polygon."""
-    places = torch.arange(1, slots + 1, device=corners.device)
-    return torch.where(places < corners.unsqueeze(-1), places, 0)
+def in_use(corners: Int[Tensor, " k"], slots: int) -> Bool[Tensor, "k v"]:
+    """Which slots hold a corner of its own; the others repeat the last one."""
+    return torch.arange(slots, device=corners.device) < corners.unsqueeze(-1)
 
 
-def following(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v 2"]:
-    """The corner after each, round the polygon; for slots not in use, the first."""
-    return vertices.gather(1, next_corner(corners, vertices.shape[1]).unsqueeze(-1).expand_as(vertices))
+def middles(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k 2"]:
+    """The mean of each polygon's corners: a point inside, far from its edges for its size."""
+    used = in_use(corners, vertices.shape[1])
+    return (vertices * used.unsqueeze(-1)).sum(1) / corners.unsqueeze(-1)
+
+
+def following(values: Float[Tensor, "k v *a"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v *a"]:
+    """What is at the corner after each, round the polygon; for slots not in use, at the first."""
+    places = torch.arange(1, values.shape[1] + 1, device=corners.device)
+    places = torch.where(places < corners.unsqueeze(-1), places, 0)
+    return values.gather(1, places.view(*places.shape, *[1] * (values.ndim - 2)).expand_as(values))
+
+
+def sides(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v 2 2"]:
+    """The two ends of each edge."""
+    return torch.stack([vertices, following(vertices, corners)], 2)
 
 
 def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Float[Tensor, "k v-1"]]:
@@ -175,14 +184,6 @@ def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Fl
     from_first = vertices - vertices[:, :1]
     here, ahead = from_first[:, :-1], from_first[:, 1:]
     return (here + ahead) / 3, (here[..., 0] * ahead[..., 1] - here[..., 1] * ahead[..., 0]) / 2
-
-
-def turns(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, " turns"]:
-    """The cross product of every two edges in a row, of all polygons: negative at a reflex corner."""
-    edges = following(vertices, corners) - vertices
-    ahead = following(edges, corners)
-    cross = edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]
-    return cross[torch.arange(vertices.shape[1], device=corners.device) < corners.unsqueeze(-1)]
 
 
 def inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[Tensor, " t"]:

@@ -1,8 +1,7 @@
 r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: exactly, for many rays at once.
 
-Two independent exact methods: `walk` goes from polytope to polytope and flips one bit of the pattern at each crossing;
-`all_breaks` cuts the ray layer by layer. Directions are unit vectors. A pattern is carried, never read off at a
-crossing, where $z_i$ is ±1e-17.
+A ray goes from polytope to polytope and flips one bit of the pattern at each crossing. Directions are unit vectors. A
+pattern is carried, never read off at a crossing, where $z_i$ is ±1e-17.
 
 A label is the class of the largest output, the lowest of several equal ones, as `argmax` has it. It changes where it is
 another one on a piece of the ray that has a length: outputs that only touch change nothing, while outputs that are
@@ -21,9 +20,8 @@ from leakage.geometry.patterns import Gates, check, check_gates, joined, pattern
 from leakage.models.mlp import Mlp
 
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
-_LEVEL = (
-    1e-12  # outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none
-)
+LEVEL = 1e-12
+"""Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
 _UNIT = 1e-6  # how far from 1 the length of a direction may be
 
 
@@ -39,13 +37,6 @@ class Crossings(NamedTuple):
     lengths: Float[Tensor, "*b t k"]
     neurons: Int[Tensor, "*b t k"]
     gates: Gates
-
-
-class Breaks(NamedTuple):
-    """All crossings up to a length, ascending, and the neurons that flip there; padded with infinity and -1."""
-
-    lengths: Float[Tensor, "*b t k"]
-    neurons: Int[Tensor, "*b t k"]
 
 
 def walk(
@@ -97,7 +88,7 @@ def label_change(
     Raises:
         ValueError: if `until` is not positive, or as in `walk`.
     """
-    _check_until(until)
+    arguments.number("until", until, above=0)
     ray = _Ray(network, points, directions, None)
     outputs = network(points)
     label, size = outputs.argmax(-1, keepdim=True), outputs.abs().amax(-1, keepdim=True)
@@ -125,7 +116,7 @@ def _overtaken(
     begins with outputs of this `size` are known to that rounding.
     """
     begin, stop = start.unsqueeze(-1), end.unsqueeze(-1)
-    level = _LEVEL * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
+    level = LEVEL * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
     lead = constant.gather(-1, label) - constant
     loss = slope - slope.gather(-1, label)
     here, there = lead - loss * begin, lead - loss * stop
@@ -134,7 +125,7 @@ def _overtaken(
     lower = torch.arange(constant.shape[-1], device=constant.device) < label
     ties = lower & (here.abs() <= level) & (there.abs() <= level)
     meets = torch.where((here < -level) | ties, begin, torch.maximum(meets, begin))
-    meets = torch.where(meets < stop - _LEVEL * until, meets, torch.inf)
+    meets = torch.where(meets < stop - LEVEL * until, meets, torch.inf)
     return meets.amin(-1)
 
 
@@ -184,83 +175,6 @@ class _Ray:
         return self.level, torch.where(reached.isfinite(), neuron, -1)
 
 
-def all_breaks(
-    network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
-) -> Breaks:
-    r"""Every hyperedge on $0 < t \le$ `until`, by cutting the ray layer by layer.
-
-    Between the breaks of the layers before, the heights $z^l$ are affine in t: a change of sign between two
-    neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$.
-
-    Raises:
-        ValueError: if `until` is not positive, there is no point, or as in `walk`.
-    """
-    _check_until(until)
-    check_rays(network, points, directions)
-    check(network, points, least=1)
-    ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
-    grid = ends.expand(*points.shape[:-1], 2)
-    owners = torch.full_like(grid, -1, dtype=torch.int64)
-    before = 0
-    for layer, width in enumerate(network.widths[1:-1]):
-        heights = _along(network, points, directions, grid)[layer]
-        lengths, neurons = _crossings(grid, heights)
-        grid, order = torch.cat([grid, lengths], -1).sort(dim=-1, stable=True)
-        owners = torch.cat([owners, torch.where(neurons >= 0, neurons + before, -1)], -1).gather(-1, order)
-        # Padding sits on the last point of the grid, where pieces have no length and nothing can cross.
-        grid, before = grid.clamp_max(until), before + width
-    return _trim(grid, owners)
-
-
-def _along(network: Mlp, points: Tensor, directions: Tensor, grid: Tensor) -> tuple[Tensor, ...]:
-    """The heights of all layers (…, t, grid, n_l) at the points of the grid on each ray."""
-    places = points.unsqueeze(-2) + grid.unsqueeze(-1) * directions.unsqueeze(-2)
-    return tuple(z.unflatten(-2, grid.shape[-2:]) for z in network.preactivations(places.flatten(-3, -2)))
-
-
-def _crossings(grid: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
-    """Lengths and neurons of the changes of activity between neighbours of the grid, in slots as many as needed."""
-    low, high = heights[..., :-1, :], heights[..., 1:, :]
-    change = (low > 0) != (high > 0)
-    left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
-    places = torch.where(change, left + step * low / (low - high), torch.inf).flatten(-2)
-    neurons = torch.arange(heights.shape[-1], device=grid.device).expand_as(change).flatten(-2)
-    most = int(change.flatten(-2).sum(-1).max())
-    lengths, slots = places.topk(most, dim=-1, largest=False, sorted=True)
-    return lengths, torch.where(lengths.isfinite(), neurons.gather(-1, slots), -1)
-
-
-def _trim(grid: Tensor, owners: Tensor) -> Breaks:
-    """Only what has an owner, ascending, padded to the longest ray."""
-    lengths, order = torch.where(owners >= 0, grid, torch.inf).sort(dim=-1, stable=True)
-    most = int((owners >= 0).sum(-1).max())
-    return Breaks(lengths[..., :most], owners.gather(-1, order)[..., :most])
-
-
-def label_change_by_breaks(
-    network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
-) -> Float[Tensor, "*b t"]:
-    """The same number as `label_change`, from the outputs at `all_breaks`: the second exact method.
-
-    Raises:
-        ValueError: as in `label_change`.
-    """
-    breaks = all_breaks(network, points, directions, until=until).lengths.clamp_max(until)
-    ends = torch.zeros_like(points[..., :1]), torch.full_like(points[..., :1], until)
-    grid = torch.cat([ends[0], breaks, ends[1]], -1)
-    outputs = _along(network, points, directions, grid)[-1]
-    label = outputs[..., :1, :].argmax(-1, keepdim=True).expand(*outputs.shape[:-1], 1)
-    lead = outputs.gather(-1, label) - outputs
-    lead = lead.masked_fill(lead.abs() <= _LEVEL * outputs.abs().amax((-2, -1), keepdim=True), 0.0)
-    low, high = lead[..., :-1, :], lead[..., 1:, :]
-    left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
-    lower = torch.arange(outputs.shape[-1], device=outputs.device) < label[..., 1:, :]
-    places = torch.where(high < 0, left + step * (low / (low - high)).clamp_min(0), torch.inf)
-    places = torch.where(lower & (low == 0) & (high == 0), left, places)
-    places = torch.where(step > _LEVEL * until, places, torch.inf)
-    return places.flatten(-2).amin(-1)
-
-
 def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
     """Raise the errors of `walk` that concern the rays; `name` is that of the directions in the caller."""
     arguments.tensor(name, directions)
@@ -274,10 +188,6 @@ def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = 
     if not bool(((lengths - 1).abs() <= _UNIT).all()):
         worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
         raise ValueError(f"`{name}` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
-
-
-def _check_until(until: float) -> None:
-    arguments.number("until", until, above=0)
 
 
 def _warn_on_hyperedge(network: Mlp, points: Tensor) -> None:

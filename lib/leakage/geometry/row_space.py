@@ -61,7 +61,7 @@ def first_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor,
     paths = ends - points
     lengths = paths.norm(dim=-1)
     # A segment without length has no direction; any will do, for nothing is found within its length.
-    axis = torch.zeros_like(paths).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=paths.device), 1.0)
+    axis = torch.eye(1, paths.shape[-1], dtype=paths.dtype, device=paths.device)
     directions = torch.where(lengths[:, None] > 0, paths / lengths[:, None], axis)
     longest = max(float(lengths.max()), torch.finfo(lengths.dtype).tiny)
     found = label_change(network, points, directions, until=longest)

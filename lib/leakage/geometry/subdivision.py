@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out, split
-from leakage.geometry.polygons import Polygons, fans, following, inside, oriented, turns
+from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
 from leakage.models.mlp import Mlp
 
 _CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step
@@ -28,26 +28,6 @@ class Plane(NamedTuple):
 
     origin: Float[Tensor, " d"]
     basis: Float[Tensor, "2 d"]
-
-
-class Invariants(NamedTuple):
-    """What must hold for every subdivision; see `Subdivision.invariants`.
-
-    Attributes:
-        smallest_area: positive.
-        area_error: |sum of areas / area of the window - 1|, rounding.
-        repeated_patterns: cells minus distinct patterns, 0.
-        wrong_patterns: cells whose pattern is not that of the network at their middle, 0.
-        map_error: largest |affine map - network| at the middles, rounding.
-        sharpest_turn: smallest cross product of two edges in a row, not below rounding where all cells are convex.
-    """
-
-    smallest_area: float
-    area_error: float
-    repeated_patterns: int
-    wrong_patterns: int
-    map_error: float
-    sharpest_turn: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +67,8 @@ class Subdivision:
 
     @cached_property
     def middles(self) -> Float[Tensor, "cells 2"]:
-        """The mean of the corners of each cell: a point inside, far from its edges for its size."""
-        used = torch.arange(self.vertices.shape[1], device=self.counts.device) < self.counts.unsqueeze(-1)
-        return (self.vertices * used.unsqueeze(-1)).sum(-2) / self.counts.unsqueeze(-1)
+        """The mean of the corners of each cell, which is inside it."""
+        return middles(self.vertices, self.counts)
 
     @cached_property
     def weight_norms(self) -> Float[Tensor, " cells"]:
@@ -134,27 +113,9 @@ class Subdivision:
         Each piece borders one cell where its neuron is active and one or more where it is not; those of the active
         side are taken.
         """
-        slots = torch.arange(self.vertices.shape[1], device=self.counts.device)
-        used = (slots < self.counts.unsqueeze(-1)) & (self.owners >= 0)
-        active = self.pattern.gather(1, self.owners.clamp_min(0))
-        segments = torch.stack([self.vertices, following(self.vertices, self.counts)], -2)
-        chosen = used & active
-        return segments[chosen], self.owners[chosen]
-
-    def invariants(self) -> Invariants:
-        """Measure what theory says of every subdivision: convex cells that tile the window, one to a pattern."""
-        middles = self.lift(self.middles)
-        rows = joined(pattern(self.network, middles))
-        outputs = (self.maps[..., :2] @ self.middles.unsqueeze(-1)).squeeze(-1) + self.maps[..., 2]
-        whole = fans(self.window.unsqueeze(0))[1].sum()
-        return Invariants(
-            smallest_area=float(self.areas.min()),
-            area_error=float((self.areas.sum() / whole - 1).abs()),
-            repeated_patterns=len(self) - len(torch.unique(self.pattern, dim=0)),
-            wrong_patterns=int((rows != self.pattern).any(-1).sum()),
-            map_error=float((outputs - self.network(middles)).abs().max()),
-            sharpest_turn=float(turns(self.vertices, self.counts).min()),
-        )
+        active = self.pattern.gather(1, self.owners.clamp_min(0)) & (self.owners >= 0)
+        chosen = active & in_use(self.counts, self.owners.shape[1])
+        return sides(self.vertices, self.counts)[chosen], self.owners[chosen]
 
 
 def subdivide(

@@ -6,7 +6,7 @@ Nothing here is random, or knows what a member is: see `roc` for that.
 
 import math
 import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Real
@@ -68,7 +68,7 @@ class Estimate:
         return self.low <= arguments.number("value", value, finite=False) <= self.high
 
     def _numbers(self) -> tuple[float, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self)[:3])
+        return self.estimate, self.low, self.high
 
 
 def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Estimate:

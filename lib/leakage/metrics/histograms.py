@@ -122,37 +122,22 @@ def histogram_null_bias(masses: Float[Tensor, "*batch bins"], *, samples: float)
 
 
 def _percentile(values: Float[Tensor, "*batch n"], percent: float) -> Float[Tensor, "*batch 1"]:
-    """Linear interpolation between two order statistics, as `numpy.percentile` does it.
-
-    They are selected from the nearer end: at the 0.01 percentile that is 30 times cheaper than sorting 10⁵ values.
-    """
-    last = values.shape[-1] - 1
-    position = percent / 100 * last
-    below = math.floor(position)
-    above = min(below + 1, last)
-    if percent <= 50:
-        tail, ranks = values.topk(above + 1, largest=False).values, (below, above)
-    else:
-        tail, ranks = values.topk(last - below + 1).values, (last - below, last - above)
-    return torch.lerp(tail[..., ranks[0], None], tail[..., ranks[1], None], position - below)
+    """Linear interpolation between two order statistics, as `numpy.percentile` does it, for a batch of any size."""
+    position = percent / 100 * (values.shape[-1] - 1)
+    below, above = (values.kthvalue(whole(position) + 1, keepdim=True).values for whole in (math.floor, math.ceil))
+    return torch.lerp(below, above, position - math.floor(position))
 
 
 def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges"], outside: str) -> Tensor:
     """Shares of the values in each bin, closed below and, the last one, above; with `drop`, of those in any bin."""
     bins = grid.shape[-1] - 1
-    first, last = grid[..., :1], grid[..., -1:]
-    # Equal bins: divide instead of searching (10 times faster), then let the edges overrule the rounding.
-    cell = ((values - first) * (bins / (last - first))).clamp_(0, bins - 1).long()
-    cell -= (values < grid.gather(-1, cell)).long()
-    cell.clamp_(min=0)
-    cell += (values >= grid.gather(-1, cell + 1)).long()
-    cell.clamp_(max=bins - 1)
+    cell = torch.searchsorted(grid[..., 1:-1].contiguous(), values.contiguous(), right=True)
     if outside == "drop":
-        cell.masked_fill_((values < first) | (values > last), bins)  # one cell more, for what is dropped
-    cell = cell.reshape(-1, values.shape[-1])
-    cell += (bins + 1) * torch.arange(len(cell), device=cell.device)[:, None]
-    counts = torch.bincount(cell.flatten(), minlength=(bins + 1) * len(cell)).reshape(*grid.shape[:-1], bins + 1)
-    kept = counts[..., :bins].sum(-1, keepdim=True)
+        cell.masked_fill_(
+            (values < grid[..., :1]) | (values > grid[..., -1:]), bins
+        )  # a cell more, for what is dropped
+    counts = values.new_zeros((*grid.shape[:-1], bins + 1)).scatter_add(-1, cell, torch.ones_like(values))[..., :bins]
+    kept = counts.sum(-1, keepdim=True)
     if bool((kept == 0).any()):
         raise ValueError("`percentiles` must keep part of both samples, got none of one; widen them or clip outside.")
-    return counts[..., :bins].double() / kept
+    return counts / kept

@@ -29,14 +29,9 @@ class OfModule:
 
     Attributes:
         module: from points to logits.
-        chunk: points at once.
     """
 
     module: nn.Module
-    chunk: int = _CHUNK
-
-    def __post_init__(self) -> None:
-        arguments.count("chunk", self.chunk, least=1)
 
     @torch.no_grad()
     def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
@@ -49,7 +44,7 @@ class OfModule:
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            parts = [self.module(part.to(like)) for part in points.split(self.chunk)]
+            parts = [self.module(part.to(like)) for part in points.split(_CHUNK)]
         finally:
             for part, training in modes:
                 part.training = training

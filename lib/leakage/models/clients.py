@@ -70,7 +70,8 @@ class DeepStack(nn.Module):
         self, weights: Float[Tensor, "m d"], *, activation: str, depth: int, kind: str = "paired", bias: float = 0.0
     ) -> None:
         super().__init__()
-        self.kind, self.depth = check_kind(kind), check_depth(depth)
+        self.kind = arguments.choice("kind", kind, STACKS)
+        self.depth = arguments.count("depth", depth, least=2)  # one layer that keeps the input and one above it
         self.activation = activations.activation(activation)
         arguments.filled("weights", arguments.real("weights", weights, "m d"))
         identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
@@ -89,16 +90,6 @@ class DeepStack(nn.Module):
         return self.top(inputs)
 
 
-def check_kind(kind: str) -> str:
-    """Return `kind` if it is one of `STACKS`; raise `ValueError` otherwise."""
-    return arguments.choice("kind", kind, STACKS)
-
-
-def check_depth(depth: int) -> int:
-    """Return `depth` if it is at least 2; raise `ValueError` otherwise."""
-    return arguments.count("depth", depth, least=2)  # one layer that keeps the input and one above it
-
-
 def repeated(function: Activation, t: Tensor, *, times: int) -> Tensor:
     r"""$\sigma(\sigma(\dots\sigma(t)))$, entry by entry."""
     for _ in range(times):
@@ -115,7 +106,7 @@ def stack_gain(function: Activation, *, depth: int) -> float:
     Raises:
         ValueError: if the depth is below 2, $\varphi$ need not be invertible, or so many layers let nothing through.
     """
-    times = check_depth(depth) - 1
+    times = arguments.count("depth", depth, least=2) - 1
     if function.degree == 1:
         one = torch.ones(1, dtype=DTYPE)
         return float(repeated(function, one, times=times) - repeated(function, -one, times=times))
@@ -132,8 +123,8 @@ def stack_gain(function: Activation, *, depth: int) -> float:
 
 def stack_features(inputs: Float[Tensor, "B d"], function: Activation, *, depth: int, kind: str) -> Tensor:
     r"""What the two-layer client on top of a stack sees: $\sigma^k(x)$, or $\varphi(x)/\text{gain}$ where paired."""
-    times = check_depth(depth) - 1
-    if check_kind(kind) == "plain":
+    times = arguments.count("depth", depth, least=2) - 1
+    if arguments.choice("kind", kind, STACKS) == "plain":
         return repeated(function, inputs, times=times)
     paired = repeated(function, inputs, times=times) - repeated(function, -inputs, times=times)
     return paired / stack_gain(function, depth=depth)

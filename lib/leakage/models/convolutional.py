@@ -5,14 +5,15 @@ biases: one further up would spoil the homogeneity. The module is a form without
 `meta` device); `torch.func.functional_call` fills it in with those that `initial` draws. Nothing here trains.
 """
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from leakage import arguments
+from leakage.models import initialisation
 from leakage.runtime import DTYPE
+
+_FIRST_SCALE = 0.1
 
 
 class Convolutional(nn.Module):
@@ -41,23 +42,14 @@ class Convolutional(nn.Module):
         return self.output(hidden.flatten(1)).squeeze(-1)
 
 
-def initial(
-    module: Convolutional, runs: int, *, generator: torch.Generator, first_scale: float = 0.1
-) -> dict[str, Tensor]:
+def initial(module: Convolutional, runs: int, *, generator: torch.Generator) -> dict[str, Tensor]:
     r"""Parameters of `runs` networks, stacked, at PyTorch's default initialisation with a smaller first convolution.
 
-    Weights and biases of a layer are $U(-1, 1)/\sqrt{\text{fan-in}}$, those of the first convolution multiplied by
-    `first_scale`: the part that the small hidden weights play in `two_layer.initial`.
+    Weights and biases of a layer are $U(-1, 1)/\sqrt{\text{fan-in}}$, those of the first convolution a tenth of that:
+    the part that the small hidden weights play in `two_layer.initial`.
 
     Raises:
-        ValueError: if there is no run, or the scale is negative.
+        ValueError: if there is no run.
     """
-    runs, first_scale = arguments.count("runs", runs, least=1), arguments.number("first_scale", first_scale, least=0)
-    parameters = {}
-    for layer in ("lower", "upper", "output"):
-        bound = 1 / math.sqrt(module.get_parameter(f"{layer}.weight")[0].numel())
-        scale = bound * (first_scale if layer == "lower" else 1.0)
-        for name, form in module.get_submodule(layer).named_parameters():
-            uniform = torch.rand((runs, *form.shape), generator=generator, device=generator.device, dtype=DTYPE)
-            parameters[f"{layer}.{name}"] = scale * (2 * uniform - 1)
-    return parameters
+    drawn = initialisation.initial(module, runs, generator=generator, dtype=DTYPE).parameters
+    return {name: tensor * (_FIRST_SCALE if name.startswith("lower") else 1.0) for name, tensor in drawn.items()}

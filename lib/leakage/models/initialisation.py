@@ -32,17 +32,15 @@ class Stack:
 
     def __getitem__(self, models: slice) -> "Stack":
         """Some of the networks, sharing memory with these."""
-        return Stack(
-            {name: tensor[models] for name, tensor in self.parameters.items()},
-            {name: tensor[models] for name, tensor in self.buffers.items()},
-        )
+        return self._each(lambda tensor: tensor[models])
 
     def clone(self) -> "Stack":
         """The same networks in memory of their own."""
-        return Stack(
-            {name: tensor.detach().clone() for name, tensor in self.parameters.items()},
-            {name: tensor.detach().clone() for name, tensor in self.buffers.items()},
-        )
+        return self._each(lambda tensor: tensor.detach().clone())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Stack":
+        parts = (self.parameters, self.buffers)
+        return Stack(*({name: change(tensor) for name, tensor in part.items()} for part in parts))
 
 
 def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Stack:

@@ -78,10 +78,9 @@ class TwoLayer:
         arguments.real("points", points.new_empty(0), like=self.weights)
         if (generator is None) != (spread is None):
             raise ValueError("`generator` and `spread` belong together; give both or neither.")
-        per_point = max(1, math.prod(self.biases.shape))
-        parts = []
-        for start in range(0, points.shape[-2], max(1, _MOST_ACTIVATIONS // per_point)):
-            chunk = slice(start, start + max(1, _MOST_ACTIVATIONS // per_point))
+        parts, step = [], max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
+        for start in range(0, points.shape[-2], step):
+            chunk = slice(start, start + step)
             hidden = self.preactivations(points[..., chunk, :])
             if generator is not None and spread is not None:
                 noise = gaussian(tuple(hidden.shape), generator=generator).to(hidden)

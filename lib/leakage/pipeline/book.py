@@ -5,6 +5,7 @@ before anything is executed or changed.
 """
 
 import ast
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,6 +193,21 @@ def _target(node: ast.Assign) -> str:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file, which must be a mapping; a `Refusal` if it is none."""
+    try:
+        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{path.name} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

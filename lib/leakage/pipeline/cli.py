@@ -6,10 +6,7 @@ carried out (one line on stderr, nothing changed), 130 if it was interrupted. He
 commands, so that help is instant.
 """
 
-import io
-import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +14,9 @@ from typing import Any
 
 import click
 
+from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
+
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-_LONGEST_MESSAGE = 800  # characters
 _MOST_JOBS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 
@@ -112,7 +110,7 @@ def build(
     book = open_book(root, build_dir)
     book.choose(chapters)
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
-    _lend_a_home(book.build)
+    lend_a_home(book.build)
     with Progress() as progress:
         report = build_book(
             book,
@@ -132,6 +130,32 @@ def build(
     if lacking := lacking_data.sentence(book, report.ledgers):
         click.echo(lacking)
     return 1 if report.faults else 0
+
+
+@commands.command()
+@click.argument("chapters", nargs=-1)
+@click.option("--seeds", type=_Whole(1, _MOST_JOBS), default=10, show_default=True, help="How many, of the commit's.")
+@click.option("--jobs", type=_Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]")
+@_where
+def replicate(
+    chapters: tuple[str, ...], seeds: int, jobs: int | None, root: Path | None, build_dir: Path | None
+) -> int:
+    """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
+    from leakage.pipeline import replications
+    from leakage.pipeline.book import open_book
+    from leakage.pipeline.plan import registered_checksum
+    from leakage.pipeline.progress import Progress
+    from leakage.pipeline.replicate import replicate as replicate_book
+
+    book = open_book(root, build_dir)
+    lend_a_home(book.build)
+    with Progress() as progress:
+        given = {"seeds": seeds, "checksum": registered_checksum, "jobs": jobs}
+        faults = replicate_book(book, chapters, **given, progress=progress)
+    for fault in faults:
+        click.echo(fault, err=True)
+    click.echo(f"Kept {replications.path_of(book)}.")
+    return 1 if faults else 0
 
 
 @commands.command()
@@ -167,7 +191,7 @@ def data(names: tuple[str, ...], needed: bool, if_possible: bool, root: Path | N
         lines = datasets.fetch_named(names) if names else datasets.listing()
     faults = 0
     for line in lines:
-        click.echo(f"leakage: {_one_line(line.text)}" if line.fault else line.text, err=line.fault)
+        click.echo(f"leakage: {one_line(line.text)}" if line.fault else line.text, err=line.fault)
         faults += line.fault
     return 1 if faults and (names or needed) and not if_possible else 0
 
@@ -190,7 +214,7 @@ def status(
 
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
     book = open_book(root, build_dir)
-    _lend_a_home(book.build)
+    lend_a_home(book.build)
     for line in state_lines(book, given, checksum=registered_checksum):
         click.echo(line)
     return 0
@@ -237,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from leakage.pipeline.worker import spare_the_iri_grammar
 
         spare_the_iri_grammar()
-    _write_on_any_terminal()
+    write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -260,37 +284,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _end(message: str, status: int) -> int:
     """Say in one line why a command ended; its exit status."""
     with suppress(OSError):
-        click.echo(f"leakage: {_one_line(message)}", err=True)
+        click.echo(f"leakage: {one_line(message)}", err=True)
     return status
-
-
-def _one_line(text: object) -> str:
-    """`text` on one line of bounded length, in which a terminal finds nothing to obey."""
-    line = "".join(letter if letter.isprintable() else "�" for letter in " ".join(str(text).split()))
-    if len(line) <= _LONGEST_MESSAGE:
-        return line
-    from leakage import arguments
-
-    return arguments.shorten(line, _LONGEST_MESSAGE)
-
-
-def _write_on_any_terminal() -> None:
-    """Have a sign that the terminal's encoding lacks, such as ✓, written as a question mark."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _lend_a_home(build: Path) -> None:
-    """Give this process a home folder where the system knows none: the tools of Jupyter write their settings there.
-
-    So it is for a user whom a container runs under a number only. Data stay where they were looked for before.
-    """
-    try:
-        Path.home()
-    except RuntimeError:
-        from leakage.data import states
-
-        with suppress(RuntimeError):
-            os.environ["LEAKAGE_DATA"] = str(states.folder())
-        os.environ["HOME"] = str(build)

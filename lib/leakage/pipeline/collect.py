@@ -57,7 +57,7 @@ def _absence(claim: Claim, repro: Mapping[str, Any]) -> str:
 
 
 def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
-    empty = dict.fromkeys(("measured", "low", "high", "n", "values", "rule", "seconds"))
+    empty = {"values": [], "rule": None, "seconds": None}
     texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
     expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind}

@@ -4,7 +4,6 @@ A build reads all of it before it executes anything: a fault is a `Refusal` that
 Nothing here writes.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,8 +13,10 @@ from typing import Any
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments
+from leakage.claims import measurements
 from leakage.claims.texts import SIGNS
-from leakage.pipeline.book import Book, Refusal, read_mapping
+from leakage.pipeline import replications
+from leakage.pipeline.book import Book, Refusal, read_json, read_mapping
 from leakage.pipeline.storage import lost_links
 
 _Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, in words and as a test
@@ -31,7 +32,6 @@ def _is_number(value: Any) -> bool:
 
 _TEXT: _Rule = ("text", _is_text)
 _AMOUNT: _Rule = ("a number of at least 0", lambda value: _is_number(value) and value >= 0)
-_MEASURED: _Rule = ("a number", lambda value: value is None or value in ("inf", "-inf") or _is_number(value))
 _Rules = Mapping[str, _Rule]
 _PLANNED: _Rules = {
     "name": (
@@ -50,10 +50,18 @@ _LEDGER: _Rules = dict.fromkeys(("profile", "device", "date"), _TEXT) | {
     "dirty": ("true or false", lambda value: isinstance(value, bool)),
     "seed": ("a whole number", lambda value: type(value) is int),
 }
-_VERDICT: _Rules = dict.fromkeys(["measured", "low", "high"], _MEASURED) | {
+_VERDICT: _Rules = {
+    "values": ("measurements by name", lambda value: value is None or _are_measurements(value)),
     "id": _TEXT,
     "verdict": (f"one of {', '.join(SIGNS)}", lambda value: _is_text(value) and value in SIGNS),
 }
+
+
+def _are_measurements(values: Any) -> bool:
+    try:
+        return all(_is_text(one["name"]) and measurements.from_json(one["measured"]) for one in values)
+    except (TypeError, KeyError, ValueError):
+        return False
 
 
 def check(book: Book) -> None:
@@ -64,6 +72,7 @@ def check(book: Book) -> None:
     read_mapping(book.root / "_config.yml")
     planned_chapters(book)
     benchmarks(book)
+    replications.read(book)
     for chapter in book.chapters:
         _check_record(book.record(chapter))
 
@@ -91,7 +100,7 @@ def benchmarks(book: Book) -> dict[str, Any]:
 
 
 def _benchmark(path: Path) -> dict[str, Any]:
-    record = _read_json(path)
+    record = read_json(path)
     for number, row in enumerate(_list(record, "rows", path.name), start=1):
         _look(row, f"{path.name}, row {number}", _BENCHMARK)
     scalar = ("a text or a number", lambda value: _is_text(value) or _is_number(value))
@@ -102,7 +111,7 @@ def _benchmark(path: Path) -> dict[str, Any]:
 def _check_record(path: Path) -> None:
     """The record of a full-scale run, which the chapter shows beside its own verdicts."""
     if path.is_file():
-        record = _read_json(path)
+        record = read_json(path)
         _look(record, path.name, _LEDGER)
         for number, claim in enumerate(_list(record, "claims", path.name), start=1):
             _look(claim, f"{path.name}, claim {number}", _VERDICT)
@@ -117,20 +126,6 @@ def _check_contents(book: Book) -> None:
         raise Refusal(f"_toc.yml is no table of contents: {error}.") from error
     if missing := [page for page in pages if not (book.folder / f"{page}.md").is_file()]:
         raise Refusal(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"{path.name} is not JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _list(content: Mapping[str, Any], name: str, whose: str) -> list[Any]:

@@ -168,13 +168,14 @@ def cores() -> int:
 def _commit(root: Path) -> tuple[str | None, bool]:
     """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit.
 
-    A copy without `.git` that lies inside another repository has none: that one's commit says nothing of it.
+    A copy without `.git` that lies inside another repository has none: that one's commit says nothing of it. Records
+    of earlier runs are no sources and do not count.
     """
     try:
         if _git(root, "rev-parse", "--show-cdup").strip():
             return None, False
         head = _git(root, "rev-parse", "--verify", "HEAD")
-        return head.strip(), bool(_git(root, "status", "--porcelain").strip())
+        return head.strip(), bool(_git(root, "status", "--porcelain", "--", ".", ":(exclude)book/records").strip())
     except (OSError, subprocess.CalledProcessError):
         return None, False
 

@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, executed, lacking_data, tables, tree
+from leakage.pipeline import contents, executed, lacking_data, replications, tables, tree
 from leakage.pipeline.book import Book, code
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
@@ -127,7 +127,9 @@ def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]], library: Lib
     folder = book.staged / GENERATED
     titles = {name: book.declarations(name).title for name in book.chapters}
     pages = {
-        "scoreboard.md": tables.scoreboard(ledgers, titles, lacking_data.sentence(book, ledgers)),
+        "scoreboard.md": tables.scoreboard(
+            ledgers, titles, lacking_data.sentence(book, ledgers), replications.summaries(book)
+        ),
         "cards.md": tables.cards(contents.planned_chapters(book), ledgers, book.chapters),
         "status.md": tables.status(ledgers),
         "performance.md": tables.performance(contents.benchmarks(book)),

@@ -29,12 +29,15 @@ _LEAST_NORM = 1e-3  # below it, rounding of 1e-16 is no longer small next to t^4
 _RESOLVED = 1e-9  # of E|σ(tz) He(z)|: how far twice as many nodes may be from a mean; rounding leaves 1e-15
 
 
-def gaussian_mean(function: Callable[[Tensor], Tensor], *, device: torch.device | str = "cpu") -> Tensor:
+def gaussian_mean(
+    function: Callable[[Tensor], Tensor], *, device: torch.device | str = "cpu", nodes: int = _NODES
+) -> Tensor:
     r"""$\E f(z)$, $z \sim N(0, 1)$, over the last axis of what `function` gives for a vector of z.
 
-    Gauss-Legendre panels on both sides of 0 that shrink towards it, so that a kink at 0 costs no accuracy.
+    Gauss-Legendre panels of so many nodes on both sides of 0, which shrink towards it, so that a kink at 0 costs no
+    accuracy.
     """
-    z, weight = _rule(_NODES, device)
+    z, weight = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in _quadrature(nodes))
     return function(z) @ weight
 
 
@@ -49,16 +52,17 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
         ValueError: if `order` is not between 0 and 4, or a `norm` is below $10^{-3}$, where rounding drowns the moment,
             or so large that the activation is not resolved: about 60 for a sine.
     """
-    _check_order(order)
+    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
     t = arguments.real("norm", norm, least=_LEAST_NORM).to(DTYPE)
 
     def integrand(z: Tensor) -> Tensor:
-        return activation(t.unsqueeze(-1) * z) * _hermite(z, order)
+        return activation(t.unsqueeze(-1) * z) * torch.special.hermite_polynomial_he(z, order)
 
     mean = gaussian_mean(integrand, device=norm.device)
-    z, weight = _rule(2 * _NODES, norm.device)
-    values = integrand(z)
-    if not bool(((values @ weight - mean).abs() <= _RESOLVED * (values.abs() @ weight)).all()):
+    finer, size = (
+        gaussian_mean(part, device=norm.device, nodes=2 * _NODES) for part in (integrand, lambda z: integrand(z).abs())
+    )
+    if not bool(((finer - mean).abs() <= _RESOLVED * size).all()):
         raise ValueError(
             f"`norm` must be smaller: at {norm.max().item():g}, the activation varies too fast or overflows."
         )
@@ -129,24 +133,6 @@ def weight_ratio(
     residuals = [abs(mean + bias - label) for label in labels]
     rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
     return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf
-
-
-def _check_order(order: int) -> None:
-    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
-
-
-def _hermite(z: Tensor, order: int) -> Tensor:
-    r"""$\mathrm{He}_{p+1} = z\, \mathrm{He}_p - p\, \mathrm{He}_{p-1}$."""
-    before, current = torch.zeros_like(z), torch.ones_like(z)
-    for degree in range(order):
-        before, current = current, z * current - degree * before
-    return current
-
-
-def _rule(count: int, device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """The nodes and weights of `_quadrature` with so many nodes in a panel."""
-    nodes, weights = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in _quadrature(count))
-    return nodes, weights
 
 
 @cache

@@ -44,12 +44,12 @@ def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: to
         kept = chi_square(design.n, size, generator=generator)
         beta = kept / (kept + chi_square(p - design.n, size, generator=generator))
     tail = chi_square(abs(p - design.n) + 1, size, generator=generator)
-    return beta * (1 / design.D + _unexplained(design, p, size, generator) / tail)
+    return beta * (1 / design.D + unexplained(design, p, size, generator=generator) / tail)
 
 
-def _unexplained(design: Design, p: int, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draws of τ²: the label's variance given the features in use, conditional on β."""
-    return design.sigma**2 + chi_square(design.D - p, size, generator=generator) / design.D
+def unexplained(design: Design, p: int, size: tuple[int, ...], *, generator: torch.Generator) -> Float[Tensor, "*size"]:
+    r"""Draws of $\tau^2$: the label's variance given the features in use, conditional on β."""
+    return design.sigma**2 + chi_square(design.D - design.features(p), size, generator=generator) / design.D
 
 
 def sample_member(

@@ -18,7 +18,7 @@ from leakage import arguments
 from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.least_squares_law import unused_direction
+from leakage.theory.least_squares_law import unexplained, unused_direction
 from leakage.theory.scale_mixture import Laws, ScaleMixture
 
 _ROUNDING = 2.0**-53  # of a double: what a chain may leave out of any of its four scalars
@@ -136,15 +136,11 @@ class Spectra:
     ) -> "Spectra":
         """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
         mu = _positive(penalty).to(generator.device) * design.n
-        unexplained = _unexplained(design, p, trials, generator)
-        return cls(
-            design,
-            p,
-            mu,
-            sample_resolvent(design.n, p, mu, trials=trials, generator=generator),
-            sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator),
-            unexplained,
+        tau2 = unexplained(design, p, (trials,), generator=generator)
+        outsider, member = (
+            sample_resolvent(rows, p, mu, trials=trials, generator=generator) for rows in (design.n, design.n - 1)
         )
+        return cls(design, p, mu, outsider, member, tau2)
 
     def outsider_mixture(self, query: Query) -> ScaleMixture:
         r"""Law at a fresh point, shape `[*q, m, trials]`: $V_0 = r^2 (C/D + \tau^2 E)$, exact."""
@@ -177,21 +173,16 @@ def sample_outsider(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
     """`trials` exact predictions at a fresh point, one design each."""
-    mu = _positive(_one(penalty)).to(generator.device) * design.n
-    unexplained = _unexplained(design, p, trials, generator)
-    gains = sample_resolvent(design.n, p, mu.squeeze(0), trials=trials, generator=generator)
-    variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, unexplained)
+    mu = _positive(torch.tensor(penalty, dtype=DTYPE)) * design.n
+    tau2 = unexplained(design, p, (trials,), generator=generator)
+    gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
+    variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
     return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
 
 
 def _outsider_variance(design: Design, used: Tensor, gains: Resolvent, unexplained: Tensor) -> Tensor:
     r"""$V_0 = r^2 (C/D + \tau^2 E)$."""
     return used * (gains.signal_gain / design.D + unexplained * gains.noise_gain)
-
-
-def _unexplained(design: Design, p: int, trials: int, generator: torch.Generator) -> Tensor:
-    r"""Draws of $\tau^2$, the label's variance given the features in use, conditional on β."""
-    return design.sigma**2 + chi_square(design.D - design.features(p), (trials,), generator=generator) / design.D
 
 
 def sample_member(
@@ -201,9 +192,8 @@ def sample_member(
 
     $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
     """
-    mu = _positive(_one(penalty)).to(generator.device) * design.n
+    mu = _positive(torch.tensor(penalty, dtype=DTYPE)) * design.n
     gains = sample_resolvent(design.n - 1, design.features(p), mu, trials=trials, generator=generator)
-    gains = Resolvent(*(scalar.squeeze(0) for scalar in gains))
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
     along, tau2 = unused_direction(design, p, (trials,), generator=generator)
     q = used * gains.inverse
@@ -212,10 +202,6 @@ def sample_member(
     size = (*query.used.shape, trials)
     label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
     return (spread * gaussian(size, generator=generator) + q * label) / (1 + q)
-
-
-def _one(penalty: float) -> Tensor:
-    return torch.tensor([penalty], dtype=DTYPE)
 
 
 def _positive(penalty: Tensor) -> Tensor:

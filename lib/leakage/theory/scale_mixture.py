@@ -56,7 +56,7 @@ class ScaleMixture:
     @property
     def mean_variance(self) -> Float[Tensor, "*batch"]:
         r"""The variance of the mixture, $\sum_i w_i v_i$."""
-        return self._average(self.variances)
+        return (self.variances * self._weights).sum(-1)
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
@@ -100,9 +100,6 @@ class ScaleMixture:
     def _weights(self) -> Tensor:
         atoms = self.variances.shape[-1]
         return self.weights if self.weights is not None else self.variances.new_full((atoms,), 1 / atoms)
-
-    def _average(self, values: Tensor) -> Tensor:
-        return (values * self._weights).sum(-1)
 
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Reduce the atoms by `kernel(y / scale, scale, weights)`, a few points at a time."""

@@ -5,7 +5,7 @@ over the answers an example asks for, and how many there are: a classifier gives
 a word (`studies.blessing.translation.words`). Nothing here trains.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,6 +58,11 @@ class Score(NamedTuple):
     losses: Float[Tensor, "*models b"]
     wrong: Int[Tensor, "*models b"]
     answers: Int[Tensor, "*models b"]
+
+
+def joined(parts: Sequence[Score], dimension: int) -> Score:
+    """Scores of several networks, or of several chunks of examples, as one."""
+    return Score(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))
 
 
 Criterion = Callable[[Tensor, Tensor], Score]

@@ -117,31 +117,25 @@ def clipped_sum(
     labels: Int[Tensor, "models b"],
     *,
     clip: float,
-    present: Bool[Tensor, "models b"] | None = None,
 ) -> Mlp:
     r"""The sum over a batch of each example's gradient, clipped to norm C, in the shape of the networks.
 
     $$ \sum_i \min(1, C/\lVert g_i\rVert)\, g_i = \Bigl(\sum_i c_i\, \delta_l\, (a^{l-1}, 1)^\top\Bigr)_l $$
 
-    One matrix product a layer: the factors $c_i$ go into the signals $\delta_l$. Examples that are not `present` pad
-    the batches of the models to one length; their factor is exactly 0.
+    One matrix product a layer: the factors $c_i$ go into the signals $\delta_l$.
 
     Raises:
-        ValueError: if shapes or classes do not fit, C is not positive, or `present` holds no truth values.
+        ValueError: if shapes or classes do not fit, or C is not positive.
     """
     arguments.number("clip", clip, above=0)
     models, d = _leading(networks)[0], networks.widths[0]
     arguments.real("points", points, "models b d", like=networks.weights[0], models=models, d=d)
     arguments.whole("labels", labels, "models b", models=len(points), b=points.shape[1], most=networks.widths[-1] - 1)
     inputs, pushes = _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
-    factors = _factors(_norms(inputs, pushes), clip)
-    if present is not None:
-        arguments.truth("present", present, "models b", models=len(labels), b=labels.shape[1])
-        factors = factors * present[:, None]
     total = _contiguous(networks)
     for tensor in (*total.weights, *total.biases):
         tensor.zero_()
-    _add_gradients(total, inputs, pushes, factors)
+    _add_gradients(total, inputs, pushes, _factors(_norms(inputs, pushes), clip))
     return total
 
 

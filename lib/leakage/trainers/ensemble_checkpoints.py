@@ -6,7 +6,6 @@ nothing, so that the training begins anew. So it does under another version of t
 Nothing here trains, and nothing deletes a file.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Shaped
 from torch import Tensor
 from torch.optim import Optimizer
 from tqdm import tqdm
@@ -49,17 +47,8 @@ class Remembers(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-def content_key(settings: Any, tensors: Sequence[Shaped[Tensor, "..."]]) -> str:
-    """SHA-256 of settings (by their `repr`) and tensors: equal for equal content, whatever the device."""
-    digest = hashlib.sha256(repr(settings).encode())
-    for tensor in tensors:
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + flat.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
 class Journal:
-    """The file of one training. Without a `Checkpoint` it reads and writes nothing.
+    """The file of one training, named after the `content` that fixes it. Without a `Checkpoint` there is none.
 
     Raises:
         ValueError: if there is a checkpoint and the observer cannot remember: its finds would be lost on resuming.
@@ -68,7 +57,7 @@ class Journal:
     def __init__(
         self,
         checkpoint: Checkpoint | None,
-        key: Callable[[], str],
+        content: Callable[[], Any],
         *,
         parameters: Sequence[Tensor],
         optimiser: Optimizer,
@@ -82,20 +71,22 @@ class Journal:
             )
         self.watch = content_keys.Watch()
         self.parameters, self.optimiser, self.generator, self.observe = parameters, optimiser, generator, observe
-        self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{self._versioned(key())}.pt"
+        self.path = None if checkpoint is None else Path(checkpoint.folder) / f"{self._versioned(content())}.pt"
         self.seconds = 0.0 if checkpoint is None else checkpoint.seconds
         self.written = time.monotonic()
 
-    def _versioned(self, key: str) -> str:
-        files = sorted(content_keys.module_files(_TRAINERS))
-        return fingerprints.fingerprint(
-            (key, [self.watch.digest(file) for file in files], content_keys.environment(None))
-        )
+    def _versioned(self, content: Any) -> str:
+        code = [self.watch.digest(file) for file in sorted(content_keys.module_files(_TRAINERS))]
+        return fingerprints.fingerprint((content, code, content_keys.environment(None)))
 
     def resume(self) -> int:
         """Take up the state on disk, if there is a good one, and say how many epochs it has behind it."""
-        state = self._stored()
-        if state is None:
+        if self.path is None or self.watch.changed() or not self.path.is_file():
+            return 0
+        try:
+            state = checked_files.read(self.path, device=self.parameters[0].device)
+        except checked_files.Damaged as error:
+            tqdm.write(f"checkpoint {self.path.name} is not used, for {error}: the training begins anew")
             return 0
         with torch.no_grad():
             for tensor, stored in zip(self.parameters, state["parameters"], strict=True):
@@ -105,15 +96,6 @@ class Journal:
         if isinstance(self.observe, Remembers):
             self.observe.load_state_dict(state["observer"])
         return state["epoch"]
-
-    def _stored(self) -> dict[str, Any] | None:
-        if self.path is None or self.watch.changed() or not self.path.is_file():
-            return None
-        try:
-            return checked_files.read(self.path, device=self.parameters[0].device)
-        except checked_files.Damaged as error:
-            tqdm.write(f"checkpoint {self.path.name} is not used, for {error}: the training begins anew")
-            return None
 
     def save(self, epoch: int, *, last: bool = False) -> None:
         """Write the state after `epoch` epochs, if it is time to or the last of them."""

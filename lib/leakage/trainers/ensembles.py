@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from leakage import arguments, content_keys
 from leakage.trainers.criteria import Examples, Score
-from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal, content_key
+from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
@@ -103,17 +103,8 @@ class Recipe:
             raise ValueError(f"`momentum` belongs to `sgd`, got {self.momentum!r} with {self.optimiser!r}.")
 
 
-def _adam(parameters: Sequence[Tensor], recipe: Recipe) -> Optimizer:
-    return Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-
-
-def _sgd(parameters: Sequence[Tensor], recipe: Recipe) -> Optimizer:
-    settings: dict[str, Any] = dict(momentum=recipe.momentum, weight_decay=recipe.weight_decay)
-    return SGD(parameters, lr=recipe.learning_rate, fused=True, **settings)
-
-
-OPTIMISERS: Mapping[str, Callable[[Sequence[Tensor], Recipe], Optimizer]] = {"adam": _adam, "sgd": _sgd}
-"""PyTorch's own, with one fused kernel. They act on single numbers, so stacked networks move as separate ones do."""
+OPTIMISERS: Mapping[str, Callable[..., Optimizer]] = {"adam": Adam, "sgd": SGD}
+"""PyTorch's own. They act on single numbers, so stacked networks move as separate ones do."""
 
 
 def train(
@@ -154,11 +145,14 @@ def train(
     observed = _epochs_to_observe(epochs_observed, recipe)
     state = ensemble.clone()
     parameters, everything = list(state.parameters), [*state.parameters, *state.buffers]
-    optimiser = OPTIMISERS[recipe.optimiser](parameters, recipe)
+    own = {"momentum": recipe.momentum} if recipe.momentum else {}  # Adam has none
+    optimiser = OPTIMISERS[recipe.optimiser](
+        parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True, **own
+    )
     settings = (recipe, sorted(observed), ensemble.settings, name_of(augment))
     journal = Journal(
         checkpoint,
-        lambda: content_key(settings, [*everything, *examples.tensors, rows, generator.get_state()]),
+        lambda: (settings, everything, examples.tensors, rows, generator.get_state()),
         parameters=everything,
         optimiser=optimiser,
         generator=generator,
@@ -169,7 +163,9 @@ def train(
         observe(0, state.clone())
     for epoch in _with_progress(passed, recipe.epochs, description):
         for batch in shuffled_batches(rows, recipe.batch, generator=generator):
-            asked = examples[batch] if augment is None else _augmented(examples[batch], augment, generator)
+            asked = examples[batch]
+            if augment is not None:
+                asked = Examples((augment(asked.inputs[0], generator), *asked.inputs[1:]), asked.targets)
             for tensor, slope in zip(parameters, state.gradients(asked), strict=True):
                 tensor.grad = slope
             optimiser.step()
@@ -236,10 +232,6 @@ class Recorder(Generic[E]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint holds."""
         self.epochs[:], self.seen[:] = state["epochs"], state["seen"]
-
-
-def _augmented(asked: Examples, augment: Augment, generator: torch.Generator) -> Examples:
-    return Examples((augment(asked.inputs[0], generator), *asked.inputs[1:]), asked.targets)
 
 
 def _epochs_to_observe(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset[int]:

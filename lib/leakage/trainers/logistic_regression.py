@@ -49,19 +49,12 @@ class Fit:
     steps: Int[Tensor, "*b"]
 
 
-class Added(NamedTuple):
-    """A model's output at points before and after each is trained on, alone, and how far the loss moves it (γ)."""
+class Influence(NamedTuple):
+    """The outputs at points of models trained without and with each, alone, and how far the loss moves them (γ)."""
 
     without: Float[Tensor, "*b k"]
     outputs: Float[Tensor, "*b k"]
     gamma: Float[Tensor, "*b k"]
-
-
-class LeftOut(NamedTuple):
-    """The output at each training point of the model trained without it, and γ."""
-
-    without: Float[Tensor, "*b n"]
-    gamma: Float[Tensor, "*b n"]
 
 
 def fit(
@@ -128,7 +121,7 @@ def with_point(
     cross: Float[Tensor, "*b n k"],
     squares: Float[Tensor, "*#b k"],
     labels: Num[Tensor, "*#b k"],
-) -> Added:
+) -> Influence:
     r"""What each of k new points would be answered if it alone were added to the training set, without training again.
 
     $$ f_j = \operatorname{Prox}_{\gamma_j \ell(y_j, \cdot)}(k_j^\top c), \qquad
@@ -153,7 +146,7 @@ def with_point(
     explained = torch.linalg.solve_triangular(model.factor, weighted, upper=False).square().sum(-2)
     gamma = ((squares - explained) / model.ridge).clamp_min(0)
     without = (cross.mT @ model.dual.unsqueeze(-1)).squeeze(-1)
-    return Added(without, prox(without, gamma, labels.to(without.dtype)), gamma)
+    return Influence(without, prox(without, gamma, labels.to(without.dtype)), gamma)
 
 
 def train_with_point(
@@ -163,8 +156,6 @@ def train_with_point(
     cross: Float[Tensor, "*b n"],
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
-    *,
-    tolerance: float = 1e-4,
 ) -> Fit:
     """Train again with one point more, which becomes the last; the start is the answer that `with_point` gives.
 
@@ -181,11 +172,10 @@ def train_with_point(
         torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
         ridge=model.ridge,
         start=torch.cat([model.dual, first.unsqueeze(-1)], dim=-1),
-        tolerance=tolerance,
     )
 
 
-def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"]) -> LeftOut:
+def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"]) -> Influence:
     r"""What each training point would be answered by the model trained without it, for all of them from one model.
 
     $$ h_i = f_i + \gamma_i (\rho'(f_i) - y_i), \qquad \gamma_i = \frac{v_i}{1 - W_i v_i}, \qquad
@@ -200,7 +190,7 @@ def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor,
     explained = (inverse @ (root.unsqueeze(-1) * gram)).square().sum(-2)
     leverage = ((gram.diagonal(dim1=-2, dim2=-1) - explained) / model.ridge).clamp_min(0)
     gamma = leverage / (model.ridge * inverse.square().sum(-2))
-    return LeftOut(model.logits - gamma * model.ridge * model.dual, gamma)
+    return Influence(model.logits - gamma * model.ridge * model.dual, model.logits, gamma)
 
 
 class _State:

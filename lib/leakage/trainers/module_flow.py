@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 
 from leakage import arguments
 from leakage.trainers.margin_flow import Descent, Training, check, descend, pulls
+from leakage.trainers.modules import check_stacked
 
 _CHUNK = 256  # points whose outputs are computed at once
 ROUTES = ("auto", "loop", "vmap")
@@ -57,8 +58,6 @@ def train(
     """
     check(points, labels)
     _check_stack(module, parameters, points)
-    for name, values in parameters.items():
-        arguments.real(name, values)
     arguments.choice("route", route, ROUTES)
     if route == "auto":
         route = "loop" if points.device.type == "cpu" else "vmap"
@@ -102,7 +101,10 @@ class _Modules:
 
     def margins(self) -> Float[Tensor, "runs n"]:
         """See `margin_flow.Motion`; the graph of the outputs is kept."""
-        self.graph = self.labels * _one_each(self.forward(self.parameters, self.points), self.labels)
+        found = self.forward(self.parameters, self.points)
+        if found.shape != self.labels.shape:  # anything else would broadcast in silence
+            raise ValueError(f"`module` must give outputs (t,) for points (t, d); got {tuple(found.shape[1:])}.")
+        self.graph = self.labels * found
         return self.graph.detach()
 
     def advance(self, margins: Float[Tensor, "runs n"], moving: Bool[Tensor, " runs"], descent: Descent) -> None:
@@ -150,25 +152,11 @@ def _at(parameters: Mapping[str, Tensor], runs: slice) -> dict[str, Tensor]:
     return {name: tensor[runs] for name, tensor in parameters.items()}
 
 
-def _one_each(found: Tensor, labels: Tensor) -> Tensor:
-    """The outputs, if there is one for each label; anything else would broadcast in silence."""
-    if found.shape != labels.shape:
-        raise ValueError(f"`module` must give outputs (t,) for points (t, d); got {tuple(found.shape[1:])}.")
-    return found
-
-
 def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Tensor) -> None:
-    arguments.real("points", points)
-    needed = {name: (len(points), *form.shape) for name, form in module.named_parameters()}
-    given = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
-    if points.ndim != 3 or needed != given:
-        wrong = sorted(name for name in {*needed, *given} if needed.get(name) != given.get(name))
-        raise ValueError(
-            "`points` must be (runs, t, d) and `parameters` hold each of the module's, stacked along runs; "
-            f"got {tuple(points.shape)} and wrong shapes of {', '.join(wrong) or 'none'}."
-        )
+    arguments.real("points", points, "runs t d")
+    check_stacked("parameters", parameters, dict(module.named_parameters()), len(points))
     for name, values in parameters.items():
-        arguments.real(name, values.new_empty(0), like=points)
+        arguments.real(name, values, like=points)
     try:
         _alone(module)(_at(parameters, slice(0, 1)), points[:1, :1])
     except RuntimeError as error:

@@ -6,7 +6,7 @@ module over stacked parameters. The module is a form and never changed: its para
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from leakage import arguments
 from leakage.models.initialisation import Stack
-from leakage.trainers.criteria import Criterion, Examples, Score
+from leakage.trainers.criteria import Criterion, Examples, Score, joined
 from leakage.trainers.ensembles import name_of
 
 _CHUNK = 250  # examples evaluated at once
@@ -85,7 +85,12 @@ class Modules:
         self.form.train()
         found = [torch.empty_like(tensor) for tensor in self.parameters]  # a fused optimiser wants equal strides
         for group in self._groups():
-            for tensor, slope in zip(found, self._slopes(batch, group), strict=True):
+            leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
+            stack = Stack(leaves, self.stack[group].buffers)
+            score = self._score(stack, batch[group], self.criterion, shared=False)
+            # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+            total = (score.losses.sum(-1) / score.answers.sum(-1)).sum()
+            for tensor, slope in zip(found, torch.autograd.grad(total, list(leaves.values())), strict=True):
                 tensor[group] = slope
         return found
 
@@ -103,24 +108,16 @@ class Modules:
 
         chunks = (examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK))
         found = [
-            _joined([self._score(self.stack[group], asked, precisely, shared=True) for group in self._groups()], 0)
+            joined([self._score(self.stack[group], asked, precisely, shared=True) for group in self._groups()], 0)
             for asked in chunks
         ]
-        return _joined(found, 1)
+        return joined(found, 1)
 
     def _groups(self) -> list[slice]:
         """Which networks are computed at once."""
         models = len(self)
         size = 1 if self.alone else min(self.together or models, models)
         return [slice(first, min(first + size, models)) for first in range(0, models, size)]
-
-    def _slopes(self, batch: Examples, group: slice) -> Sequence[Tensor]:
-        """The gradients of a group of networks, each at its own batch."""
-        leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
-        stack = Stack(leaves, self.stack[group].buffers)
-        score = self._score(stack, batch[group], self.criterion, shared=False)
-        # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
-        return torch.autograd.grad((score.losses.sum(-1) / score.answers.sum(-1)).sum(), list(leaves.values()))
 
     def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Score:
         """The scores (models, b) of networks at examples of their own (models, b, ...), or all at the same (b, ...)."""
@@ -148,15 +145,15 @@ def _check(module: nn.Module, stack: Stack) -> None:
     if random:
         raise ValueError(f"`module` must have no dropout, which draws from no stream of ours; got {', '.join(random)}.")
     forms = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    needed = {name: (len(stack), *form.shape) for name, form in forms.items()}
-    given = {name: tuple(tensor.shape) for name, tensor in (stack.parameters | stack.buffers).items()}
-    if needed != given:
-        wrong = sorted(name for name in {*needed, *given} if needed.get(name) != given.get(name))
+    check_stacked("stack", stack.parameters | stack.buffers, forms, len(stack))
+
+
+def check_stacked(name: str, given: Mapping[str, Tensor], forms: Mapping[str, Tensor], models: int) -> None:
+    """Raise `ValueError` unless `given` holds every form by its name, stacked along so many networks."""
+    needed = {path: (models, *form.shape) for path, form in forms.items()}
+    found = {path: tuple(tensor.shape) for path, tensor in given.items()}
+    if wrong := sorted(path for path in {*needed, *found} if needed.get(path) != found.get(path)):
         raise ValueError(
-            "`stack` must hold each parameter and buffer of `module`, stacked along models; got wrong shapes of "
-            f"{', '.join(wrong)}."
+            f"`{name}` must hold each of the tensors of `module`, stacked along {models} networks; "
+            f"got wrong shapes of {', '.join(wrong)}."
         )
-
-
-def _joined(parts: Sequence[Score], dimension: int) -> Score:
-    return Score(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))

@@ -4,15 +4,12 @@ A step gathers a batch for each network and multiplies batches of matrices. That
 trainings compute, without their overhead for each network. `ensembles.train` does the rest.
 """
 
-from collections.abc import Iterator
-
 import torch
-from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
 from leakage.models.mlp import Mlp
-from leakage.trainers.criteria import Examples, Score
+from leakage.trainers.criteria import Examples, Score, classes, joined
 
 _LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
 
@@ -84,25 +81,16 @@ class Perceptrons(Mlp):
         The logits come in the networks' precision, the loss from them in float64: a float32 loss is 0 below 6e-8, and
         attacks look at its logarithm.
         """
-        seen = [(_losses(logits, part), logits.argmax(-1) != part) for logits, part in self._logits(examples)]
-        losses, wrong = (torch.cat(parts, dim=-1) for parts in zip(*seen, strict=True))
-        return Score(losses, wrong.long(), torch.ones_like(wrong, dtype=torch.int64))
-
-    def _logits(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
-        """Outputs with their labels, some points at a time."""
         features, labels = _asked(examples)
-        chunk = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:])))
-        features = features.to(self.weights[0].dtype)
-        for points, part in zip(features.split(chunk), labels.split(chunk), strict=True):
-            yield self(points), part
+        chunk, found = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:]))), []
+        for points, part in zip(features.to(self.weights[0].dtype).split(chunk), labels.split(chunk), strict=True):
+            logits = self(points).double()
+            score = classes(logits.flatten(0, 1), part.repeat(len(self)))
+            found.append(Score(*(field.unflatten(0, logits.shape[:2]) for field in score)))
+        return joined(found, -1)
 
 
 def _asked(examples: Examples) -> tuple[Tensor, Tensor]:
     """Points and labels."""
     (features,) = examples.inputs
     return features, examples.targets
-
-
-def _losses(logits: Float[Tensor, "models n classes"], labels: Int[Tensor, " n"]) -> Float64[Tensor, "models n"]:
-    surprise = logits.double().log_softmax(-1)
-    return -surprise.gather(-1, labels.expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)

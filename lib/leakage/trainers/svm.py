@@ -201,17 +201,16 @@ class _Barrier:
 
     def advance(self, moving: Bool[Tensor, " m"]) -> None:
         """One predictor and corrector step of the machines that are `moving`."""
-        room = self.room
-        diagonal = self.lower / self.dual + self.upper / room
-        factor = torch.linalg.cholesky(self.quadratic + torch.diag_embed(diagonal))
-        gap = ((self.dual * self.lower + room * self.upper).sum(-1) / (2 * self.dual.shape[-1])).unsqueeze(-1)
+        room, constraints = self.room, 2 * self.dual.shape[-1]
+        factor = torch.linalg.cholesky(self.quadratic + torch.diag_embed(self.lower / self.dual + self.upper / room))
         below, above = self.dual * self.lower, room * self.upper
+        gap = (below + above).sum(-1, keepdim=True) / constraints
         guess = self._direction(factor, below, above)
         length = self._length(*guess).clamp_max(1).unsqueeze(-1)
         step, _, lower, upper = guess
         trial = (self.dual + length * step) * (self.lower + length * lower)
         trial = trial + (room - length * step) * (self.upper + length * upper)
-        centre = gap * (trial.sum(-1, keepdim=True) / (2 * self.dual.shape[-1]) / gap) ** 3
+        centre = gap * (trial.sum(-1, keepdim=True) / constraints / gap) ** 3
         move = self._direction(factor, below + step * lower - centre, above - step * upper - centre)
         length = ((_TO_BOUNDARY * self._length(*move)).clamp_max(1) * moving).unsqueeze(-1)
         self.dual, self.room = self.dual + length * move[0], room - length * move[0]
@@ -221,17 +220,15 @@ class _Barrier:
     def _direction(self, factor: Tensor, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The Newton direction (a, b, s, t) that removes the residuals and the products `below` and `above`."""
         force, balance = self.residuals()
-        room = self.room
-        right = -force - below / self.dual + above / room
+        right = -force - below / self.dual + above / self.room
         plain, turned = torch.cholesky_solve(torch.stack([right, self.signs], dim=-1), factor).unbind(-1)
         offset = ((self.signs * plain).sum(-1) + balance) / (self.signs * turned).sum(-1)
         step = plain - offset.unsqueeze(-1) * turned
-        return step, offset, -(below + self.lower * step) / self.dual, -(above - self.upper * step) / room
+        return step, offset, -(below + self.lower * step) / self.dual, -(above - self.upper * step) / self.room
 
     def _length(self, step: Tensor, _: Tensor, lower: Tensor, upper: Tensor) -> Float[Tensor, " m"]:
         """How far a, C - a, s and t stay non-negative."""
-        room = self.room
-        pairs = ((self.dual, step), (room, -step), (self.lower, lower), (self.upper, upper))
+        pairs = ((self.dual, step), (self.room, -step), (self.lower, lower), (self.upper, upper))
         reach = [torch.where(move < 0, -value / move, torch.inf).amin(-1) for value, move in pairs]
         return torch.stack(reach).amin(0)
 

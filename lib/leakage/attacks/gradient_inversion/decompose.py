@@ -10,17 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from tensorly.decomposition import parafac
 from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion.joint_diagonalisation import joint_diagonaliser
-
-_POWER_STEPS = 100
-_ALS_SWEEPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +34,16 @@ class Decomposition:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """Tensors of one order with the last `order - 2` slots flattened, and how to start."""
+class Problem:
+    """Tensors of one order, and how to start.
+
+    Attributes:
+        slices: the tensors, with the last `order - 2` slots flattened.
+        order: of the tensors.
+        starts: how many are asked for.
+        contractions: see `decompose`.
+        generator: for starts and contractions.
+    """
 
     slices: Float[Tensor, "*b k k s"]
     order: int
@@ -52,12 +55,8 @@ class _Problem:
     def side(self) -> int:
         return self.slices.shape[-2]
 
-    def contracted(self, directions: Float[Tensor, "*s l k"]) -> Float[Tensor, "*b l k k"]:
-        r"""$T(I, I, w_l, \dots, w_l)$, for directions that are the same for all slots but the first two."""
-        return self.along(powers(directions, self.order - 2))
-
     def along(self, directions: Float[Tensor, "*s l s"]) -> Float[Tensor, "*b l k k"]:
-        """The slices combined along each of the `directions`."""
+        r"""The slices combined along each of the `directions`: $T(I, I, w_l, \dots, w_l)$ along powers of the $w_l$."""
         return torch.einsum("...ijs,...ls->...lij", self.slices, directions)
 
     def random_directions(self, shape: tuple[int, ...]) -> Float[Tensor, "*s l s"]:
@@ -76,12 +75,12 @@ def decompose(
     tensor: Float[Tensor, "*sides"],
     *,
     order: int = 3,
-    method: str = "joint",
+    method: str | Callable[[Problem], Tensor] = "joint",
     starts: int = 3,
     contractions: int | None = 100,
     generator: torch.Generator,
 ) -> Decomposition:
-    r"""Find the k terms of symmetric tensors with side k, by one of `METHODS`, each from several starts.
+    r"""Find the k terms of symmetric tensors with side k, from several starts.
 
     Of the starts the one with the least residual is kept. The weights are those of least squares given the vectors.
     Tensors of any finite size are brought to entries of about 1 by a power of two, which costs no digit.
@@ -89,9 +88,6 @@ def decompose(
     - `joint`: simultaneous diagonalisation of random contractions, then of the contractions with the inverse factors
       it found, each of which leaves one term. Starts at the identity and, for the other `starts`, at `jennrich`.
     - `jennrich`: the eigenvectors of $M_1 M_2^{-1}$ for two random contractions.
-    - `deflation`: power iterations $u \leftarrow T(I, u, \dots, u)$ and subtraction, term by term. It finds the terms
-      only if they are orthogonal.
-    - `als`: alternating least squares of TensorLy on the CPU, which knows nothing of the symmetry.
 
     Source: Kuleshov et al. (2015), Algorithm 1, for tensors without orthogonal factors; the joint diagonaliser is
     that of Ziehe et al. (2004), and the starts besides the identity are ours.
@@ -99,8 +95,8 @@ def decompose(
     Args:
         tensor: symmetric, with `order` equal sides.
         order: $p \ge 3$.
-        method: one of `METHODS`.
-        starts: from how many starts; for `deflation`, for each term.
+        method: one of `METHODS`, or what gives unit vectors (starts, …, k, k) for a `Problem`.
+        starts: from how many starts.
         contractions: $L$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many, which
             amounts to the slices of the tensor. Two at least, as one does not determine the factors.
         generator: for starts and contractions.
@@ -115,13 +111,12 @@ def decompose(
     largest = tensor.reshape(*batch, -1).abs().amax(-1)
     unit = largest / torch.frexp(largest).mantissa
     flat = (tensor.reshape(*batch, -1) / unit.unsqueeze(-1)).reshape(*batch, side, side, -1)
-    problem = _Problem(flat, order, starts, contractions, generator)
-    candidates = METHODS[method](problem)  # starts first
+    problem = Problem(flat, order, starts, contractions, generator)
+    candidates = (METHODS[method] if isinstance(method, str) else method)(problem)  # starts first
     weights, residuals = _fit(flat, candidates, order=order)
     best = residuals.argmin(0)[None]
-    pick = best[..., None]
-    factors = candidates.gather(0, pick[..., None].expand(1, *candidates.shape[1:]))[0]
-    weights = weights.gather(0, pick.expand(1, *weights.shape[1:]))[0] * unit.unsqueeze(-1)
+    factors = torch.take_along_dim(candidates, best[..., None, None], 0)[0]
+    weights = torch.take_along_dim(weights, best[..., None], 0)[0] * unit.unsqueeze(-1)
     return _in_convention(factors, weights, residuals.gather(0, best)[0], order=order)
 
 
@@ -152,7 +147,7 @@ def assemble(
     return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
 
 
-def _joint(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
+def _joint(problem: Problem) -> Float[Tensor, "starts *b k k"]:
     flat, slots = problem.slices, problem.slices.shape[-1]
     identity = torch.eye(problem.side, dtype=flat.dtype, device=flat.device)
     begin = identity.expand(1, *flat.shape[:-1])
@@ -165,11 +160,11 @@ def _joint(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
         # Sweeps only see sums over l, so that L contractions may be rotated into as few as there are slots.
         directions = torch.linalg.qr(drawn, mode="r").R
     first = joint_diagonaliser(problem.along(directions), begin)
-    second = joint_diagonaliser(problem.contracted(first), first)
+    second = joint_diagonaliser(problem.along(powers(first, problem.order - 2)), first)
     return _inverse_factors(second)
 
 
-def _jennrich(problem: _Problem, starts: int | None = None) -> Float[Tensor, "starts *b k k"]:
+def _jennrich(problem: Problem, starts: int | None = None) -> Float[Tensor, "starts *b k k"]:
     starts = problem.starts if starts is None else starts
     directions = problem.random_directions((starts, *problem.slices.shape[:-3], 2))
     one, other = problem.along(directions).unbind(-3)
@@ -179,53 +174,14 @@ def _jennrich(problem: _Problem, starts: int | None = None) -> Float[Tensor, "st
     return torch.nn.functional.normalize(rows, dim=-1)
 
 
-def _deflation(problem: _Problem) -> Float[Tensor, "1 *b k k"]:
-    left, found = problem.slices, []
-    for _ in range(problem.side):
-        vector = problem.unit_vectors((problem.starts, *left.shape[:-3]))
-        for _ in range(_POWER_STEPS):
-            vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
-        sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
-        best = sizes.abs().argmax(0)[None]
-        vector = vector.gather(0, best.unsqueeze(-1).expand(1, *vector.shape[1:]))[0]
-        size = sizes.gather(0, best)[0]
-        term = assemble(vector.unsqueeze(-2), size.unsqueeze(-1), order=problem.order)
-        left = left - term.reshape(left.shape)
-        found.append(vector)
-    return torch.stack(found, -2).unsqueeze(0)
-
-
-def _als(problem: _Problem) -> Float[Tensor, "starts *b k k"]:
-    flat, side, order = problem.slices, problem.side, problem.order
-    starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
-    tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
-
-    def fit(tensor: np.ndarray, start: int) -> Tensor:
-        found = parafac(
-            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=start
-        )
-        return torch.as_tensor(found.factors[0].T)
-
-    found = [fit(tensor, start) for start in starts for tensor in tensors]
-    vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
-    return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
-
-
-METHODS: Mapping[str, Callable[[_Problem], Tensor]] = {
+METHODS: Mapping[str, Callable[[Problem], Tensor]] = {
     "joint": _joint,
     "jennrich": _jennrich,
-    "deflation": _deflation,
-    "als": _als,
 }
 
 
 def _khatri_rao(one: Float[Tensor, "*b k c"], other: Float[Tensor, "*b k d"]) -> Float[Tensor, "*b k n"]:
     return (one.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
-
-
-def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
-    r"""$T(I, u, \dots, u)$."""
-    return torch.einsum("...ijs,...j,...s->...i", slices, vector, powers(vector.unsqueeze(-2), order - 2).squeeze(-2))
 
 
 def _inverse_factors(matrix: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
@@ -249,14 +205,14 @@ def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order:
     """The terms in the order and with the signs that the module promises."""
     rank = weights.abs().argsort(dim=-1, descending=True)
     weights = weights.gather(-1, rank)
-    factors = factors.gather(-2, rank.unsqueeze(-1).expand_as(factors))
+    factors = torch.take_along_dim(factors, rank.unsqueeze(-1), -2)
     largest = factors.gather(-1, factors.abs().argmax(-1, keepdim=True)).squeeze(-1)
     negative = (weights if order % 2 else largest) < 0
     sign = torch.where(negative, -1.0, 1.0).to(weights)
     return Decomposition(factors * sign.unsqueeze(-1), weights.abs() if order % 2 else weights, residual)
 
 
-def _check(tensor: Tensor, *, order: int, method: str, starts: int, contractions: int | None) -> None:
+def _check(tensor: Tensor, *, order: int, method: object, starts: int, contractions: int | None) -> None:
     arguments.tensor("tensor", tensor)
     arguments.count("order", order)
     if order < 3 or tensor.ndim < order or len({*tensor.shape[tensor.ndim - order :]}) != 1 or not tensor.numel():
@@ -264,7 +220,8 @@ def _check(tensor: Tensor, *, order: int, method: str, starts: int, contractions
     arguments.real("tensor", tensor)
     if not bool((tensor.flatten(tensor.ndim - order) != 0).any(-1).all()):
         raise ValueError("`tensor` must not vanish: a zero tensor has no terms.")
-    arguments.choice("method", method, METHODS)
+    if not callable(method):
+        arguments.choice("method", method, METHODS)
     arguments.count("starts", starts, least=1)
     if contractions is not None:
         arguments.count("contractions", contractions, least=2)

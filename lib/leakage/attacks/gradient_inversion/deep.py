@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.models.activations import Activation
-from leakage.models.clients import DeepStack, check_kind, stack_features, stack_gain
+from leakage.models.clients import STACKS, DeepStack, stack_features, stack_gain
 
 _DOUBLINGS = 10  # of the bracket: an entry beyond 1000 is no input
 _HALVINGS = 64  # of the bracket: to 1e-19 for entries below 1
@@ -76,7 +76,7 @@ def inputs_from(
 
 
 def _inputs_from(features: Tensor, activation: Activation, *, depth: int, kind: str) -> Tensor:
-    if check_kind(kind) == "plain" and not activation.monotone:
+    if arguments.choice("kind", kind, STACKS) == "plain" and not activation.monotone:
         raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
     return _solve(lambda x: stack_features(x, activation, depth=depth, kind=kind), features)
 

@@ -27,31 +27,6 @@ _MOST_NOISE = 0.5  # in the terms: within a factor of 2.5 the relative error of 
 _MOST_MISFIT = 0.5  # of the gradient
 
 
-def of_span(observation: Observation, found: Span, find: Callable[[Observation], Span] | None) -> dict[str, bool]:
-    """What may be wrong with a span, in words, and whether it is.
-
-    Args:
-        observation: the network and its gradient.
-        found: the span.
-        find: how moments give a span; `None` if it is that of the rows of the gradient.
-    """
-    if find is None:
-        return {f"the span has a gap of {found.gap:.2f} only": found.gap < LEAST_GAP}
-    neurons, (dimension, batch) = len(observation.weights), found.basis.shape
-    if dimension == batch:
-        return {}
-    if neurons < 2 * (dimension + 2):
-        return {f"{neurons} neurons are too few to compare the spans that two halves of them see": True}
-    seen, chance = agreement(observation, find), by_chance(dimension - batch + 1)
-    return {f"halves of the neurons see spans that agree to {seen:.2f} only, chance gives {chance:.2f}": seen < chance}
-
-
-def agreement(observation: Observation, find: Callable[[Observation], Span]) -> float:
-    """The least cosine of a principal angle between the spans that every other neuron sees, and the rest of them."""
-    one, other = (find(_every_other(observation, first)).basis for first in (0, 1))
-    return float(torch.linalg.svdvals(one.mT @ other)[-1])
-
-
 def by_chance(dimension: int) -> float:
     r"""The $|\cos|$ that independent uniform directions of $\R^k$ exceed with the probability `CHANCE`.
 
@@ -76,18 +51,25 @@ def in_words(
         observation: the network and its gradient.
         found: the span of the batch.
         terms: of the tensor in it.
-        find: as for `of_span`.
+        find: how moments give a span; `None` if it is that of the rows of the gradient.
         order: of the tensor.
         misfit: how much of the gradient the batch does not explain.
     """
-    neurons, batch = len(observation.weights), found.basis.shape[1]
+    neurons, (dimension, batch) = len(observation.weights), found.basis.shape
+    doubts = {f"{neurons} neurons are few for {batch} inputs": neurons < 2 * (batch + 1)}
+    if find is None:
+        doubts[f"the span has a gap of {found.gap:.2f} only"] = found.gap < LEAST_GAP
+    elif dimension > batch and neurons < 2 * (dimension + 2):
+        doubts[f"{neurons} neurons are too few to compare the spans that two halves of them see"] = True
+    elif dimension > batch:
+        one, other = (find(_every_other(observation, first)).basis for first in (0, 1))
+        # The least cosine of a principal angle between what every other neuron sees, and the rest of them.
+        seen, chance = float(torch.linalg.svdvals(one.mT @ other)[-1]), by_chance(dimension - batch + 1)
+        words = f"halves of the neurons see spans that agree to {seen:.2f} only, chance gives {chance:.2f}"
+        doubts[words] = seen < chance
     noise = noise_of(terms, order)
-    doubts = {
-        f"{neurons} neurons are few for {batch} inputs": neurons < 2 * (batch + 1),
-        **of_span(observation, found, find),
-        f"the terms of the tensor hold about {noise:.0%} of noise": noise > _MOST_NOISE,
-        f"{misfit:.0%} of the gradient do not come from this batch": misfit > _MOST_MISFIT,
-    }
+    doubts[f"the terms of the tensor hold about {noise:.0%} of noise"] = noise > _MOST_NOISE
+    doubts[f"{misfit:.0%} of the gradient do not come from this batch"] = misfit > _MOST_MISFIT
     return tuple(doubt for doubt, holds in doubts.items() if holds)
 
 

@@ -57,6 +57,10 @@ class Equations(ABC):
         r"""$\lVert E \rVert / \lVert c \rVert$ of each start."""
         return self.error(points, residuals).flatten(1).norm(dim=1) / self.target.norm()
 
+    def misfit(self, points: Float[Tensor, "b k"], residuals: Float[Tensor, " b"]) -> float:
+        """That of one batch."""
+        return float(self.misfits(points.unsqueeze(0), residuals.unsqueeze(0)))
+
     def residuals(self, points: Float[Tensor, "s b k"]) -> Float[Tensor, "s b"]:
         """The residuals that fit best, given the points."""
         gram, right = self.linear(points)
@@ -75,18 +79,20 @@ class HiddenEquations(Equations):
 
     @classmethod
     def of(
-        cls, observation: Observation, basis: Float[Tensor, "d k"], *, neurons: int | None = None
+        cls, observation: Observation, basis: Float[Tensor, "d k"] | None = None, *, neurons: int | None = None
     ) -> "HiddenEquations":
-        r"""The equations of G in a basis V that spans the batch, of the first `neurons` or of all.
+        r"""The equations of G in a basis V that spans the batch, or in all coordinates; of the first `neurons` or all.
 
         Raises:
             ValueError: if the observation has no `hidden` or `basis` has not d rows.
         """
         if observation.hidden is None:
             raise ValueError("`observation` must have `hidden`, the gradient of the hidden weights; got None.")
-        arguments.real("basis", basis, "d k", like=observation.weights, d=observation.weights.shape[1])
-        gradient = len(observation.weights) * observation.hidden[:neurons] @ basis
-        return cls(observation.activation, observation.weights[:neurons] @ basis, gradient)
+        rows, gradient = observation.weights[:neurons], len(observation.weights) * observation.hidden[:neurons]
+        if basis is not None:
+            arguments.real("basis", basis, "d k", like=rows, d=rows.shape[1])
+            rows, gradient = rows @ basis, gradient @ basis
+        return cls(observation.activation, rows, gradient)
 
     def error(self, points: Float[Tensor, "s b k"], residuals: Float[Tensor, "s b"]) -> Float[Tensor, "s n k"]:
         slopes = self._derivatives(points, order=1)[0]
@@ -123,7 +129,9 @@ class HiddenEquations(Equations):
         mixed = mixed + (turn.mT @ slopes).unflatten(-2, sides) * overlap.unsqueeze(-2)
         along = error @ points.mT
         gradient = pull.mT @ error + (bend * along).mT @ self.rows
-        matrix = _assembled(moved.flatten(3).flatten(1, 2), mixed.flatten(1, 2), (slopes.mT @ slopes) * overlap)
+        mixed = mixed.flatten(1, 2)
+        left = torch.cat([moved.flatten(3).flatten(1, 2), mixed.mT], dim=1)
+        matrix = torch.cat([left, torch.cat([mixed, (slopes.mT @ slopes) * overlap], dim=1)], dim=2)
         return matrix, torch.cat([gradient.flatten(1), (slopes * along).sum(-2)], dim=1)
 
     def _derivatives(self, points: Tensor, *, order: int) -> tuple[Tensor, ...]:
@@ -160,8 +168,3 @@ class OutputEquations(Equations):
         turn = ((residuals.unsqueeze(-2) * slopes).unsqueeze(-1) * self.rows.unsqueeze(-2)).flatten(-2)
         columns = torch.cat([turn, values], dim=-1)
         return columns.mT @ columns, (error.unsqueeze(-2) @ columns).squeeze(-2)
-
-
-def _assembled(points: Tensor, mixed: Tensor, residuals: Tensor) -> Tensor:
-    """A symmetric matrix from its blocks."""
-    return torch.cat([torch.cat([points, mixed], dim=-1), torch.cat([mixed.mT, residuals], dim=-1)], dim=-2)

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float
+from numpy.polynomial.hermite_e import herme2poly
 from torch import Tensor
 
 from leakage import arguments
@@ -28,14 +29,16 @@ class Moments(ABC):
 
     Attributes:
         weights: W, the neurons' weights.
+        mean: the moment of order 1.
     """
 
     weights: Float[Tensor, "m d"]
+    mean: Float[Tensor, " d"]
     _filled: ClassVar[int]  # slots of a tensor that the gradient itself fills
 
-    @abstractmethod
     def first(self) -> Float[Tensor, " d"]:
         r"""The moment of order 1, which estimates $s_1 \sum_i r_i x_i$."""
+        return self.mean
 
     @abstractmethod
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
@@ -70,10 +73,10 @@ class Moments(ABC):
         start, inner = self._factors(basis)
         identity = torch.eye(size, dtype=basis.dtype, device=basis.device)
         total = torch.zeros((size,) * order, dtype=basis.dtype, device=basis.device)
+        hermite = herme2poly([0] * degree + [1])  # by the power of the monomial
         for pairs in range(degree // 2 + 1):
-            term = _hermite_coefficient(degree, pairs) * _monomial_moment(
-                start, inner, degree=degree - 2 * pairs, slots=order - 2 * pairs
-            )
+            left = degree - 2 * pairs
+            term = float(hermite[left]) * _monomial_moment(start, inner, degree=left, slots=order - 2 * pairs)
             for _ in range(pairs):
                 term = torch.tensordot(term, identity, dims=0)
             total = total + term
@@ -89,21 +92,16 @@ class Moments(ABC):
         Source: not in Wang et al.
 
         Raises:
-            ValueError: as `tensor`; or if there are not more neurons than coefficients, `coefficients(b, order)`, or
+            ValueError: as `tensor`; or if there are not more neurons than coefficients, $\binom{b + q}{q}$, or
                 they do not determine the fit, as neurons in pairs of either sign may not.
         """
         self._check(basis, order)
-        needed = self.coefficients(basis.shape[1], order=order)
+        needed = math.comb(basis.shape[1] + order - self._filled, order - self._filled)
         if len(self.weights) <= needed:
             raise ValueError(f"`regressed` needs more neurons than coefficients, got {len(self.weights)} for {needed}.")
         start, inner = self._factors(basis)
         derivatives = len(start) * _top_derivatives(inner, start, degree=order - self._filled)
         return symmetrised(derivatives.reshape((basis.shape[1],) * order))
-
-    def coefficients(self, side: int, *, order: int = 3) -> int:
-        """How many coefficients `regressed` fits to each column of the gradient in a basis of `side` vectors."""
-        degree = order - self._filled
-        return math.comb(side + degree, degree)
 
     def _check(self, basis: Tensor, order: int) -> None:
         arguments.count("order", order, least=3, most=4)
@@ -116,15 +114,10 @@ class OutputMoments(Moments):
 
     Attributes:
         values: g, or what is left of it once its own mean and linear part are gone.
-        slope: the moment of order 1.
     """
 
     _filled = 0
     values: Float[Tensor, " m"]
-    slope: Float[Tensor, " d"]
-
-    def first(self) -> Float[Tensor, " d"]:
-        return self.slope
 
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
         weighted = self.values.unsqueeze(-1) * (self.weights @ vectors)
@@ -133,12 +126,7 @@ class OutputMoments(Moments):
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
         weighted = (self.values * (self.weights @ direction)).unsqueeze(-1) * (self.weights @ vectors)
         linear = self.weights.mT @ self.values / len(self.weights)
-        traces = (
-            (linear @ direction) * vectors
-            + torch.outer(linear, vectors.mT @ direction)
-            + torch.outer(direction, vectors.mT @ linear)
-        )
-        return self.weights.mT @ weighted / len(self.weights) - traces
+        return self.weights.mT @ weighted / len(self.weights) - _traces(linear, vectors, direction)
 
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m 1"], Float[Tensor, "m b"]]:
         return self.values.unsqueeze(-1) / len(self.values), self.weights @ basis
@@ -152,38 +140,19 @@ class HiddenMoments(Moments):
 
     Attributes:
         rows: G, or G less the mean of its rows.
-        total: the sum of the rows of G, which is the moment of order 1.
     """
 
     _filled = 1
     rows: Float[Tensor, "m d"]
-    total: Float[Tensor, " d"]
-
-    def first(self) -> Float[Tensor, " d"]:
-        return self.total
 
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
         return (self.rows.mT @ (self.weights @ vectors) + self.weights.mT @ (self.rows @ vectors)) / 2
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
-        along, shift = (self.weights @ direction).unsqueeze(-1), self.rows.sum(0)
-        inner, outer = self.weights @ vectors, self.rows @ vectors
-        traces = (
-            (shift @ direction) * vectors
-            + torch.outer(shift, vectors.mT @ direction)
-            + torch.outer(direction, vectors.mT @ shift)
-        )
+        along, inner, outer = (self.weights @ direction).unsqueeze(-1), self.weights @ vectors, self.rows @ vectors
+        traces = _traces(self.rows.sum(0), vectors, direction)
         crossed = along * outer + (self.rows @ direction).unsqueeze(-1) * inner
         return (self.rows.mT @ (along * inner) + self.weights.mT @ crossed - traces) / 3
-
-    def one_sided(self, basis: Float[Tensor, "d b"]) -> Float[Tensor, "b b b"]:
-        r"""$\sum_j G_j \otimes H_2(w_j)$ in coordinates of `basis`, before its first slot is made like the others.
-
-        Source: Wang et al., Appendix B, $T_1$; its symmetric part is `tensor`.
-        """
-        start, inner = self._factors(basis)
-        identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
-        return _monomial_moment(start, inner, degree=2, slots=3) - torch.tensordot(start.sum(0), identity, dims=0)
 
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m b"], Float[Tensor, "m b"]]:
         return self.rows @ basis, self.weights @ basis
@@ -206,14 +175,14 @@ def of_outputs(observation: Observation, *, centre: bool = True) -> OutputMoment
     if values is None:
         raise ValueError("`observation` must have `outputs`, the gradient of the output weights; got None.")
     if not centre:
-        return OutputMoments(weights, values, weights.mT @ values / len(values))
+        return OutputMoments(weights, weights.mT @ values / len(values), values)
     if len(values) <= weights.shape[1] + 1:
         raise ValueError(
             f"`centre` needs more neurons than unknowns, got {len(values)} for {weights.shape[1] + 1}; or set it False."
         )
     design = torch.cat([torch.ones_like(values).unsqueeze(-1), weights], dim=-1)
     fit = _least_squares(design, values.unsqueeze(-1)).squeeze(-1)
-    return OutputMoments(weights, values - design @ fit, fit[1:])
+    return OutputMoments(weights, fit[1:], values - design @ fit)
 
 
 def of_hidden(observation: Observation, *, centre: bool = True) -> HiddenMoments:
@@ -231,19 +200,19 @@ def of_hidden(observation: Observation, *, centre: bool = True) -> HiddenMoments
     rows = observation.hidden
     if rows is None:
         raise ValueError("`observation` must have `hidden`, the gradient of the hidden weights; got None.")
-    return HiddenMoments(observation.weights, rows - rows.mean(0) if centre else rows, rows.sum(0))
+    return HiddenMoments(observation.weights, rows.sum(0), rows - rows.mean(0) if centre else rows)
+
+
+def _traces(shift: Tensor, vectors: Tensor, direction: Tensor) -> Tensor:
+    """What a shift c of the weights' average adds to a moment of order 3: (c·a) v + c (a·v) + a (c·v)."""
+    crossed = torch.outer(shift, vectors.mT @ direction) + torch.outer(direction, vectors.mT @ shift)
+    return (shift @ direction) * vectors + crossed
 
 
 def symmetrised(tensor: Tensor) -> Tensor:
     """The mean of a tensor over all orders of its axes."""
     orders = list(permutations(range(tensor.ndim)))
     return torch.stack([tensor.permute(order) for order in orders]).mean(0)
-
-
-def _hermite_coefficient(degree: int, pairs: int) -> float:
-    """The coefficient of z^(degree - 2 pairs) in the Hermite polynomial He_degree(z)."""
-    count = math.factorial(degree) // (math.factorial(pairs) * math.factorial(degree - 2 * pairs) * 2**pairs)
-    return float((-1) ** pairs * count)
 
 
 def _monomial_moment(

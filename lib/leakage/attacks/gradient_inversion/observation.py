@@ -9,7 +9,7 @@ $$ g_j = \frac{\partial L}{\partial a_j} = \sum_i r_i\, \sigma(w_j^\top x_i), \q
 where the usual $a_j = 1/m$ makes $G_j$ the gradient itself. An `Observation` never holds an input or a label.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +20,9 @@ from leakage import arguments
 from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
-LAYERS = ("outputs", "hidden")
-"""The two layers, as an `Observation` names their gradients."""
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
 _REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
-PRECISIONS = (torch.float32, torch.float64)
-"""The dtypes in which there are the factorisations that attacks rest on."""
+_PRECISIONS = (torch.float32, torch.float64)  # those of the factorisations that attacks rest on
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +54,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         weights = arguments.filled("weights", arguments.real("weights", self.weights, "m d"))
-        if weights.dtype not in PRECISIONS:
+        if weights.dtype not in _PRECISIONS:
             raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
         if not isinstance(self.activation, Activation):
             raise TypeError(f"`activation` must be an Activation, got {self.activation!r}; try `activation(name)`.")
@@ -70,7 +67,7 @@ class Observation:
             if value is None:
                 continue
             arguments.real(name, value, shape, like=weights, m=m, d=d)
-            if name in LAYERS and not bool(value.any()):
+            if name != "readout" and not bool(value.any()):
                 raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
 
     @classmethod
@@ -113,7 +110,8 @@ class Observation:
             raise ValueError(f"`module` must have no zero in {names[1]!r}: the gradient of such a neuron is lost.")
         found, bias = _recognise(module, weights, readout, activation)
         chosen = find_loss(loss)
-        top, bottom = (_divided(gradient, name, chosen.scale(batch)) for name in (names[1], names[0]))
+        scale = chosen.scale(batch)
+        bottom, top = (gradient[name].detach() / scale if name in gradient else None for name in names)
         if bottom is not None:
             bottom = bottom / (len(readout) * readout).unsqueeze(-1)
         return cls(weights, found, bias, None if top is None else top.flatten(), bottom, chosen.logistic, readout)
@@ -150,51 +148,31 @@ class Reconstruction:
     ambiguous: tuple[str, ...] = ()
 
 
-def observed(observation: Observation, *, layers: Sequence[str] = LAYERS) -> Float[Tensor, " n"]:
-    """The gradient as one vector: that of `layers`, as far as they were observed.
-
-    Raises:
-        ValueError: if none of `layers` was observed.
-    """
-    parts = [part.flatten() for part in (getattr(observation, name) for name in layers) if part is not None]
-    if not parts:
-        raise ValueError(f"`layers` must have one whose gradient was observed, got {tuple(layers)!r}.")
-    return torch.cat(parts)
+def observed(observation: Observation) -> Float[Tensor, " n"]:
+    """The gradient as one vector, of the layers that were observed."""
+    return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
 
 
 def simulated(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    *,
-    layers: Sequence[str] = LAYERS,
+    observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]
 ) -> Float[Tensor, " n"]:
     r"""The gradient $(g, G)$ of this batch as `observed` orders it; differentiable."""
     values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
-    gradients = {
-        "outputs": lambda: (residuals.unsqueeze(-1) * values).sum(0),
-        "hidden": lambda: ((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights),
-    }
-    return torch.cat([gradients[name]() for name in layers if getattr(observation, name) is not None])
+    parts = []
+    if observation.outputs is not None:
+        parts.append((residuals.unsqueeze(-1) * values).sum(0))
+    if observation.hidden is not None:
+        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
+    return torch.cat(parts)
 
 
-def misfit(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    *,
-    layers: Sequence[str] = LAYERS,
-) -> float:
+def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
     r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the one observed.
 
-    Over all neurons, and over `layers` as far as they were observed: rounding alone certifies that the batch explains
-    them.
-
-    Raises:
-        ValueError: if none of `layers` was observed.
+    Over all neurons and the layers that were observed: rounding alone certifies that the batch explains them.
     """
-    target = observed(observation, layers=layers)
-    return float((simulated(observation, inputs, residuals, layers=layers) - target).norm() / target.norm())
+    target = observed(observation)
+    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
 
 
 def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:
@@ -244,8 +222,3 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
         f"`module` must be Σ a·σ(w·x) + b with {name or 'a known activation'}; its outputs are {closest:.1e} away."
         " A hidden bias, a third layer or a layer that draws at random would do this."
     )
-
-
-def _divided(gradient: Mapping[str, Tensor], name: str, scale: float) -> Tensor | None:
-    """The gradient called `name` without the constant of the loss."""
-    return gradient[name].detach() / scale if name in gradient else None

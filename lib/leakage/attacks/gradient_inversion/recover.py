@@ -9,7 +9,6 @@ an `Observation` and what its caller claims to know of lengths and labels.
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement, permutations
 
 import torch
 from jaxtyping import Float
@@ -18,15 +17,12 @@ from torch.nn.functional import normalize
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion import moments, relu_decoding, span, tensor
+from leakage.attacks.gradient_inversion import relu_decoding, span, tensor
 from leakage.attacks.gradient_inversion.decompose import decompose
 from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, HiddenEquations, OutputEquations
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
-from leakage.attacks.gradient_inversion.refine import (
-    Polished,
-    certified,
-    polish,
-)
+from leakage.attacks.gradient_inversion.moments import HiddenMoments
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
 from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import route
 
@@ -79,7 +75,11 @@ def recover(
             `tries` or `starts` is below 1, `norm` is not positive or missing where it cannot be found, or `labels` is
             empty or not finite.
     """
-    _check(observation, batch=batch, norm=norm, labels=labels, tries=tries, starts=starts)
+    for name, value in (("batch", batch), ("tries", tries), ("starts", starts)):
+        arguments.count(name, value, least=1)
+    possible.check(labels)
+    if norm is not None:
+        arguments.number("norm", norm, above=0)
     if observation.activation.degree == 1 and not observation.activation.smooth:
         found = relu_decoding.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
     elif observation.hidden is None:
@@ -140,45 +140,26 @@ def directions(
     order = route(equations.activation, norm=norm).tensor
     neurons, size = equations.rows.shape
     monomials = math.comb(size + order - 1, size)
+    identity = torch.eye(size, dtype=equations.rows.dtype, device=equations.rows.device)
     if neurons >= _ROWS_PER_MONOMIAL[0] * monomials:
-        estimate = _fitted_tensor(equations, order, most=_ROWS_PER_MONOMIAL[1] * monomials)
+        few = slice(_ROWS_PER_MONOMIAL[1] * monomials)
+        try:
+            estimate = _moments(equations.rows[few], equations.target[few]).regressed(identity, order=order)
+        except ValueError:  # too few neurons differ
+            return None
     elif neurons > 2 * (size + 1):
-        estimate = _mean_tensor(equations, order)
+        # Less what is constant or linear in the weights, which for a softplus is nearly all.
+        basis = torch.linalg.qr(torch.cat([torch.ones_like(equations.rows[:, :1]), equations.rows], dim=1)).Q
+        left = equations.target - basis @ (basis.mT @ equations.target)
+        estimate = _moments(equations.rows, left).tensor(identity, order=order)
     else:
-        estimate = None
-    if estimate is None:
         return None
     return decompose(estimate, order=order, generator=generator).factors
 
 
-def _fitted_tensor(equations: HiddenEquations, order: int, *, most: int) -> Float[Tensor, "..."] | None:
-    """The tensor from a least-squares fit to no more than so many neurons; none, if too few of them differ."""
-    rows, target, size = equations.rows[:most], equations.target[:most], equations.rows.shape[1]
-    places = [
-        torch.tensor(list(combinations_with_replacement(range(size), degree)), device=rows.device)
-        for degree in range(1, order)
-    ]
-    design = torch.cat([torch.ones_like(rows[:, :1]), *(rows[:, place].prod(-1) for place in places)], dim=1)
-    last = places[-1]
-    factor, failed = torch.linalg.cholesky_ex(design.mT @ design)
-    if int(failed):
-        return None
-    leading = torch.cholesky_solve(design.mT @ target, factor)[-len(last) :]
-    repeats = torch.nn.functional.one_hot(last, size).sum(1)
-    leading = leading * (repeats + 1.0).to(rows).lgamma().exp().prod(-1, keepdim=True)
-    tensor = rows.new_zeros((size,) * order)
-    for slots in permutations(last.unbind(-1)):
-        tensor[slots] = leading
-    return moments.symmetrised(tensor)
-
-
-def _mean_tensor(equations: HiddenEquations, order: int) -> Float[Tensor, "..."]:
-    """The tensor from moments, less what is constant or linear in the weights, which for a softplus is nearly all."""
-    rows, target = equations.rows, equations.target
-    orthonormal = torch.linalg.qr(torch.cat([torch.ones_like(rows[:, :1]), rows], dim=1)).Q
-    left = (target - orthonormal @ (orthonormal.mT @ target)) / len(target)
-    identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
-    return moments.HiddenMoments(rows, left, target.mean(0)).tensor(identity, order=order)
+def _moments(rows: Float[Tensor, "n b"], target: Float[Tensor, "n b"]) -> HiddenMoments:
+    """Those of some neurons, in the span."""
+    return HiddenMoments(rows, target.mean(0), target / len(target))
 
 
 def _starts(
@@ -239,8 +220,8 @@ def _finished(
         ambiguous = ambiguous if tied else ()
     found = observation.labels(inputs, residuals)
     # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
-    layer = "outputs" if observation.hidden is None else "hidden"
-    return Reconstruction(inputs, residuals, found, misfit(observation, inputs, residuals, layers=(layer,)), ambiguous)
+    equations = (OutputEquations if observation.hidden is None else HiddenEquations).of(observation)
+    return Reconstruction(inputs, residuals, found, equations.misfit(inputs, residuals), ambiguous)
 
 
 def _undetermined(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:
@@ -265,19 +246,3 @@ def _undetermined(observation: Observation, found: Reconstruction, labels: Seque
         "no batch was found whose labels are those they may be": not possible.possible(found, labels),
     }
     return tuple(word for word, holds in words.items() if holds)
-
-
-def _check(
-    observation: Observation,
-    *,
-    batch: int,
-    norm: float | None,
-    labels: Sequence[float] | None,
-    tries: int,
-    starts: int,
-) -> None:
-    for name, value in (("batch", batch), ("tries", tries), ("starts", starts)):
-        arguments.count(name, value, least=1)
-    possible.check(labels)
-    if norm is not None:
-        arguments.number("norm", norm, above=0)

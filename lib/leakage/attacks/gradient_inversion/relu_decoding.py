@@ -15,7 +15,8 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit
+from leakage.attacks.gradient_inversion.equations import HiddenEquations
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 MOST_INPUTS = 16
 """The largest batch that is looked for: the number of draws grows as $2^B$."""
@@ -88,7 +89,7 @@ def decode(
         inputs = torch.where(swapped.unsqueeze(-1), -inputs, inputs)
         residuals = torch.where(swapped, -residuals / slope, residuals)
         ambiguous = (_ALIKE,) if labels is None or bool(tied.any()) else ()
-    certificate = misfit(observation, inputs, residuals, layers=("hidden",))
+    certificate = HiddenEquations.of(observation).misfit(inputs, residuals)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate, ambiguous)
 
 
@@ -107,7 +108,9 @@ def switches(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Gener
         functions, failed = torch.linalg.solve_ex(drawn, ones)
         functions = functions[(failed == 0) & functions.isfinite().all(-1)]
         for witnesses in (corners[:_WITNESSES], corners):
-            functions = functions[_two_valued(functions @ witnesses.mT, slope)]
+            values = functions @ witnesses.mT
+            off = torch.minimum((values - 1).abs(), (values - slope).abs())
+            functions = functions[(off < _TOLERANCE).all(-1)]
         found = _distinct(torch.cat([found, functions]))
         if len(found) >= size:
             break
@@ -127,11 +130,6 @@ def _corners(rows: Tensor) -> Tensor:
     corners = rows.new_zeros((int(groups.max()) + 1, rows.shape[1]))
     corners[groups] = rows
     return corners
-
-
-def _two_valued(values: Float[Tensor, "n m"], slope: float) -> Tensor:
-    """Which functions are near α or 1 on all rows."""
-    return (torch.minimum((values - 1).abs(), (values - slope).abs()) < _TOLERANCE).all(-1)
 
 
 def _distinct(functions: Float[Tensor, "n b"]) -> Float[Tensor, "k b"]:

@@ -22,6 +22,7 @@ _OVERSAMPLING = 8  # columns of a random block beyond the number asked for
 _DEPTH = 8  # products with an operator before its best subspace is read off
 _ROUNDS = 40  # how often that is repeated at most; a subspace with a gap needs one to three
 _SETTLED = 1e-8  # of the largest eigenvalue: what may be left over of an eigenvector, far below any sampling error
+_SHARPENINGS = 2
 _CLEAR = 1e3  # a gap that tells data from rounding: sampling or added noise gives 1 to 10, float64 1e8 and more
 
 
@@ -129,7 +130,7 @@ def of_moments(
     return _cut(values, vectors, batch)
 
 
-def sharpened(moments: Moments, span: Span, *, rounds: int = 2) -> Span:
+def sharpened(moments: Moments, span: Span) -> Span:
     r"""A span improved by the moment of order 3, contracted within the span itself.
 
     Two slots of $T = s_3 \sum_i r_i x_i^{\otimes 3}$ are projected onto V, and V becomes the B leading left singular
@@ -137,12 +138,8 @@ def sharpened(moments: Moments, span: Span, *, rounds: int = 2) -> Span:
     that the given span misses altogether stays lost.
 
     Source: not in Wang et al.; this is orthogonal iteration for a symmetric tensor (De Lathauwer et al. 2000).
-
-    Raises:
-        ValueError: if `rounds` is below 1.
     """
-    arguments.count("rounds", rounds, least=1)
-    for _ in range(rounds):
+    for _ in range(_SHARPENINGS):
         basis = span.basis
         slices = torch.cat([moments.third(basis, column) for column in basis.mT], dim=1)
         vectors, sizes, _ = torch.linalg.svd(slices, full_matrices=False)

@@ -6,8 +6,7 @@ parity give its sign. What is found carries a sampling error of order $m^{-1/2}$
 nothing hides a doubtful answer: see `TensorReconstruction.doubts`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,6 +19,7 @@ from leakage import arguments
 from leakage.attacks.gradient_inversion import doubts, moments, span
 from leakage.attacks.gradient_inversion import labels as possible
 from leakage.attacks.gradient_inversion.decompose import Decomposition, decompose, powers
+from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
@@ -32,7 +32,13 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
     "span": moments.of_hidden,
 }
 """The gradients by name, with the moments of each."""
-CONTRACTIONS = ("none", "mean", "random", "ones")
+DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
+    "mean": lambda mean, _: mean,
+    "random": lambda mean, draws: torch.randn(mean.shape, generator=draws, dtype=mean.dtype, device=mean.device),
+    "ones": lambda mean, _: torch.ones_like(mean),
+}
+"""The directions a by name, of any length, from the moment of order 1."""
+CONTRACTIONS = ("none", *DIRECTIONS)
 _CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
 _MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
 
@@ -61,12 +67,6 @@ class TensorReconstruction(Reconstruction):
         """
         return self.judge()
 
-    @property
-    def kappa(self) -> float:
-        r"""$\max |\hat r_i| / \min |\hat r_i|$: how much fainter the faintest input is than the clearest."""
-        sizes = self.residuals.abs()
-        return float(sizes.max() / sizes.min())
-
 
 def reconstruct(
     observation: Observation,
@@ -77,7 +77,6 @@ def reconstruct(
     contraction: str = "none",
     centre: bool = True,
     labels: Sequence[float] | None = None,
-    method: str = "joint",
     generator: torch.Generator,
 ) -> TensorReconstruction:
     r"""Find a batch of inputs of one length, their residuals and labels, from the moments of a single gradient.
@@ -104,7 +103,6 @@ def reconstruct(
             $(1, \dots, 1)$, or "none" to use all directions of the span.
         centre: whether the moments are freed of what only adds noise to them.
         labels: the values that labels may have: ±1, for the logistic loss 0 and 1, unless told otherwise.
-        method: how the tensor is decomposed, in `decompose.METHODS`.
         generator: for starts, contractions and sketches.
 
     Raises:
@@ -112,28 +110,30 @@ def reconstruct(
             gradient that `source` needs is missing or, for G, has a rank below B (g has no rank: see `doubts`), the
             activation does not identify inputs at all, or `labels` is empty or not finite.
     """
-    _check(observation, batch=batch, source=source, norm=norm, contraction=contraction, labels=labels)
+    arguments.count("batch", batch, least=1, most=min(observation.weights.shape))
+    arguments.choice("source", source, SOURCES)
+    arguments.choice("contraction", contraction, CONTRACTIONS)
+    arguments.number("norm", norm, above=0)
+    possible.check(labels)
     way = route(observation.activation, norm=norm)
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
-    begin = generator.get_state()
+    begin = generator.clone_state()  # a look must move no answer
 
     def of_part(part: Observation) -> Span:
-        with _left_alone(generator, at=begin) as same:
-            return _find_span(SOURCES[source](part, centre=centre), way, batch, contraction, same)
+        return _find_span(SOURCES[source](part, centre=centre), way, batch, contraction, begin.clone_state())
 
     find = None if source == "span" else of_part
     if source == "hidden":
         assert observation.hidden is not None  # or there would be no moments of it
-        with _left_alone(generator):
-            span.check_rank(observation.hidden, batch=batch, generator=generator)
+        span.check_rank(observation.hidden, batch=batch, generator=generator.clone_state())
     if source == "span":
         assert observation.hidden is not None
         found = span.of_rows(observation.hidden, batch=batch, generator=generator)
     else:
         found = _find_span(estimates, way, batch, contraction, generator)
-    terms = _find_terms(estimates, found.basis, way, contraction, method, generator)
+    terms = _find_terms(estimates, found.basis, way, contraction, generator)
     signed, rough = _with_signs(estimates, found.basis, terms, way, norm)
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
     ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=source == "outputs")
@@ -186,30 +186,10 @@ def refit(
     Raises:
         ValueError: if the observation lacks the gradient asked for.
     """
-    name = "outputs" if outputs else "hidden"
-    observed = getattr(observation, name)
-    if observed is None:
-        raise ValueError(f"`observation` must have `{name}` to refit residuals to; got None.")
-    values, slopes = observation.activation.derivatives(observation.weights @ inputs.mT, order=1)
-    # Products over neurons and over coordinates separate, so that no array has m times d times B entries.
-    features = values if outputs else slopes
-    other = torch.ones_like(inputs[:, :1]) if outputs else inputs
-    target = observed.unsqueeze(-1) if outputs else len(observed) * observed
-    gram = (features.mT @ features) * (other @ other.mT)
-    residuals = torch.linalg.pinv(gram, hermitian=True) @ (features * (target @ other.mT)).sum(0)
-    left = target - (features * residuals) @ other
-    return residuals, float(left.norm() / target.norm())
-
-
-@contextmanager
-def _left_alone(generator: torch.Generator, *, at: Tensor | None = None) -> Iterator[torch.Generator]:
-    """The generator, `at` a state of its own if given, which goes back to where it was: a look must move no answer."""
-    before = generator.get_state()
-    generator.set_state(before if at is None else at)
-    try:
-        yield generator
-    finally:
-        generator.set_state(before)
+    equations = OutputEquations.of(observation) if outputs else HiddenEquations.of(observation)
+    gram, right = equations.linear(inputs.unsqueeze(0))
+    residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
+    return residuals[0], equations.misfit(inputs, residuals[0])
 
 
 def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:
@@ -230,12 +210,7 @@ def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, gen
 
 
 def _find_terms(
-    estimates: Moments,
-    basis: Float[Tensor, "d B"],
-    way: Route,
-    contraction: str,
-    method: str,
-    generator: torch.Generator,
+    estimates: Moments, basis: Float[Tensor, "d B"], way: Route, contraction: str, generator: torch.Generator
 ) -> Decomposition:
     """Step 2."""
     tensor = estimates.tensor(basis, order=way.tensor)
@@ -244,7 +219,7 @@ def _find_terms(
         direction = DIRECTIONS[contraction](basis.mT @ estimates.first(), generator)
         tensor = tensor @ normalize(direction, dim=0)
     # All slices, which is what ever more random contractions tend to: one thing less to draw.
-    return decompose(tensor, order=tensor.ndim, method=method, contractions=None, generator=generator)
+    return decompose(tensor, order=tensor.ndim, contractions=None, generator=generator)
 
 
 def _with_signs(
@@ -267,32 +242,3 @@ def _with_signs(
 
 def _sign(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1"]:
     return torch.where(values < 0, -1.0, 1.0).to(values).unsqueeze(-1)
-
-
-def _random(mean: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-
-
-DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
-    "mean": lambda mean, _: mean,
-    "random": _random,
-    "ones": lambda mean, _: torch.ones_like(mean),
-}
-"""The directions a by name, of any length, from the moment of order 1."""
-
-
-def _check(
-    observation: Observation,
-    *,
-    batch: int,
-    source: str,
-    norm: float,
-    contraction: str,
-    labels: Sequence[float] | None,
-) -> None:
-    m, d = observation.weights.shape
-    arguments.count("batch", batch, least=1, most=min(m, d))
-    arguments.choice("source", source, SOURCES)
-    arguments.choice("contraction", contraction, CONTRACTIONS)
-    arguments.number("norm", norm, above=0)
-    possible.check(labels)

@@ -111,7 +111,15 @@ def boosted(
     """
     check(shadow, member, target)
     settings = settings or Settings()
-    return {name: _boosted(*_prepared(shadow[name], target[name]), member, settings) for name in shadow}
+    sizes: dict[str, Any] = dict(
+        learning_rate=settings.rate, max_iter=settings.trees, max_leaf_nodes=settings.leaves, early_stopping=False
+    )
+    scores = {}
+    for name in shadow:
+        known, asked = _prepared(shadow[name], target[name])
+        trees = HistGradientBoostingClassifier(**sizes, random_state=0).fit(known.cpu().numpy(), member.cpu().numpy())
+        scores[name] = torch.as_tensor(trees.decision_function(asked.cpu().numpy()), device=asked.device)
+    return scores
 
 
 MODELS: Mapping[str, Callable[..., dict[str, Tensor]]] = {
@@ -161,16 +169,3 @@ def _initial(inputs: int, width: int, hidden: int, generator: torch.Generator) -
     """A network of `inputs` inputs, with further inputs up to `width` that it does not see."""
     network = mlp.initial((), (inputs, hidden, 2), generator=generator, dtype=torch.float32)
     return Mlp((_widened(network.weights[0], width), network.weights[1]), network.biases)
-
-
-def _boosted(shadow: Tensor, target: Tensor, member: Tensor, settings: Settings) -> Tensor:
-    sizes: dict[str, Any] = dict(
-        learning_rate=settings.rate,
-        max_iter=settings.trees,
-        max_leaf_nodes=settings.leaves,
-        early_stopping=False,
-        random_state=0,
-    )
-    trees = HistGradientBoostingClassifier(**sizes)
-    trees.fit(shadow.cpu().numpy(), member.cpu().numpy())
-    return torch.as_tensor(trees.decision_function(target.cpu().numpy()), device=target.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import check, pattern
+from leakage.geometry.patterns import check, joined, pattern
 from leakage.geometry.row_space import first_change, read_out_weights, row_space
 from leakage.models.mlp import Mlp
 
@@ -82,10 +82,8 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projection
     if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
         network, basis = row_space(network)
         points = points @ basis
-    chunk = max(1, _CHUNK // (network.widths[-1] * network.widths[0]))
-    return Reach(
-        *map(torch.cat, zip(*(_deepfool(network, part, settings) for part in points.split(chunk)), strict=True))
-    )
+    parts = [_deepfool(network, part, settings) for part in points.split(_rows(network))]
+    return Reach(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> Reach:
@@ -95,19 +93,26 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     stays = torch.zeros_like(moving, dtype=torch.bool)
     promised = _nearest_boundary(network, points, labels).distances
     for step in range(settings.most):
-        ends[moving] += _steps(_nearest_boundary(network, ends[moving], labels[moving]), ends[moving], settings)
+        nearest = _nearest_boundary(network, ends[moving], labels[moving])
+        # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
+        length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
+        ends[moving] += torch.maximum(length, _shortest(ends[moving]))[:, None] * nearest.ways
         projections[moving] += 1
         if step == 0:
-            stays = _same_polytope(network, points, ends)
+            stays = (joined(pattern(network, points)) == joined(pattern(network, ends))).all(-1)
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break
     reached = torch.ones_like(stays).index_fill(0, moving, False)
     found = first_change(network, points, ends)
     # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
-    found = torch.where(found <= _LEAST * points.abs().amax(-1).clamp_min(1), torch.minimum(found, promised), found)
+    found = torch.where(found <= _shortest(points), torch.minimum(found, promised), found)
     distances = torch.where(reached, found, torch.inf)
     return Reach(distances, reached, projections, stays)
+
+
+def _shortest(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    return _LEAST * points.abs().amax(-1).clamp_min(1)
 
 
 class _Boundaries(NamedTuple):
@@ -115,12 +120,6 @@ class _Boundaries(NamedTuple):
 
     distances: Float[Tensor, " t"]
     ways: Float[Tensor, "t d"]
-
-
-def _steps(nearest: _Boundaries, points: Float[Tensor, "t d"], settings: Projections) -> Float[Tensor, "t d"]:
-    """A little further than the boundary, and never so little that rounding hides it; nowhere if there is none."""
-    length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
-    return torch.maximum(length, _LEAST * points.abs().amax(-1).clamp_min(1))[:, None] * nearest.ways
 
 
 def _check(network: Mlp, points: Tensor) -> None:
@@ -137,20 +136,15 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     """Infinite, with the way 0, where the piece is constant."""
     outputs, weights = network(points), read_out_weights(network, pattern(network, points))
     own = labels[:, None]
-    slopes = weights.gather(1, own.unsqueeze(-1).expand(-1, 1, weights.shape[-1])) - weights
+    slopes = torch.take_along_dim(weights, own[..., None], 1) - weights
     gaps, norms = outputs.gather(1, own) - outputs, slopes.norm(dim=-1)
     # The own class has a slope of exactly zero, so it never is the nearest unless all have.
     distances = torch.where(norms > 0, gaps / norms, torch.inf)
     nearest = distances.argmin(1, keepdim=True)
     distance = distances.gather(1, nearest)
-    way = -slopes.gather(1, nearest.unsqueeze(-1).expand(-1, 1, slopes.shape[-1])).squeeze(1)
+    way = -torch.take_along_dim(slopes, nearest[..., None], 1).squeeze(1)
     scale = torch.where(distance.isfinite(), 1 / norms.gather(1, nearest), 0.0)
     return _Boundaries(distance.squeeze(1), scale * way)
-
-
-def _same_polytope(network: Mlp, first: Tensor, second: Tensor) -> Bool[Tensor, " t"]:
-    pairs = zip(pattern(network, first), pattern(network, second), strict=True)
-    return torch.stack([(one == other).all(-1) for one, other in pairs]).all(0)
 
 
 def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
@@ -162,8 +156,7 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     Raises:
         ValueError: as `deepfool`.
     """
-    _check(network, points)
-    return torch.minimum(inscribed_radius(network, points), in_cell_distance(network, points))
+    return torch.minimum(in_cell_distance(network, points), inscribed_radius(network, points))
 
 
 def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
@@ -174,6 +167,10 @@ def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     """
     _check(network, points)
     reduced, basis = row_space(network)
-    chunk = max(1, _CHUNK // (reduced.widths[-1] * reduced.widths[0]))
-    parts = (points @ basis).split(chunk)
+    parts = (points @ basis).split(_rows(reduced))
     return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])
+
+
+def _rows(network: Mlp) -> int:
+    """How many points are looked at together."""
+    return max(1, _CHUNK // (network.widths[-1] * network.widths[0]))

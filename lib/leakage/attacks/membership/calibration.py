@@ -40,29 +40,19 @@ def calibrated(
             that was not reached), `without` is no model, or a point has no reference.
     """
     models, points = arguments.truth("member", member, "models n").shape
-    arguments.tensor("scores", scores, "models n", models=models, n=points)
-    arguments.real("scores", scores)
+    arguments.real("scores", scores, "models n", models=models, n=points)
     arguments.filled("member", member)
     if without is not None:
-        arguments.count("without", without, most=len(scores) - 1)
-    outside = (~member).to(scores.dtype)
-    everyone = _others(outside), _others(outside * scores)
+        arguments.count("without", without, most=models - 1)
+    reference = 1 - torch.eye(models, dtype=scores.dtype, device=scores.device)  # of a row's model, by column
     if without is not None:
-        # All rows but its own lose the model `without`.
-        lost = (torch.arange(len(scores), device=scores.device) != without).to(scores.dtype)[:, None]
-        count, total = everyone[0] - lost * outside[without], everyone[1] - lost * (outside * scores)[without]
-    else:
-        count, total = everyone
-    fewest = int(count.min())
-    if fewest < 1:
-        missing = int((count.amin(0) < 1).sum())
+        reference[:, without] = 0
+    outside = (~member).to(scores.dtype)
+    count, total = reference @ outside, reference @ (outside * scores)
+    missing = int((count.amin(0) < 1).sum())
+    if missing:
         raise ValueError(
             f"`member` must leave each point a reference for each model; {missing} have none. "
             "Train more models, or each on fewer points."
         )
     return scores - total / count
-
-
-def _others(values: Float[Tensor, "models n"]) -> Float[Tensor, "models n"]:
-    """For each row the sum of all other rows."""
-    return values.sum(0) - values

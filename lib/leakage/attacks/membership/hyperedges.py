@@ -13,10 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import Gates, adapted, check, pattern
-from leakage.geometry.rays import check_rays, label_change, walk
+from leakage.geometry.rays import check_rays, walk
 from leakage.geometry.row_space import row_space
 from leakage.models.mlp import Mlp
 
@@ -98,7 +97,11 @@ class _Flight:
         self.network, basis = row_space(network)
         self.start = self.place = points @ basis
         inside = first @ basis
-        self.share, self.way = _inside(inside)
+        length = inside.norm(dim=-1)
+        # A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
+        self.share = torch.where(length > _ASIDE, length, 0.0)
+        axis = torch.eye(1, inside.shape[-1], dtype=inside.dtype, device=inside.device)
+        self.way = torch.where(self.share[:, None] > 0, inside / self.share[:, None], axis)
         self.aside = torch.zeros_like(self.share)
         self.gates: Gates = pattern(self.network, self.start)
         self.distances: list[Tensor] = []
@@ -126,17 +129,6 @@ class _Flight:
         self.normals.append(torch.where(met[:, None], outward, 0.0))
 
 
-def _inside(first: Float[Tensor, "t r"]) -> tuple[Float[Tensor, " t"], Float[Tensor, "t r"]]:
-    """The lengths of the parts of unit vectors in the row space, and these parts as unit vectors.
-
-    A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
-    """
-    share = first.norm(dim=-1)
-    share = torch.where(share > _ASIDE, share, 0.0)
-    axis = torch.zeros_like(first).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=first.device), 1.0)
-    return share, torch.where(share[:, None] > 0, first / share[:, None], axis)
-
-
 def _normal(network: Mlp, gates: Gates, neuron: Int[Tensor, " t"]) -> Float[Tensor, "t d"]:
     r"""The unit normal $w^*_i / \lVert w^*_i \rVert$ of one neuron at each point."""
     if len(gates) == 1:
@@ -158,30 +150,3 @@ def features(shots: Shots, signal: str) -> Float[Tensor, "t f"]:
     """
     arguments.choice("signal", signal, SIGNALS)
     return getattr(shots, signal).sort(dim=1).values.flatten(1)
-
-
-def label_distances(
-    network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t d"], *, until: float
-) -> Float[Tensor, " t"]:
-    r"""How far each point is from another label along one direction, exactly; infinite if it is further than `until`.
-
-    This is what the code of Algorithm 5 of Peinemann (2021) looks for first: it compares classes, not patterns.
-
-    Raises:
-        ValueError: if a direction is not a unit vector, or as `geometry.rays.label_change`.
-    """
-    check_rays(network, points, first, name="first")
-    reduced, basis = row_space(network)
-    share, way = _inside(first @ basis)
-    found = label_change(reduced, points @ basis, way, until=until) / share
-    # In the row space the ray is shorter, so that what it finds may be too far.
-    return torch.where((share > 0) & (found <= until), found, torch.inf)
-
-
-def cell_features(network: Mlp, points: Float[Tensor, "t d"], *, count: int = 6) -> Float[Tensor, "t count"]:
-    """The exact distances of the `count` nearest hyperedges in all directions, which need no ray.
-
-    Raises:
-        ValueError: if there are fewer hidden neurons, or a point does not fit the network.
-    """
-    return nearest(network, points, count=count).distances

@@ -38,13 +38,9 @@ def global_thresholds(
             `check_pairs`).
     """
     check_losses(losses, member, partner)
-    found = []
-    for each in losses.double().reshape(-1, *member.shape):
-        ordered, order = each.flatten().sort()
-        origin = order // each.shape[-1]  # the model that a loss comes from
-        targets = torch.arange(len(partner), device=losses.device).unsqueeze(-1)
-        counted = (origin != targets) & (origin != partner.unsqueeze(-1))
-        found.append(_best_thresholds(ordered, member.flatten()[order], counted))
+    model = torch.arange(len(partner), device=losses.device)[:, None].expand(member.shape).flatten()
+    each = losses.double().reshape(-1, member.numel())
+    found = [_best_thresholds(row, member.flatten(), model, partner) for row in each]
     return torch.stack(found).reshape(losses.shape[:-1])
 
 
@@ -59,12 +55,9 @@ def sample_thresholds(
         ValueError: as `global_thresholds`.
     """
     check_losses(losses, member, partner)
-    found = []
-    for each in losses.double().reshape(-1, *member.shape):
-        ordered, order = each.T.sort(-1)
-        targets = torch.arange(len(partner), device=losses.device)[:, None, None]
-        counted = (order != targets) & (order != partner[:, None, None])
-        found.append(_best_thresholds(ordered, member.T.gather(-1, order), counted))
+    model = torch.arange(len(partner), device=losses.device).expand(member.mT.shape)
+    each = losses.double().reshape(-1, *member.shape).mT
+    found = [_best_thresholds(rows, member.mT, model, partner) for rows in each]
     return torch.stack(found).reshape(losses.shape)
 
 
@@ -114,9 +107,17 @@ def check_losses(
 
 
 def _best_thresholds(
-    ordered: Float64[Tensor, "*b k"], member: Bool[Tensor, "*b k"], counted: Bool[Tensor, " t *b k"]
+    losses: Float64[Tensor, "*b k"],
+    member: Bool[Tensor, "*b k"],
+    model: Int[Tensor, "*b k"],
+    partner: Int[Tensor, " t"],
 ) -> Float64[Tensor, " t *b"]:
-    """The best threshold on the counted ones of rising losses; members and outsiders are equally many among them."""
+    """For each target the best thresholds on its references' losses, half of which are members'."""
+    ordered, order = losses.sort(-1)
+    member, model = member.gather(-1, order), model.gather(-1, order)
+    partner = partner.view(-1, *[1] * model.ndim)
+    target = torch.arange(len(partner), device=losses.device).view_as(partner)
+    counted = (model != target) & (model != partner)
     sign = member.to(torch.int32) * 2 - 1
     gain = (counted * sign).cumsum(-1, dtype=torch.int32)
     ties = torch.zeros_like(member)

@@ -74,8 +74,9 @@ def share_on(
         ValueError: if there is no point, an output is not finite, a margin is negative or not finite, or the slack is
             not in [0, 1). Zero is the $\min |\Phi|$ of a network that is silent at a training point, and allowed.
     """
-    sizes = arguments.filled("outputs", _sizes(outputs))
-    return (sizes <= (1 + _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
+    slack = arguments.number("slack", slack, least=0, below=1)
+    sizes = arguments.filled("outputs", size_score(outputs))
+    return (sizes <= (1 + slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 def share_above(
@@ -89,8 +90,9 @@ def share_above(
     Raises:
         ValueError: as `share_on`.
     """
-    sizes = arguments.filled("outputs", _sizes(outputs))
-    return (sizes >= (1 - _allowed(slack)) * _measured(margin, outputs)).to(outputs).mean(-1)
+    slack = arguments.number("slack", slack, least=0, below=1)
+    sizes = arguments.filled("outputs", size_score(outputs))
+    return (sizes >= (1 - slack) * _measured(margin, outputs)).to(outputs).mean(-1)
 
 
 # ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
@@ -109,7 +111,7 @@ def known_margin(
         ValueError: if an output is not finite, a margin is not positive and finite, or the cut is not between 0 and 1,
             in units of the margin.
     """
-    return _sizes(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
+    return size_score(outputs) > _level(margin, arguments.number("cut", cut, above=0, below=1), outputs)
 
 
 def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
@@ -121,39 +123,10 @@ def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
         ValueError: if there is no candidate, an output is not finite, or all candidates of a network answer 0, so that
             nobody can be named.
     """
-    sizes = arguments.filled("outputs", _sizes(outputs))
+    sizes = arguments.filled("outputs", size_score(outputs))
     alpha, named = sizes.max(-1)
     below = sizes < _level(alpha, HALF, outputs, name="the largest |Φ| of the candidates")
     return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
-
-
-def line_ups(
-    *, member: Float[Tensor, "*b n"], outsider: Float[Tensor, "*b t"], size: int = 10
-) -> Float[Tensor, "*b groups size"]:
-    """Candidates for `leaked_point`: the outsiders in groups of `size - 1`, each with one member in the last place.
-
-    Every outsider is in at most one group; the members take turns. Equal answers are decided for the outsider.
-
-    Raises:
-        ValueError: if the size is below 2, or there are too few outsiders for one group, there is no member, or an
-            answer is not finite.
-    """
-    arguments.count("size", size)
-    arguments.real("member", member, "*b n")
-    arguments.real("outsider", outsider, "*b t", like=member)
-    if member.shape[:-1] != outsider.shape[:-1]:
-        raise ValueError(
-            f"`outsider` must be of the members' networks, {tuple(member.shape[:-1])}, got {tuple(outsider.shape)}."
-        )
-    groups = outsider.shape[-1] // max(size - 1, 1)
-    if size < 2 or not groups or not member.shape[-1]:
-        raise ValueError(
-            f"`size` must be at least 2, with a member and {size - 1} outsiders at hand; "
-            f"got {member.shape[-1]} and {outsider.shape[-1]}."
-        )
-    innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
-    turns = torch.arange(groups, device=member.device) % member.shape[-1]
-    return torch.cat([innocent, member[..., turns].unsqueeze(-1)], dim=-1)
 
 
 def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:
@@ -178,9 +151,9 @@ def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
     r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5.
 
     Raises:
-        ValueError: if an output is not finite.
+        ValueError: if an output is not finite: NaN would count as below every margin.
     """
-    return _sizes(outputs)
+    return arguments.real("outputs", outputs, "*b t").abs()
 
 
 def distance_score(
@@ -194,7 +167,7 @@ def distance_score(
     Raises:
         ValueError: if an output is not finite, a margin is not positive and finite, or a label is not ±1.
     """
-    sizes = _sizes(outputs)
+    sizes = size_score(outputs)
     answers = sizes if labels is None else loss_score(outputs, labels=labels)
     return -(answers - _level(margin, 1.0, outputs)).abs()
 
@@ -208,32 +181,27 @@ def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]
     Raises:
         ValueError: if an output is not finite, or a label is not ±1.
     """
-    _sizes(outputs)
+    arguments.real("outputs", outputs, "*b t")
     return _broadcast("labels", arguments.signs("labels", labels), outputs.shape) * outputs
 
 
 # ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sizes(outputs: Tensor) -> Tensor:
-    """The sizes of answers, all of which are numbers: NaN would count as below every margin."""
-    return arguments.real("outputs", outputs, "*b t").abs()
-
-
 def _level(margin: Tensor, factor: float, outputs: Tensor, *, name: str = "`margin`") -> Tensor:
     """`factor` times a margin that exists, to compare `outputs` with."""
-    return factor * _positive(_beside(margin, outputs), name=name).unsqueeze(-1)
+    return factor * _positive(_beside(margin, outputs), name=name)
 
 
 def _measured(margin: Tensor, outputs: Tensor) -> Tensor:
     """Margins that are sizes, as `Margin.absolute`, of networks that fit their labels or not, beside `outputs`."""
-    return arguments.real("margin", _beside(margin, outputs), least=0).unsqueeze(-1)
+    return arguments.real("margin", _beside(margin, outputs), least=0)
 
 
 def _beside(margin: Tensor, outputs: Tensor) -> Tensor:
-    """The margins, whatever they are, if there is one for each network of `outputs`."""
+    """The margins, whatever they are, if there is one for each network of `outputs`, with an axis for its points."""
     arguments.real("margin", arguments.tensor("margin", margin).new_empty(0), like=outputs)
-    return _broadcast("margin", margin, outputs.shape[:-1])
+    return _broadcast("margin", margin, outputs.shape[:-1]).unsqueeze(-1)
 
 
 def _broadcast(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -253,7 +221,3 @@ def _positive(margin: Tensor, *, name: str = "`margin`") -> Tensor:
             "leave out networks without a margin (`Margin.exists`), and say how many they are."
         )
     return margin
-
-
-def _allowed(slack: float) -> float:
-    return arguments.number("slack", slack, least=0, below=1)

@@ -39,9 +39,8 @@ def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
     """
     check(logits)
     arguments.count("count", count, least=1)
-    ordered = logits.double().sort(-1, descending=True).values
-    odds = [ordered[..., place] - _others(ordered, place) for place in range(min(count, logits.shape[-1]))]
-    return torch.stack(odds, dim=-1)
+    largest = logits.double().topk(min(count, logits.shape[-1]), dim=-1).indices
+    return torch.stack([margin(logits, labels) for labels in largest.unbind(-1)], dim=-1)
 
 
 def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
@@ -103,7 +102,3 @@ def _check_labels(logits: Tensor, labels: Tensor) -> None:
     arguments.whole("labels", labels, "*b t", most=logits.shape[-1] - 1, t=logits.shape[-2])
     if labels.shape != logits.shape[:-1][-labels.ndim :]:
         raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(logits.shape)}.")
-
-
-def _others(ordered: Tensor, place: int) -> Tensor:
-    return torch.cat([ordered[..., :place], ordered[..., place + 1 :]], dim=-1).logsumexp(-1)

@@ -31,12 +31,6 @@ def lira(
 ) -> Float64[Tensor, "*e models points"]:
     r"""`lira_of_logits` for whoever has losses only, by `posterior.logit`.
 
-    Args:
-        losses: of every model on every point, in nats.
-        member: who was trained on what.
-        partner: each model's partner.
-        variance: see `lira_of_logits`.
-
     Raises:
         ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
             point, or the variance is unknown.
@@ -85,15 +79,10 @@ def lira_of_logits(
     return score
 
 
-def _own(spread: Tensor) -> Tensor:
-    return spread
-
-
-def _fixed(spread: Tensor) -> Tensor:
-    return spread.mean(-1, keepdim=True)
-
-
-VARIANCES: Mapping[str, Callable[[Tensor], Tensor]] = {"fixed": _fixed, "own": _own}
+VARIANCES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "fixed": lambda spread: spread.mean(-1, keepdim=True),
+    "own": lambda spread: spread,
+}
 """How `lira` estimates $\\sigma^2$ from the points' own variances."""
 
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from leakage import arguments
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.runtime import stream
-from leakage.studies.blessing import halves
+from leakage.studies.blessing import halves, trajectories
 from leakage.studies.blessing.width_audit import Rates, audit
-from leakage.trainers import dp_sgd, privacy_accounting, trajectories
+from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.perceptrons import Perceptrons
 

@@ -16,12 +16,13 @@ from leakage.data.membership_splits import complementary_pairs
 from leakage.models.initialisation import initial
 from leakage.models.residual import ResNet18
 from leakage.runtime import stream
-from leakage.trainers import criteria, trajectories
+from leakage.studies.blessing import trajectories
+from leakage.studies.blessing.trajectories import Trajectory
+from leakage.trainers import criteria
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
-from leakage.trainers.trajectories import Trajectory
 
 PAPER = Recipe(epochs=256, batch=128, learning_rate=1e-4)
 """50,000 steps on 25,000 images, rounded up to whole epochs of 196 steps (Tan et al. 2023, section F)."""

@@ -7,25 +7,44 @@ translation, and nothing attacks.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from leakage.data import tokens
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import PADDING, TokenPairs
+from leakage.data.tokens import PADDING
 from leakage.models.initialisation import initial
 from leakage.models.transformer import Transformer
 from leakage.runtime import stream
-from leakage.trainers import trajectories
+from leakage.studies.blessing import trajectories
+from leakage.studies.blessing.trajectories import Trajectory
 from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
-from leakage.trainers.trajectories import Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPairs:
+    """Sentences and their translations as rows of numbers, with the vocabularies they are numbered by.
+
+    Attributes:
+        source: the words of the source sentences, then padding.
+        target: `tokens.BEGIN`, the words of the target sentences, `tokens.END`, then padding.
+    """
+
+    source: Int64[Tensor, "n s"]
+    target: Int64[Tensor, "n t"]
+    source_vocabulary: tokens.Vocabulary
+    target_vocabulary: tokens.Vocabulary
+
+    def __len__(self) -> int:
+        return len(self.source)
 
 
 def watched(
@@ -137,8 +156,13 @@ def prepared(
     order = torch.randperm(len(candidates), generator=generator)[:pool]
     members = tokens.chosen(candidates, order.tolist())
     source, target = (tokens.vocabulary(sentences, least=least) for sentences in (members.en, members.de))
-    found = [tokens.encode_pairs(pairs, source, target, longest=longest, device=device) for pairs in (members, others)]
-    return found[0], found[1]
+
+    def numbered(pairs: SentencePairs) -> TokenPairs:
+        english = tokens.encode(pairs.en, source, longest=longest)
+        german = tokens.encode(pairs.de, target, longest=longest, framed=True)
+        return TokenPairs(english.to(device), german.to(device), source, target)
+
+    return numbered(members), numbered(others)
 
 
 def examples(pairs: TokenPairs) -> Examples:

@@ -16,8 +16,7 @@ from leakage import arguments
 from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.metrics.scores import FPRS, rates
 from leakage.runtime import stream
-from leakage.studies.blessing import halves
-from leakage.trainers import trajectories
+from leakage.studies.blessing import halves, trajectories
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.perceptrons import Perceptrons

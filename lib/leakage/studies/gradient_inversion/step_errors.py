@@ -21,6 +21,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
 from leakage.studies.gradient_inversion.games import Game, Round, exchange, play
+from leakage.studies.gradient_inversion.rival_decompositions import METHODS
 from leakage.theory import hermite
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
@@ -50,6 +51,17 @@ def moment_error(
     truth = decompose.assemble(played.inputs @ basis, weight * residuals, order=order)
     estimate = SOURCES[source](seen)
     return (basis.mT @ estimate.second(basis) if order == 2 else estimate.tensor(basis)) - truth
+
+
+def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
+    r"""$\sum_j G_j \otimes H_2(w_j)$, before its first slot is made like the others.
+
+    Source: Wang et al., Appendix B, $T_1$; its symmetric part is `HiddenMoments.tensor`.
+    """
+    found = moments.of_hidden(observation, centre=False)
+    identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
+    cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
+    return cubes - torch.tensordot(found.mean, identity, dims=0)
 
 
 class Deviations(NamedTuple):
@@ -128,10 +140,10 @@ def remainders(
 
 
 class FactorErrors(NamedTuple):
-    """What each method of `decompose` makes of the same tensors.
+    """What each method makes of the same tensors.
 
     Attributes:
-        methods: names of `decompose.METHODS`, one for each row.
+        methods: names of `rival_decompositions.METHODS`, one for each row.
         errors: root mean squares over the factors of each tensor.
     """
 
@@ -147,7 +159,7 @@ class FactorErrors(NamedTuple):
 def factor_errors(
     *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
 ) -> FactorErrors:
-    r"""The error of every method of `decompose` on synthetic tensors of order 3, up to signs.
+    r"""The error of every method of decomposition on synthetic tensors of order 3, up to signs.
 
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
     size relative to the tensor's.
@@ -168,6 +180,6 @@ def factor_errors(
         clean = decompose.assemble(factors, weights, order=3)
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
         blurred = clean + noise * blur * clean.norm() / blur.norm()
-        guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in decompose.METHODS)
+        guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in METHODS.values())
         found.append([match_error(terms.factors, factors, signs=False) for terms in guesses])
-    return FactorErrors(tuple(decompose.METHODS), torch.tensor(found, dtype=DTYPE).T)
+    return FactorErrors(tuple(METHODS), torch.tensor(found, dtype=DTYPE).T)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
@@ -122,3 +123,32 @@ def fresh_outputs(
     the exact law of each answer; only correlations between answers of one network are dropped.
     """
     return model(sample.fresh, generator=generator, spread=hidden_scale * sample.radius)
+
+
+def line_ups(
+    *, member: Float[Tensor, "*b n"], outsider: Float[Tensor, "*b t"], size: int = 10
+) -> Float[Tensor, "*b groups size"]:
+    """Candidates for `leaked_point`: the outsiders in groups of `size - 1`, each with one member in the last place.
+
+    Every outsider is in at most one group; the members take turns. Equal answers are decided for the outsider.
+
+    Raises:
+        ValueError: if the size is below 2, or there are too few outsiders for one group, there is no member, or an
+            answer is not finite.
+    """
+    arguments.count("size", size)
+    arguments.real("member", member, "*b n")
+    arguments.real("outsider", outsider, "*b t", like=member)
+    if member.shape[:-1] != outsider.shape[:-1]:
+        raise ValueError(
+            f"`outsider` must be of the members' networks, {tuple(member.shape[:-1])}, got {tuple(outsider.shape)}."
+        )
+    groups = outsider.shape[-1] // max(size - 1, 1)
+    if size < 2 or not groups or not member.shape[-1]:
+        raise ValueError(
+            f"`size` must be at least 2, with a member and {size - 1} outsiders at hand; "
+            f"got {member.shape[-1]} and {outsider.shape[-1]}."
+        )
+    innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
+    turns = torch.arange(groups, device=member.device) % member.shape[-1]
+    return torch.cat([innocent, member[..., turns].unsqueeze(-1)], dim=-1)

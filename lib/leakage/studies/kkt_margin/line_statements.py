@@ -1,10 +1,12 @@
 r"""What the KKT conditions say about networks on the line, counted on a network whose training points are known.
 
-Marginal points are those with a positive multiplier. Each function counts how often the premise of one statement
-occurs, and how often its conclusion fails there. Unlike `attacks.line_reconstruction` this sees the training points.
+Marginal points are those with a positive multiplier. `recovery` judges an attack's candidates; every other function
+counts how often the premise of one statement occurs, and how often its conclusion fails there. Unlike
+`attacks.line_reconstruction` this sees the training points.
 Source: Smorodinsky et al., Section 4 and Appendix F. Nothing here solves or trains.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -38,6 +40,29 @@ class Count(NamedTuple):
 
     occurrences: int
     violations: int
+
+
+class Recovery(NamedTuple):
+    """How many candidates there are, the share of them that are training points, and the share of those found."""
+
+    candidates: int
+    precision: float
+    recall: float
+
+
+def recovery(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, tolerance: float) -> Recovery:
+    """Compare candidates with the truth; a pair closer than `tolerance` is a find. Without candidates precision is NaN.
+
+    Raises:
+        ValueError: if candidates or points are no vectors of finite numbers, there are no training points, or the
+            tolerance is not positive.
+    """
+    arguments.filled("points", arguments.real("points", points, "n"))
+    arguments.real("candidates", candidates, "c", like=points)
+    arguments.number("tolerance", tolerance, above=0)
+    finds = (candidates[:, None] - points).abs() <= tolerance
+    precision = float(finds.any(1).double().mean()) if len(candidates) else math.nan
+    return Recovery(len(candidates), precision, float(finds.any(0).double().mean()))
 
 
 def marginal(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]) -> Float[Tensor, " c"]:

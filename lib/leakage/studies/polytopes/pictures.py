@@ -12,7 +12,6 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.geometry.boundary import decision_boundary
-from leakage.geometry.patterns import layer_of
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
 from leakage.models.mlp import Mlp
 
@@ -70,7 +69,8 @@ def picture(
     arguments.count("side", side, least=1)
     fine = subdivide(network, window, plane=plane)
     segments, neurons = fine.hyperedges()
-    layer = layer_of(fine.network, device=neurons.device)[neurons]
+    ends = torch.tensor(fine.network.widths[1:-1], device=neurons.device).cumsum(0)
+    layer = torch.bucketize(neurons, ends, right=True)
     low, high = window.amin(0), window.amax(0)
     steps = (torch.arange(side, dtype=low.dtype, device=low.device) + 0.5) / side
     grid = torch.stack([steps.expand(side, side), steps.unsqueeze(-1).expand(side, side)], -1)
@@ -83,7 +83,7 @@ def picture(
         weight_norms=fine.weight_norms.cpu(),
         bias_norms=fine.bias_norms.cpu(),
         boundary=path(decision_boundary(fine).segments).cpu(),
-        hyperedges=tuple(path(segments[layer == k + 1]).cpu() for k in range(len(fine.layer_counts))),
+        hyperedges=tuple(path(segments[layer == k]).cpu() for k in range(len(fine.layer_counts))),
         regions=decision_regions(fine),
         outputs=outputs.unflatten(0, (side, side)).cpu(),
         extent=(left, right, bottom, top),

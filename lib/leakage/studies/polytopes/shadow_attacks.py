@@ -17,6 +17,8 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.boundary_distance import deepfool
+from leakage.geometry.distances import nearest
+from leakage.geometry.rays import label_change
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.shadow_pairs import Fit, Pair, Side, Task
@@ -150,8 +152,9 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
         "top-3 logits": posterior.top_logits(logits),
         "correct": posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": hyperedges.features(shots, "distance"),
-        "label distance": hyperedges.label_distances(network, points, first[:, 0], until=shooting.until)[:, None],
-        "cell": hyperedges.cell_features(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))),
+        # What the code of Algorithm 5 of Peinemann (2021) looks for first: it compares classes, not patterns.
+        "label distance": label_change(network, points, first[:, 0], until=shooting.until)[:, None],
+        "cell": nearest(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))).distances,
         "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
         **{signal: hyperedges.features(one, signal) for signal in hyperedges.SIGNALS},
     }

@@ -11,9 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.geometry import rays
-from leakage.geometry.patterns import adapted, pattern, printed_biases, read_out
+from leakage.geometry.patterns import Gates, adapted, check_gates, joined, pattern, read_out
+from leakage.geometry.polygons import fans, following, in_use
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
+from leakage.studies.polytopes import ray_cuts
 from leakage.studies.polytopes.printed_search import bisection
 
 _MISSED = 1e-9  # an affine form that is further off than this does not give the neuron's height: rounding is 1e-15
@@ -48,6 +50,24 @@ def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
     misses = [((a + c - z).abs() > _MISSED).to(points.dtype).mean() for a, c, z in printed]
     gap = (read_out(network, gates)[0] - _jacobian(network, points)).abs().max()
     return Identities(torch.stack(errors).max(), gap, torch.stack(misses))
+
+
+def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
+    r"""What Algorithm 3 gives, as printed, for the hidden layers: from the second on these are not the adapted biases.
+
+    $$ \hat c_1 = b_1, \qquad \hat c_{l+1} = D_{l+1} W_{l+1} \hat c_l + b_{l+1} $$
+
+    It closes the rows of the layer in hand where `patterns.adapted` closes those of the layer before, and never closes
+    the first: inactive neurons pass their bias on. Kept to be tested against that, not to be used.
+
+    Source: Peinemann (2021), Algorithm 3.
+    """
+    check_gates(network, gates)
+    first = gates[0].shape[:-1] if gates else ()
+    found = [network.biases[0].unsqueeze(-2).expand(*first, -1)]
+    for gate, weight, bias in zip(gates[1:], network.weights[1:-1], network.biases[1:-1], strict=True):
+        found.append(gate.to(weight.dtype) * (found[-1] @ weight.mT) + bias.unsqueeze(-2))
+    return tuple(found)
 
 
 def _jacobian(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, "t classes d"]:
@@ -99,6 +119,50 @@ def refinement(network: Mlp, fine: Subdivision) -> Refinement:
     return Refinement(torch.tensor(fine.layer_counts, device=fine.counts.device), torch.stack(errors))
 
 
+class Invariants(NamedTuple):
+    """What must hold for every subdivision; see `invariants`.
+
+    Attributes:
+        smallest_area: positive.
+        area_error: |sum of areas / area of the window - 1|, rounding.
+        repeated_patterns: cells minus distinct patterns, 0.
+        wrong_patterns: cells whose pattern is not that of the network at their middle, 0.
+        map_error: largest |affine map - network| at the middles, rounding.
+        sharpest_turn: smallest cross product of two edges in a row, not below rounding where all cells are convex.
+    """
+
+    smallest_area: float
+    area_error: float
+    repeated_patterns: int
+    wrong_patterns: int
+    map_error: float
+    sharpest_turn: float
+
+
+def invariants(fine: Subdivision) -> Invariants:
+    """Measure what theory says of every subdivision: convex cells that tile the window, one to a pattern."""
+    middles = fine.lift(fine.middles)
+    rows = joined(pattern(fine.network, middles))
+    outputs = (fine.maps[..., :2] @ fine.middles.unsqueeze(-1)).squeeze(-1) + fine.maps[..., 2]
+    whole = fans(fine.window.unsqueeze(0))[1].sum()
+    return Invariants(
+        smallest_area=float(fine.areas.min()),
+        area_error=float((fine.areas.sum() / whole - 1).abs()),
+        repeated_patterns=len(fine) - len(torch.unique(fine.pattern, dim=0)),
+        wrong_patterns=int((rows != fine.pattern).any(-1).sum()),
+        map_error=float((outputs - fine.network(middles)).abs().max()),
+        sharpest_turn=float(_turns(fine.vertices, fine.counts).min()),
+    )
+
+
+def _turns(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, " turns"]:
+    """The cross product of every two edges in a row, of all polygons: negative at a reflex corner."""
+    edges = following(vertices, corners) - vertices
+    ahead = following(edges, corners)
+    cross = edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]
+    return cross[in_use(corners, vertices.shape[1])]
+
+
 class RayReadings(NamedTuple):
     """One event on each ray by the exact methods and by the printed search; infinite where a method finds none.
 
@@ -146,7 +210,7 @@ def first_label_changes(
     """
     search = bisection(network, points, directions, steps=steps, event="label")
     walked = rays.label_change(network, points, directions, until=float(steps))
-    cut = rays.label_change_by_breaks(network, points, directions, until=float(steps))
+    cut = ray_cuts.label_change_by_breaks(network, points, directions, until=float(steps))
     return RayReadings(walked, cut, search.lengths)
 
 
@@ -160,6 +224,6 @@ def first_crossings(
     """
     search = bisection(network, points, directions, steps=steps, event="pattern")
     walked = rays.walk(network, points, directions, crossings=1).lengths[..., 0]
-    breaks = rays.all_breaks(network, points, directions, until=float(steps)).lengths
+    breaks = ray_cuts.all_breaks(network, points, directions, until=float(steps)).lengths
     cut = torch.nn.functional.pad(breaks, (0, 1), value=torch.inf)[..., 0]
     return RayReadings(torch.where(walked <= steps, walked, torch.inf), cut, search.lengths)

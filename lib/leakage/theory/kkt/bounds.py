@@ -6,8 +6,7 @@ and the KKT point. A bound that says nothing is infinite (above) or 0 (below), n
 dimensions are independent training sets. Nothing here trains, and nothing is random.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.models.two_layer import TwoLayer
-from leakage.theory.kkt.conditions import Conditions, check
+from leakage.theory.kkt.conditions import Conditions
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +41,10 @@ class Geometry:
             ValueError: if there is no point, or one is not a finite floating-point number.
         """
         arguments.filled("points", arguments.real("points", points, "*b n d"))
-        return cls.of_gram(points @ points.mT)
-
-    @classmethod
-    def of_gram(cls, gram: Float[Tensor, "*b n n"]) -> "Geometry":
-        """The geometry of training points with these inner products.
-
-        Raises:
-            ValueError: if `gram` is not square, is empty or is not finite floating-point.
-        """
-        arguments.filled("gram", arguments.real("gram", gram, "*b n n"))
+        gram = arguments.real("points @ points.mT", points @ points.mT)
         squares = gram.diagonal(dim1=-2, dim2=-1)
         others = (gram - torch.diag_embed(squares)).abs()
-        return cls(others.amax((-2, -1)), squares.amin(-1), squares.amax(-1), gram.shape[-1])
+        return cls(others.amax((-2, -1)), squares.amin(-1), squares.amax(-1), points.shape[-2])
 
     @property
     def ratio(self) -> Float[Tensor, "*b"]:
@@ -130,69 +120,3 @@ def activation_sums(model: TwoLayer, conditions: Conditions) -> tuple[Float[Tens
     weights = conditions.multipliers.unsqueeze(-1) * conditions.subgradients
     plus, minus = ((sign * model.outputs).clamp_min(0).square().unsqueeze(-1) for sign in (1, -1))
     return (weights @ plus).squeeze(-1), (weights @ minus).squeeze(-1)
-
-
-@dataclass(frozen=True, eq=False)
-class Tightness:
-    """How close networks come to the bounds: what was found over what is allowed, for each network.
-
-    Attributes:
-        ceiling: the largest of the `activation_sums` over `activation_ceiling`; at most 1 at a KKT point.
-        floor: the least of the own sign over `activation_floor`; at least 1, and infinite where that says nothing.
-        fresh: the largest fresh answer over `output_bound` with factor 1; at most 1.
-        member: the largest training answer over the margin, less 1: 0 where the floor is positive. 0 elsewhere.
-    """
-
-    ceiling: Float[Tensor, "*b"]
-    floor: Float[Tensor, "*b"]
-    fresh: Float[Tensor, "*b"]
-    member: Float[Tensor, "*b"]
-
-    @classmethod
-    def worst(cls, found: Sequence["Tightness"]) -> "Tightness":
-        """The single numbers nearest to a violation, or furthest into it: the least floor, the largest of all others.
-
-        Raises:
-            ValueError: if nothing was found.
-        """
-        if not found:
-            raise ValueError("`found` must have one at least, got an empty sequence.")
-        every = {each.name: torch.cat([getattr(one, each.name).flatten() for one in found]) for each in fields(cls)}
-        return cls(**{name: values.amin() if name == "floor" else values.amax() for name, values in every.items()})
-
-
-def tightness(
-    model: TwoLayer,
-    points: Float[Tensor, "*b n d"],
-    labels: Float[Tensor, "*b n"],
-    *,
-    margin: Float[Tensor, "*#b"],
-    products: Float[Tensor, "*b t n"],
-    answers: Float[Tensor, "*b t"],
-    kinks: float = 1e-2,
-) -> Tightness:
-    r"""Hold networks against every bound of this module.
-
-    Args:
-        model: networks at KKT points, or near them.
-        points: their training points.
-        labels: ±1.
-        margin: m.
-        products: $x_i^\top x$ of fresh points with the training points.
-        answers: $\Phi(x)$ of the fresh points.
-        kinks: as in `conditions.check`.
-
-    Raises:
-        ValueError, RuntimeError: as `conditions.check`.
-    """
-    geometry = Geometry.of(points)
-    ceiling, floor = (bound(geometry, margin).unsqueeze(-1) for bound in (activation_ceiling, activation_floor))
-    plus, minus = activation_sums(model, check(model, points, labels, kinks=kinks))
-    own = torch.where(labels > 0, plus, minus)
-    excess = (labels * model(points)).amax(-1) / margin - 1
-    return Tightness(
-        ceiling=(torch.maximum(plus, minus) / ceiling).amax(-1),
-        floor=torch.where(floor > 0, own / floor, torch.inf).amin(-1),
-        fresh=(answers.abs() / output_bound(geometry, geometry.delta_x(products), margin, factor=1)).amax(-1),
-        member=torch.where(floor.squeeze(-1) > 0, excess, 0.0),
-    )

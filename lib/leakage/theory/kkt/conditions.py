@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from leakage import arguments
-from leakage.models.two_layer import TwoLayer, check_inputs
+from leakage.models.two_layer import TwoLayer, check_inputs, cosine
 from leakage.trainers import margin_flow
 
 _ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
@@ -47,10 +47,6 @@ class Conditions:
         cosine: of the angle between $\theta$ and $\hat\theta$.
         slackness: $\sum_i \lambda_i (q_i - m) / (m \sum_i \lambda_i)$; 0 at a KKT point.
         margin: $m = \min_i q_i$.
-        squared_norm: $\lVert\theta\rVert^2$.
-        unit_norm: the mean of $\lVert u_j \rVert$, $u_j = \sum_i \lambda_i y_i s_{ij} \tilde x_i$, with weights
-            $|v_j| \lVert\tilde w_j\rVert$; 1 at a KKT point.
-        imbalance: $\sum_j \bigl| \lVert\tilde w_j\rVert^2 - v_j^2 \bigr| / \lVert\theta\rVert^2$; 0 at a KKT point.
     """
 
     multipliers: Float[Tensor, "*b n"]
@@ -59,9 +55,6 @@ class Conditions:
     cosine: Float[Tensor, "*b"]
     slackness: Float[Tensor, "*b"]
     margin: Float[Tensor, "*b"]
-    squared_norm: Float[Tensor, "*b"]
-    unit_norm: Float[Tensor, "*b"]
-    imbalance: Float[Tensor, "*b"]
 
 
 def check(
@@ -91,20 +84,14 @@ def check(
     pairs = _pairs(model, points, labels, kinks)
     multipliers, weights = _solved(pairs, labels.shape[:-1])
     hidden, outputs = pairs.parameters(multipliers, weights)
-    squares = model.squared_norm(), hidden.square().sum((-2, -1)) + outputs.square().sum(-1)
-    product = (hidden * pairs.hidden).sum((-2, -1)) + (outputs * model.outputs).sum(-1)
     distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
-    norms = pairs.hidden.norm(dim=-1)
     return Conditions(
         multipliers=multipliers,
         subgradients=torch.where(multipliers[..., None] > 0, weights / multipliers[..., None], pairs.on.to(weights)),
-        residual=(distance / squares[0]).sqrt(),
-        cosine=product / (squares[0].sqrt() * squares[1].sqrt()),
+        residual=(distance / model.squared_norm()).sqrt(),
+        cosine=cosine(TwoLayer(hidden[..., :-1], hidden[..., -1], outputs), model),
         slackness=(multipliers * (fits - margin.unsqueeze(-1))).sum(-1) / (margin * multipliers.sum(-1)),
         margin=margin,
-        squared_norm=squares[0],
-        unit_norm=(norms * hidden.norm(dim=-1)).sum(-1) / (norms * model.outputs.abs()).sum(-1),
-        imbalance=(norms.square() - model.outputs.square()).abs().sum(-1) / squares[0],
     )
 
 
@@ -158,7 +145,7 @@ class _Pairs:
             found = weights[used] / multipliers[used, None]
             rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
             patterns = torch.cat([patterns, found, steepest])
-            shares = self._combination(rows, patterns)
+            shares = _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
             rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
             multipliers = torch.zeros_like(multipliers).index_add(0, rows, shares)
             weights = torch.zeros_like(weights).index_add(0, rows, shares[:, None] * patterns)
@@ -199,10 +186,6 @@ class _Pairs:
         along = (multipliers * base).sum() + (weights * slopes).sum()
         excess = along.abs() - downhill * multipliers.sum()
         return steepest, excess, gaps[0].square().sum() + gaps[1].square().sum()
-
-    def _combination(self, rows: Tensor, patterns: Tensor) -> Tensor:
-        r"""Non-negative shares of these points' gradients that come closest to $\theta$."""
-        return _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
 
     def _at_once(self) -> tuple[Tensor, Tensor]:
         r"""All multipliers and weights in one fit; at the kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.

@@ -103,16 +103,12 @@ def _program(cones: Cones, labels: np.ndarray, scale: float) -> tuple[np.ndarray
     kinds = [clarabel.NonnegativeConeT(len(labels) + count * rays)] + [clarabel.SecondOrderConeT(1 + size)] * count
     costs = np.tile(np.eye(1 + rays)[0], count)
     nothing = sparse.csc_matrix((len(costs), len(costs)))
-    solution = clarabel.DefaultSolver(nothing, costs, rows, bounds, kinds, _settings()).solve()
-    found = np.array(solution.x).reshape(count, 1 + rays)[:, 1:] / scale
-    return np.clip(found, 0, None), np.clip(np.array(solution.z)[: len(labels)] / scale, 0, None)
-
-
-def _settings() -> clarabel.DefaultSettings:
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _SOLVER_TOLERANCE
-    return settings
+    solution = clarabel.DefaultSolver(nothing, costs, rows, bounds, kinds, settings).solve()
+    found = np.array(solution.x).reshape(count, 1 + rays)[:, 1:] / scale
+    return np.clip(found, 0, None), np.clip(np.array(solution.z)[: len(labels)] / scale, 0, None)
 
 
 def _feasible_dual(cones: Cones, labels: np.ndarray, multipliers: np.ndarray) -> tuple[np.ndarray, float]:

@@ -55,15 +55,6 @@ class Solution(NamedTuple):
         return OutputLaw(self.alpha, self.sigma, self.gamma, self.kappa)
 
 
-class _Image(NamedTuple):
-    """What one application of the system gives: the new logarithms, and the averages they came from."""
-
-    logs: Tensor
-    theta: Tensor
-    r_squared: Tensor
-    scale: Tensor
-
-
 def solve(
     setting: Setting, *, nodes: int = _NODES, iterations: int = 60, strict: bool = True, method: str = "newton"
 ) -> Solution:
@@ -100,14 +91,14 @@ def solve(
     flat = setting.flat()
     logs = _start(flat)
     for _ in range(_FIXED_POINT_STEPS):
-        logs = _apply(logs, flat, _ROUGH).logs
+        logs = _apply(logs, flat, _ROUGH)
     best = logs.clone()
     residual = torch.full_like(logs[:, 0], torch.inf)
     used = torch.zeros_like(residual, dtype=torch.int64)
     active = torch.arange(len(logs), device=logs.device)
     for step in range(iterations):
         part, here = flat.take(active), logs[active]
-        gap = _apply(here, part, nodes).logs - here
+        gap = _apply(here, part, nodes) - here
         size = gap.abs().amax(-1)
         better = size < residual[active]
         best[active[better]], residual[active[better]], used[active] = here[better], size[better], step
@@ -130,7 +121,7 @@ def _newton(logs: Tensor, gap: Tensor, setting: Setting) -> Tensor:
     identity = torch.eye(3, dtype=logs.dtype, device=logs.device)
     shifts = torch.cat([torch.zeros_like(identity[:1]), _DIFFERENCE * identity])
     every = torch.arange(len(logs), device=logs.device).repeat(4)
-    images = _apply((logs + shifts[:, None]).flatten(0, 1), setting.take(every), _ROUGH).logs
+    images = _apply((logs + shifts[:, None]).flatten(0, 1), setting.take(every), _ROUGH)
     images = images.unflatten(0, (4, len(logs)))
     jacobian = ((images[1:] - images[0]) / _DIFFERENCE).movedim(0, -1)
     damping = torch.tensor(_DAMPING, dtype=logs.dtype, device=logs.device)[:, None, None, None]
@@ -144,18 +135,24 @@ def _newton(logs: Tensor, gap: Tensor, setting: Setting) -> Tensor:
 _METHODS = {"newton": _newton, "fixed point": lambda logs, gap, setting: gap}
 
 
-def _apply(logs: Tensor, setting: Setting, nodes: int) -> _Image:
+def _apply(logs: Tensor, setting: Setting, nodes: int) -> Tensor:
     r"""The right-hand sides at $(\log\alpha, \log\sigma, \log\gamma)$."""
-    theta, r_squared, scale = _moments(logs, setting.kappa, nodes)
+    return _image(setting, setting.penalty, *_moments(logs, setting.kappa, nodes))
+
+
+def _image(
+    setting: Setting, penalty: Tensor, theta: Tensor, r_squared: Tensor | float, scale: Tensor | float
+) -> Tensor:
+    r"""The logarithms of α, σ and γ that follow from θ, $r^2$ and s."""
     values, features, signal = setting.spectrum
-    shrunk = values / (values + (setting.penalty * scale)[:, None])
+    shrunk = values / (values + (penalty * scale)[:, None])
     mean = (signal * shrunk).sum(-1)
     alpha = scale * theta * mean
     gamma = scale / setting.delta * (features * shrunk).sum(-1)
     uneven = (signal * (shrunk - mean[:, None]).square()).sum(-1)
     noise = r_squared / setting.delta * (features * shrunk.square()).sum(-1)
     sigma = scale * ((setting.kappa * theta).square() * uneven + noise).sqrt()
-    return _Image(torch.stack([alpha, sigma, gamma], -1).log(), theta, r_squared, scale)
+    return torch.stack([alpha, sigma, gamma], -1).log()
 
 
 def _moments(logs: Tensor, kappa: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,19 +169,13 @@ def _moments(logs: Tensor, kappa: Tensor, nodes: int) -> tuple[Tensor, Tensor, T
 
 def _start(setting: Setting) -> Tensor:
     r"""The solution for a large ridge: $s = 4$, $r^2 = 1/4$, $\theta = \E\rho''(\kappa Z)$; $\lambda + 1/4$ for λ."""
-    values, features, signal = setting.spectrum
     theta = label_moments(torch.zeros_like(setting.kappa)[:, None], setting.kappa).slope[:, 0]
-    shrunk = values / (values + 4 * (setting.penalty[:, None] + 0.25))
-    alpha = 4 * theta * (signal * shrunk).sum(-1)
-    gamma = 4 / setting.delta * (features * shrunk).sum(-1)
-    sigma = 4 * ((features * shrunk.square()).sum(-1) / (4 * setting.delta)).sqrt()
-    return torch.stack([alpha, sigma, gamma], -1).log()
+    return _image(setting, setting.penalty + 0.25, theta, r_squared=0.25, scale=4.0)
 
 
 def _report(
     setting: Setting, flat: Setting, logs: Tensor, residual: Tensor, used: Tensor, *, nodes: int, strict: bool
 ) -> Solution:
-    image = _apply(logs, flat, nodes)
     converged = residual < TOLERANCE
     if strict and not bool(converged.all()):
         worst = int(torch.where(converged, -torch.inf, residual.nan_to_num(torch.inf)).argmax())
@@ -193,7 +184,7 @@ def _report(
             f"λ = {float(flat.penalty[worst]):g}, δ = {float(flat.delta[worst]):g}, κ = {float(flat.kappa[worst]):g}, "
             f"has residual {float(residual[worst]):.1e}: allow more `iterations` or more `nodes`."
         )
-    numbers = (*logs.exp().unbind(-1), image.theta, image.r_squared, image.scale)
+    numbers = (*logs.exp().unbind(-1), *_moments(logs, flat.kappa, nodes))
     numbers = (torch.where(converged, number, torch.nan) for number in numbers)
     parts = (*numbers, flat.kappa, residual, used, converged)
     return Solution(*(part.reshape(setting.shape) for part in parts))

@@ -1,8 +1,7 @@
 r"""Where the system can be solved by hand: an infinite ridge, infinitely many weak features, and bounds on the rest.
 
 Both limits are those of the bi-level ensemble, with $n/d$ = `samples` $= \delta\phi$ fixed. The limits are taken after
-$n, p \to \infty$. Names with `printed` are expressions of the paper's text in our copy where they differ. Float64,
-batched; nothing is random.
+$n, p \to \infty$. Float64, batched; nothing is random.
 """
 
 from typing import NamedTuple
@@ -36,22 +35,19 @@ class InfiniteRidge(NamedTuple):
     ratio: Float[Tensor, "*b"]
     error: Float[Tensor, "*b"]
     advantage: Float[Tensor, "*b"]
-    printed_gamma: Float[Tensor, "*b"]
-    printed_ratio: Float[Tensor, "*b"]
 
 
 class MaxMargin(NamedTuple):
     r"""The maximum-margin classifier of infinitely many weak features, with outputs in units of its margin.
 
     `support` is the share of support vectors, to which the best attack's advantage tends; `error` is the test error, to
-    which that of any fixed loss threshold tends. `tail` is the share x of the tail in the margin's price.
+    which that of any fixed loss threshold tends.
     """
 
     support: Float[Tensor, "*b"]
     error: Float[Tensor, "*b"]
     alpha: Float[Tensor, "*b"]
     sigma: Float[Tensor, "*b"]
-    tail: Float[Tensor, "*b"]
 
 
 def infinite_ridge(
@@ -98,8 +94,6 @@ def infinite_ridge(
         ratio=(alpha / sigma).square(),
         error=generalisation_error(law),
         advantage=torch.special.erf(half / 2**0.5),
-        printed_gamma=torch.full_like(eta, 2.0),
-        printed_ratio=4 * theta.square() * (delta / phi) / tail,
     )
 
 
@@ -126,19 +120,19 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
     rule = logit_rule(kappa, nodes=_NODES)
     alpha, sigma = torch.full_like(eta, 0.05), torch.full_like(eta, 0.5)
     for _ in range(_STEPS):
-        support, tail, new_alpha, new_sigma = _margin_step(alpha, sigma, rule, samples, eta)
+        support, new_alpha, new_sigma = _margin_step(alpha, sigma, rule, samples, eta)
         change = torch.maximum((new_alpha - alpha).abs() / new_alpha, (new_sigma - sigma).abs() / new_sigma)
         if bool((change < _GOAL).all()):
             law = OutputLaw(new_alpha, new_sigma, torch.zeros_like(eta), kappa)
-            return MaxMargin(support, generalisation_error(law), new_alpha, new_sigma, tail)
+            return MaxMargin(support, generalisation_error(law), new_alpha, new_sigma)
         alpha, sigma = (torch.lerp(old, new, _DAMPING) for old, new in ((alpha, new_alpha), (sigma, new_sigma)))
     raise ArithmeticError(f"the limit did not settle: change {float(change.max()):.1e} after {_STEPS} steps.")
 
 
 def _margin_step(
     alpha: Tensor, sigma: Tensor, rule: Rule, samples: Tensor, eta: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """S, x and the new α and σ (see `max_margin`)."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """S and the new α and σ (see `max_margin`)."""
     mean, sd = alpha[..., None] * rule.nodes + 1, sigma[..., None]
     inside, density = torch.special.ndtr(mean / sd), torch.exp(-(mean / sd).square() / 2) / (2 * torch.pi) ** 0.5
     first = mean * inside + sd * density
@@ -151,7 +145,7 @@ def _margin_step(
     b = load - eta - 1
     tail = ((b.square() + 4 * load * eta).sqrt() - b) / (2 * load)
     scale = support * (1 + tail)
-    return support, tail, theta / scale, (square / samples).sqrt() / scale
+    return support, theta / scale, (square / samples).sqrt() / scale
 
 
 def least_gamma(setting: Setting) -> Float[Tensor, "*b"]:

@@ -66,8 +66,8 @@ class Densities(NamedTuple):
     member: Float[Tensor, "*b points"]
 
 
-class SampleAttack(NamedTuple):
-    """The best attack on one point: call it a member if its loss is below the threshold."""
+class LossThreshold(NamedTuple):
+    """The best attack of its kind: call a point a member if its loss is below the threshold."""
 
     threshold: Float[Tensor, "*b"]
     tpr: Float[Tensor, "*b"]
@@ -106,7 +106,7 @@ def densities(
     )
 
 
-def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> SampleAttack:
+def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> LossThreshold:
     r"""The attack of largest advantage on a point that the attacker knows, its loss threshold and its rates.
 
     For $y = 1$ and with $m = \alpha Z$, $a(z) = \gamma\rho'(-z)$, the logarithm of the likelihood ratio is
@@ -131,7 +131,7 @@ def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[T
     distance = (root - sign * law.alpha * teacher) / law.sigma
     pull = law.gamma * torch.sigmoid(-root) / law.sigma
     fpr, tpr = torch.special.ndtr(-distance), torch.special.ndtr(pull - distance)
-    return SampleAttack(loss(sign * root, label), tpr, fpr, _gap(distance, pull))
+    return LossThreshold(loss(sign * root, label), tpr, fpr, _gap(distance, pull))
 
 
 def _gap(distance: Tensor, pull: Tensor) -> Tensor:

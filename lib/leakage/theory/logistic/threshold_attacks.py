@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.theory.logistic.output_law import OutputLaw, exceedance
+from leakage.theory.logistic.output_law import LossThreshold, OutputLaw, exceedance
 from leakage.theory.logistic.prox import inverse_prox, prox
 
 _TAIL = 9.0  # deviations of the fresh output within which thresholds are looked for
@@ -22,15 +22,6 @@ _ROUNDS = 5
 class Rates(NamedTuple):
     """True and false positive rate of a rule, and their difference."""
 
-    tpr: Float[Tensor, "*b"]
-    fpr: Float[Tensor, "*b"]
-    advantage: Float[Tensor, "*b"]
-
-
-class BestThreshold(NamedTuple):
-    """The loss threshold of largest advantage, and its rates."""
-
-    threshold: Float[Tensor, "*b"]
     tpr: Float[Tensor, "*b"]
     fpr: Float[Tensor, "*b"]
     advantage: Float[Tensor, "*b"]
@@ -49,7 +40,7 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     return _rates(law, -torch.log(torch.expm1(threshold)))
 
 
-def best_threshold(law: OutputLaw) -> BestThreshold:
+def best_threshold(law: OutputLaw) -> LossThreshold:
     r"""The one loss threshold with the largest advantage, by grids of c (`threshold_rates`) that close in on it.
 
     The search covers all outputs of members and outsiders; an error of the threshold costs only its square.
@@ -63,7 +54,7 @@ def best_threshold(law: OutputLaw) -> BestThreshold:
         index = _rates(wide, cuts).advantage.argmax(-1, keepdim=True)
         low, high = (cuts.gather(-1, (index + i).clamp(0, _CELLS)).squeeze(-1) for i in (-1, 1))
     cut = low + (high - low) / 2
-    return BestThreshold(torch.nn.functional.softplus(-cut, threshold=40.0), *_rates(law, cut))
+    return LossThreshold(torch.nn.functional.softplus(-cut, threshold=40.0), *_rates(law, cut))
 
 
 def _rates(law: OutputLaw, cut: Tensor) -> Rates:

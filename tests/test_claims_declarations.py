@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from declared import claim, declaration, save
-from leakage import declarations
+from leakage.claims import declarations
+from leakage.claims.measurements import Count, Exact
 
 
 @pytest.fixture
@@ -21,10 +22,15 @@ def write(tmp_path):
 
 def test_a_claims_file_is_read_as_it_is_written(write):
     declared = declarations.load(write(declaration()))
-    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large"]
+    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large", "t.beyond.more"]
     assert declared.by_id["t.one"].paper == "0.6"
     assert declared.by_id["t.data"].needs == ("mnist",)
-    assert (declared.beyond[0].id, declared.beyond[0].where, declared.data) == ("t.beyond.more", "", ("mnist",))
+    assert (declared.by_id["t.beyond.more"].where, declared.data) == ("", ("mnist",))
+    groups = {group: [claim.id for claim in claims] for group, claims in declared.groups().items()}
+    assert groups == {
+        "The paper's claims": ["t.one", "t.two", "t.data", "t.large"],
+        "Ours, not in the paper": ["t.beyond.more"],
+    }
 
 
 def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
@@ -39,18 +45,30 @@ def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
         ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
         ({"prefix": "T!"}, "`prefix` must be one lower-case word"),
         ({"title": ""}, "the file: `title` must be text"),
-        ({"titel": "x"}, "the file: unknown field titel; known: beyond, chapter, claims, data, paper, prefix, p"),
-        ({"claims": [], "beyond": []}, "declares no claim"),
+        ({"titel": "x"}, "the file: unknown field titel; known: chapter, claims, data, paper, prefix, p"),
+        ({"claims": []}, "declares no claim"),
         ({"claims": "none"}, "`claims` must be a list"),
         ({"claims": ["t.one"]}, "a claim without id must be a mapping"),
         ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
         ({"claims": [claim("u.one")]}, "claim u.one: `id` must be t.<row>"),
         ({"claims": [claim("t.o-ne")]}, "claim t.o-ne: `id` must be t.<row>"),
-        ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `id` must be t.<row>"),
+        ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `kind` must be ours, as its id says; got 'figure'"),
+        ({"claims": [claim("t.one", kind="guess")]}, "claim t.one: `kind` must be one of theorem, figure,"),
+        ({"claims": [claim("t.one", values={})]}, "claim t.one: `values` must say what each value is"),
+        ({"claims": [claim("t.one", values=["x"])]}, "claim t.one: `values` must say what each value is"),
+        ({"claims": [claim("t.one", values={"X": "w"})]}, "a value must have a name of lower-case letters; got X"),
+        ({"claims": [claim("t.one", values={"x": "w", "in": "w"})]}, "of lower-case letters; got in"),
+        ({"claims": [claim("t.one", values={"x": ""})]}, "claim t.one: `x` must be text"),
+        ({"claims": [claim("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
+        ({"claims": [claim("t.one", holds="y.low > 1")]}, "claim t.one: `holds`: a rule names 'y', which `values`"),
+        ({"claims": [claim("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
+        ({"claims": [claim("t.one", in_part="x.low >")]}, "claim t.one: `in_part`: not an expression"),
+        ({"claims": [claim("t.one", why="It is {y}.")]}, "claim t.one: `why` names y, which `values` does not"),
+        ({"claims": [claim("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
         ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
         ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
-        ({"claims": [claim("t.one", rule=["x"])]}, "claim t.one: `rule` must be text"),
-        ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile` must be ci or paper; got 'smoke'"),
+        ({"claims": [claim("t.one", claim=["x"])]}, "claim t.one: `claim` must be text"),
+        ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile` must be one of ci, paper; got 'smoke'"),
         ({"claims": [claim("t.one", expected="fine")]}, "`expected` must be one of held, held in part, did"),
         ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` of the file"),
         ({"claims": [claim("t.one", needs="mnist")]}, "claim t.one: `needs` must be a list"),
@@ -66,8 +84,6 @@ def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
         ({"published": {"fig1": {"x": ["1e999"]}}}, "published fig1 must hold finite numbers only; got '1e999'"),
         ({"published": {"fig1": {"x": ["1_0"]}}}, "published fig1 must hold finite numbers only; got '1_0'"),
         ({"published": {"fig1": {"x": ["٣"]}}}, "published fig1 must hold finite numbers only; got '٣'"),
-        ({"beyond": [claim("t.one")]}, "claim t.one: `id` must be t.beyond.<row>"),
-        ({"beyond": [claim("t.beyond.one", paper="1")]}, "claim t.beyond.one: unknown field paper"),
     ],
 )
 def test_a_faulty_declaration_is_refused_with_its_place(write, change, message):
@@ -75,6 +91,59 @@ def test_a_faulty_declaration_is_refused_with_its_place(write, change, message):
         declarations.load(write(declaration(**change)))
     assert str(caught.value).startswith("toy.yml: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("expected", ["held in part", "did not hold", "undecided"])
+def test_a_verdict_other_than_held_is_declared_with_its_reason(write, expected):
+    entry = claim("t.one", expected=expected, in_part="x.low < 1")
+    del entry["why"]
+    with pytest.raises(ValueError, match=f"claim t.one: `why` is required, for the expected verdict is '{expected}'"):
+        declarations.load(write(declaration(claims=[entry])))
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.5, "held"), (2.5, "held in part"), (3.5, "undecided"), (4.5, "did not hold")]
+)
+def test_the_verdict_is_that_of_the_first_rule_that_is_satisfied(write, value, verdict):
+    rules = {"holds": "x.high < 2", "in_part": "x.high < 3", "refuted": "x.low > 4"}
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", **rules)]))).claims
+    assert declared.verdict({"x": Exact(value, 0.1)}) == verdict
+
+
+def test_rules_that_contradict_each_other_on_a_measurement_are_refused(write):
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", refuted="x.low > 1")]))).claims
+    with pytest.raises(ValueError, match="contradict each other: it holds and is refuted"):
+        declared.verdict({"x": Exact(1.5, 0.1)})
+
+
+@pytest.mark.parametrize(
+    ("rules", "idle"),
+    [
+        ({"holds": "x.high < 2 and x.low > 0.25"}, ()),
+        ({"holds": "x.high < 2 or x.low > 0.25"}, (2, 0.25)),  # each is true without the other
+        ({"holds": "x.high < 0", "refuted": "x.low > 9"}, ()),  # undecided: each could decide it
+        ({"holds": "x.high < 0 and x.low > 9", "refuted": "x.low > 9 and x.high < 0"}, (0, 9, 9, 0)),
+        ({"holds": "x.high < 0 and x.low > 9", "in_part": "x.low > 0.25"}, ()),
+    ],
+)
+def test_a_number_that_decides_nothing_is_idle(write, rules, idle):
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", **rules)]))).claims
+    assert declared.idle({"x": Exact(1, 0.5)}) == idle
+
+
+def test_a_reason_names_the_measurements_and_leaves_mathematics_alone(write):
+    entry = claim(
+        "t.one", kind="theorem", expected="undecided", why=r"Of $n^{x}$ and $\frac{x}{x}$: {x}.", proof="Slips."
+    )
+    (declared,) = declarations.load(write(declaration(claims=[entry]))).claims
+    values = {"x": Count(2, 3)}
+    assert declared.reason("undecided", values) == r"Of $n^{x}$ and $\frac{x}{x}$: 2 of 3."
+    assert declared.reason("held", values) == "Not expected: undecided was."
+
+
+def test_a_slip_in_the_proof_stands_beside_a_theorem_that_holds(write):
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", proof="It drops a term.")]))).claims
+    assert declared.reason("held", {}) == "As stated; the printed proof: It drops a term."
 
 
 def test_a_missing_field_of_the_file_is_named(write):
@@ -160,7 +229,7 @@ def mutated(text: bytes, draw: random.Random) -> bytes:
 
 def skeleton(declared: declarations.Declarations) -> tuple:
     """What a claims file says beyond free text."""
-    claims = [(one.id, one.profile, one.expected, one.needs) for one in declared.by_id.values()]
+    claims = [(one.id, one.kind, one.profile, one.expected, one.needs, one.rules) for one in declared.claims]
     return declared.chapter, declared.prefix, declared.data, declared.published, claims
 
 
@@ -181,7 +250,9 @@ def test_a_claims_file_that_was_damaged_is_refused_in_one_line_or_read_by_the_ru
             assert one.profile in ("ci", "paper")
             assert one.expected in declarations.VERDICTS
             assert set(one.needs) <= set(read.data)
-            assert all(isinstance(word, str) and word.strip() for word in (one.claim, one.rule))
+            assert all(isinstance(word, str) and word.strip() for word in (one.claim, *one.values.values()))
+            assert one.kind in declarations.KINDS
+            assert {"held", "refuted"} <= one.rules.keys()
         assert all(math.isfinite(x) for curve in read.published.values() for column in curve.values() for x in column)
         outcomes[
             "equal" if read == original else "reworded" if skeleton(read) == skeleton(original) else "changed"

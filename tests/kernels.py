@@ -1,0 +1,33 @@
+"""Chapters without a kernel: their cells are not executed, only the claim records in them are shown."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+from leakage.pipeline import execute
+from leakage.pipeline.worker import Started
+
+Meanwhile = Callable[[Path], None]
+
+
+def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None) -> None:
+    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run."""
+
+    def watch(task, gpu, living, tell):
+        meanwhile(task.folder)
+        with (task.folder / "executions.txt").open("a") as file:
+            print(task.chapter, file=file)
+        notebook = nbformat.reads(task.notebook, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        (shown,) = [node for node in ast.walk(ast.parse(code[-1].source)) if isinstance(node, ast.keyword)][1:]
+        metadata = ast.literal_eval(shown.value)
+        code[-1].outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
+        task.partial.parent.mkdir(parents=True, exist_ok=True)
+        task.partial.write_text(nbformat.writes(notebook), "utf-8")
+        last = Started(task.chapter, len(code), len(code))
+        tell(last)
+        return last, ""
+
+    monkeypatch.setattr(execute, "_watch", watch)
