@@ -14,6 +14,7 @@ from leakage.studies.blessing import (
     bilevel,
     feature_models,
     halves,
+    influence,
     logistic_simulation,
     private_audit,
     purchase_like,
@@ -43,7 +44,8 @@ class Inputs(device_checks.Inputs):
         self.setting = Setting.bilevel(penalty=self.of(0.1, 1), delta=0.5, phi=self.of(3, 5), kappa=self.of(0.5, 5))
         self.solution = solve(self.setting)
         self.law = self.solution.law
-        self.limit = solve(Setting.bilevel(penalty=self.single, delta=0.5, phi=4.0)).law
+        self.one = solve(Setting.bilevel(penalty=self.single, delta=0.5, phi=4.0))
+        self.limit = self.one.law
         self.points = bilevel.fixed_points(ENSEMBLE, 2, generator=generator)
         self.labels = self.of(1, 0)
         self.pairs = membership_splits.complementary_pairs(12, 8, generator=generator)
@@ -119,7 +121,7 @@ class Inputs(device_checks.Inputs):
         )
         return [
             vars(trained),
-            vars(dp_sgd.at_setting(trained, 1)),
+            vars(trained[:, 1]),
             vars(dp_sgd.clipped_sum(wide, batch, labels, clip=0.5)),
         ]
 
@@ -175,7 +177,8 @@ CHECKS = {
         found := logistic_simulation.point_outputs(
             ENSEMBLE, x.points, penalty=1.0, trials=4, generator=x.generator, refits=2
         ),
-        logistic_simulation.law_tests(found, x.points, x.limit),
+        influence.influence(ENSEMBLE, x.points, x.one, penalty=1.0),
+        influence.law_distances(found, x.points, influence.law_at(x.limit, found.gamma.mean(1))).refits[0].low,
         logistic_simulation.simulate(
             ENSEMBLE, penalty=1.0, trials=3, generator=x.generator, thresholds=(0.5,), fresh=9
         ),

@@ -8,7 +8,6 @@ from leakage.attacks.gradient_inversion import (
     deep,
     design,
     equations,
-    joint_diagonalisation,
     matching,
     moments,
     recover,
@@ -23,9 +22,9 @@ from leakage.metrics import reconstruction
 from leakage.models import clients
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
-from leakage.studies.gradient_inversion import moment_error, rival_decompositions, step_errors
+from leakage.studies.gradient_inversion import gradient_symmetries, moment_error, rival_decompositions, step_errors
 from leakage.studies.gradient_inversion.games import Round
-from leakage.theory import gradient_symmetries, hermite
+from leakage.theory import hermite
 from leakage.trainers import federated
 from leakage.trainers.federated import batch_gradient
 
@@ -112,7 +111,7 @@ CHECKS = {
             rival_decompositions,
             **FEW_STEPS,
         ),
-        joint_diagonalisation,
+        decompose,
         **FEW_SWEEPS,
     ),
     "gradient_inversion.tensor": lambda x: x.shortly(
@@ -125,7 +124,7 @@ CHECKS = {
                 ("gelu", "span", "ones"),
             )
         ],
-        joint_diagonalisation,
+        decompose,
         **FEW_SWEEPS,
     ),
     "activations": lambda x: [sigma.derivatives(x.of(-1, 2), order=4) for sigma in ACTIVATIONS.values()],

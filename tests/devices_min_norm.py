@@ -80,7 +80,9 @@ CHECKS = {
     "scale_mixture.total_variation": lambda x: scale_mixture.total_variation(**x.laws),
     "scale_mixture.thresholds": lambda x: scale_mixture.thresholds(**x.laws),
     "scale_mixture.rule_advantage": lambda x: scale_mixture.rule_advantage(x.of(1, 2), **x.laws),
-    "scale_mixture.power": lambda x: scale_mixture.power(**x.laws, fpr=0.1, cells=50),
+    "scale_mixture.power": lambda x: x.shortly(
+        lambda: scale_mixture.power(**x.laws, fpr=0.1), scale_mixture, _CELLS=50
+    ),
     "ScaleMixture.sample": lambda x: x.laws["outsider"].sample(4, generator=x.generator),
     "gaussian_mixture": lambda x: gaussian_mixture.total_variation(outsider=x.law(0, 1), member=x.law(2, 0, 5)),
     "Design.widths": lambda x: [DESIGN.widths(x.widths), DESIGN.widths(WIDTHS, device=x.device)],

@@ -6,8 +6,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.decompose import assemble, decompose, powers
-from leakage.attacks.gradient_inversion.joint_diagonalisation import joint_diagonaliser
+from leakage.attacks.gradient_inversion.decompose import assemble, decompose, joint_diagonaliser, powers
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.studies.gradient_inversion.rival_decompositions import METHODS

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.equations import HiddenEquations
+from leakage.attacks.gradient_inversion.labels import upright
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import directions, recover
 from leakage.attacks.gradient_inversion.refine import CERTIFIED, certified
-from leakage.attacks.gradient_inversion.tensor import upright
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.theory.gradient_symmetries import mirrored
+from leakage.studies.gradient_inversion.gradient_symmetries import mirrored
 from leakage.trainers.federated import batch_gradient
 
 EXACT = 1e-10  # the claim; measured are 1e-15 to 5e-14
@@ -175,9 +175,10 @@ def test_labels_tell_a_sigmoid_from_its_mirror_image():
     observation, inputs, labels = problem("sigmoid", bias=0.0)
     residuals = observation.predictions(inputs) - labels
     flips = torch.tensor([True, False, True])
-    signs, tied = upright(observation, *mirrored(inputs, residuals, observation.activation, flips=flips))
+    mirror = mirrored(inputs, residuals, observation.activation, flips=flips)
+    signs, ambiguous = upright(observation, *mirror, outputs_seen=True)
     assert signs.tolist() == [-1, 1, -1]
-    assert not tied
+    assert not ambiguous
     assert_exact(recovered(observation, 3), inputs, labels)
 
 

@@ -24,9 +24,9 @@ from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import support_vectors
-from leakage.studies.gradient_inversion import games, moment_error, step_errors
+from leakage.studies.gradient_inversion import games, gradient_symmetries, moment_error, step_errors
 from leakage.studies.kkt_margin import gaussian_networks, line_statements, margin_size, orthogonality
-from leakage.theory import gradient_symmetries, hermite
+from leakage.theory import hermite
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
 from leakage.trainers import federated, margin_flow, module_flow

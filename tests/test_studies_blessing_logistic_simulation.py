@@ -4,13 +4,12 @@ import math
 from functools import partial
 
 import pytest
-import torch
 
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import stream
 from leakage.studies.blessing import logistic_simulation
 from leakage.studies.blessing.bilevel import Bilevel, fixed_points
-from leakage.studies.blessing.logistic_simulation import law_tests, left_out_check, point_outputs, simulate
+from leakage.studies.blessing.logistic_simulation import left_out_check, point_outputs, simulate
 from leakage.theory.logistic.fixed_point import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
 from leakage.trainers.logistic_regression import fit
@@ -68,26 +67,6 @@ def test_the_shortcut_is_training_with_the_point():
     # The error is of order 1/n; 1 % of the spread is what the chapter asks for at n = 500.
     assert float((found.refits - found.outputs[:, :4]).abs().max()) < 0.01 * spread
     assert float((found.outputs - found.without).abs().min()) > 0.01 * spread
-
-
-def test_outputs_follow_their_laws_and_members_not_that_of_outsiders():
-    points = fixed_points(ENSEMBLE, 3, generator=stream(0, "laws"))
-    found = point_outputs(ENSEMBLE, points, penalty=0.1, trials=100, generator=stream(0, "law sets"))
-    tests = law_tests(found, points, theory(ENSEMBLE, 0.1), gamma=found.gamma.mean(1))
-    assert float(torch.minimum(tests.without, tests.outputs).min()) > 1e-3 / 6
-    assert float(tests.control.max()) < 1e-3
-
-
-def test_the_gamma_of_a_long_point_is_larger_than_the_limit():
-    points = fixed_points(ENSEMBLE, 1, generator=stream(0, "long"))
-    longer = points._replace(strong=2 * points.strong, weak=2 * points.weak, squares=4 * points.squares)
-    law = theory(ENSEMBLE, 0.1)
-    found = point_outputs(ENSEMBLE, longer, penalty=0.1, trials=100, generator=stream(0, "long sets"))
-    gamma = found.gamma.mean(1)
-    assert float(gamma) == pytest.approx(4 * float(law.gamma), rel=0.25)  # γ is quadratic in the point
-    assert float(law_tests(found, longer, law).outputs) < 1e-6 * float(
-        law_tests(found, longer, law, gamma=gamma).outputs
-    )
 
 
 def test_batches_change_nothing_but_the_draws(monkeypatch):

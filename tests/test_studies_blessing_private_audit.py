@@ -49,21 +49,22 @@ def a_front(shift=0.0):
 def test_a_front_gains_nothing_over_itself_and_what_was_planted_over_a_shifted_one():
     assert float(audits.front_gain(a_front(), a_front(), at_most=0.35)) == 0.0
     planted = audits.front_gain(a_front(), a_front(0.05), at_most=0.35)
-    assert planted.n == 4  # pairs
+    assert planted.n == 2  # pools
     assert float(planted) == pytest.approx(0.05, abs=1e-6)  # float32
     assert float(audits.front_gain(a_front(0.05), a_front(), at_most=0.35)) == pytest.approx(-0.05, abs=1e-6)
 
 
 def test_an_advantage_that_is_not_attained_gains_nothing_known():
-    assert audits.front_gain(a_front(), a_front(), at_most=0.05) is None
+    found = audits.front_gain(a_front(), a_front(), at_most=0.05)
+    assert (found.low, found.high) == (-math.inf, math.inf)
 
 
 def test_fronts_of_other_models_are_refused():
     error, advantage = a_front()
-    with pytest.raises(ValueError, match="same pairs"):
+    with pytest.raises(ValueError, match="same pools"):
         audits.front_gain((error, advantage), (error[..., :2], advantage[..., :2]), at_most=0.3)
-    with pytest.raises(ValueError, match="same pairs"):
-        audits.front_gain((error[..., :3], advantage[..., :3]), (error[..., :3], advantage[..., :3]), at_most=0.3)
+    with pytest.raises(ValueError, match="same pools"):
+        audits.front_gain((error[:, 0], advantage[:, 0]), (error[:, 0], advantage[:, 0]), at_most=0.3)
 
 
 @pytest.mark.parametrize(("at_most", "least"), [(0.6, 0.1), (0.5, 0.1), (0.45, 0.125), (0.1, 0.3), (0.05, math.nan)])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.studies.blessing.tradeoff import Ensemble, at_advantage, at_error, trade_off
+from leakage.studies.blessing.tradeoff import Ensemble, at_advantage, at_error, at_infinite_width, trade_off
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
 from leakage.theory.logistic.problem import Setting
@@ -94,3 +94,17 @@ def test_a_best_penalty_outside_the_search_is_marked():
 def test_wrong_arguments_are_named(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()
+
+
+def test_what_is_a_cubic_in_the_inverse_logarithm_is_read_off_at_infinite_width():
+    phi = torch.logspace(1, 12, 23, dtype=torch.float64)
+    u = 1 / phi.log()
+    value, change = at_infinite_width(phi, 0.7 - u + 0.3 * u**3)
+    assert value == pytest.approx(0.7, abs=1e-12)
+    assert 0 < change < 1e-3  # the parabola is not exact
+
+
+def test_too_few_widths_are_no_way_to_infinity():
+    few = torch.linspace(2, 7, 6, dtype=torch.float64)
+    with pytest.raises(ValueError, match="seven points"):
+        at_infinite_width(few, few)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import PADDING
+from leakage.models.transformer import PADDING
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe

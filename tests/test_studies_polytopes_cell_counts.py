@@ -1,7 +1,9 @@
 """Random networks have about half as many cells as the square of their neurons, however deep."""
 
 import pytest
+import torch
 
+from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import cell_counts
 
@@ -10,7 +12,7 @@ def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
     found = cell_counts.count((10,), networks=3, seed=0, reach=1e6)
     assert found.cells.tolist() == [1 + 10 + 45] * 3
     assert found.neurons == 10
-    assert found.ratio == pytest.approx(56 / 50)
+    assert found.ratio == found.shares.estimate == pytest.approx(56 / 50)
 
 
 def test_depth_does_not_raise_the_average():
@@ -36,3 +38,11 @@ def test_bad_input_is_refused():
         cell_counts.count((5,), networks=0, seed=0)
     with pytest.raises(ValueError, match="widths"):
         cell_counts.count((0,), networks=1, seed=0)
+
+
+def test_as_many_neurons_as_inputs_have_all_patterns_and_one_more_has_not():
+    wide, full, thin = (mlp.initial((), (4, width, 2), generator=stream(0, f"{width}")) for width in (3, 4, 5))
+    assert [cell_counts.unattained(model.to(torch.float64)) for model in (wide, full)] == [0, 0]
+    assert cell_counts.unattained(thin.to(torch.float64)) >= 1  # five hyperplanes in four dimensions make 31 cells
+    with pytest.raises(ValueError, match="one layer"):
+        cell_counts.unattained(mlp.initial((), (4, 3, 3, 2), generator=stream(0, "deep")))

@@ -66,7 +66,7 @@ def test_numbers_of_a_network_are_those_of_its_tables(measured):
     (counts, areas), cells = (part[0] for part in measured.portrait.own), measured.history.cells
     near, far = counts[:2].sum() / areas[:2].sum(), counts[4:].sum() / areas[4:].sum()
     assert float(found.near_to_far[0].exp()) == pytest.approx(float(near / far))
-    assert torch.allclose(found.growth, cells[-1] / cells[0])
+    assert torch.allclose(found.growth.exp(), cells[-1] / cells[0])
     assert torch.equal(found.final_components, measured.history.components[-1])
 
 
@@ -79,3 +79,33 @@ def test_looks_that_miss_what_is_asked_are_refused(measured):
         cluster_statistics.pooled([])
     with pytest.raises(ValueError, match="epochs_observed"):
         cluster_statistics.group(0, models=1, seed=0, task=TASK)
+
+
+def test_a_beginning_is_that_of_the_whole_training(measured):
+    begun = cluster_statistics.beginning(0, models=3, seed=0, task=TASK)
+    assert torch.equal(begun.cells, measured.history.cells[:6])
+    short, whole = (cluster_contrasts.beginnings(history) for history in (begun, measured.history))
+    assert all(torch.equal(*pair) for pair in zip(short, whole, strict=True))
+    cells = begun.cells.double()
+    assert torch.allclose(short.first_cells.exp(), cells[1:4].mean(0) / cells[0])
+    assert short.one_piece.tolist() == (begun.components[1:] == 1).all(0).tolist()
+
+
+def test_a_geometric_mean_is_that_of_the_ratios():
+    ratios = torch.tensor([0.5, 2.0, 8.0], dtype=torch.float64)
+    found = cluster_contrasts.geometric_mean(ratios.log())
+    assert float(found) == pytest.approx(2)
+    assert found.low * found.high == pytest.approx(4)  # the interval is symmetric in logarithms
+
+
+def test_movement_alone_is_that_of_the_group(measured):
+    alone = cluster_statistics.movement(0, models=3, seed=0, task=TASK, looks=LOOKS)
+    assert torch.equal(alone.early.both, measured.early.both)
+    assert torch.equal(alone.late.own, measured.late.own)
+    pooled = cluster_statistics.moved([alone, alone._replace(fitted=torch.tensor([True, False, False]))])
+    assert len(pooled.early.both) == len(pooled.fitted) == int(alone.fitted.sum()) + 1
+    found = cluster_contrasts.last_to_first("both", motions={"early": alone.early})["early"]
+    ratios = alone.early.both[:, -1] / alone.early.both[:, 0]
+    assert float(found) == pytest.approx(float(ratios.clamp(1e-9, 1e9).log().mean().exp()))
+    carried = cluster_contrasts.last_to_first("carried", motions={"late": alone.late})["late"]
+    assert carried.low < float(carried) < carried.high

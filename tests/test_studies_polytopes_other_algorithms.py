@@ -36,3 +36,11 @@ def test_both_defects_of_the_printed_programs():
     assert abs(found.optimum_gap) < 1e-12
     assert found.edge_length == pytest.approx(1.4 * 2**0.5)
     assert 2 <= found.unbounded <= found.edges  # an unbounded polygon has two edges without end
+
+
+def test_work_is_counted():
+    found = other_algorithms.multiplications(FINE, sides=(10, 20))
+    assert found.pixels.tolist() == [100 * (2 * 8 + 8 * 6), 400 * (2 * 8 + 8 * 6)]
+    assert found.programs == 2 * len(FINE) * 14**2
+    first, second = FINE.layer_counts
+    assert found.cutting == 28 * int(FINE.counts.sum()) + 3 * (first * 8 * 6 + second * 6 * 2) + 4 * len(FINE)

@@ -8,7 +8,7 @@ import torch
 import noise_labels
 from leakage.attacks.membership import attack_models
 from leakage.attacks.membership.attack_models import Settings
-from leakage.studies.polytopes import shadow_attacks
+from leakage.studies.polytopes import shadow_attacks, shadow_pairs
 from leakage.studies.polytopes.shadow_attacks import Shooting
 from leakage.trainers.ensembles import Recipe
 
@@ -44,5 +44,16 @@ def test_tree_sizes_are_compared_on_target_and_shadow():
 
 
 def test_an_unknown_attack_model_is_refused():
+    with pytest.raises(ValueError, match="sets"):
+        shadow_attacks.attack(0, task=noise_labels.task(epochs=1), sets=("walls",))
     with pytest.raises(ValueError, match="models"):
         shadow_attacks.attack(0, task=noise_labels.task(epochs=1), models=("forest",))
+
+
+def test_target_and_shadow_change_places():
+    pair = shadow_pairs.train_pair(noise_labels.task(), split=0, seed=0)
+    asked = dict(split=0, seed=0, shooting=SHOTS, settings=QUICK, models=("GBDT",), sets=("distance", "cell"))
+    found = shadow_attacks.compare(pair, **asked)
+    assert found.swapped.names == ("GBDT: distance",)
+    assert float(found.swapped["GBDT: distance"].auc) > 0.5
+    assert float(found.swapped["GBDT: distance"].auc) != float(found.scores["GBDT: distance"].auc)

@@ -1,5 +1,7 @@
 """The experiments say what theory says, and what is false is seen to be false."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ def test_identities_hold_and_the_printed_biases_do_not():
     found = theorem_checks.identities(network((2, 25, 25, 25, 2), 0), points(100, 2))
     assert found.height_error < 1e-13
     assert found.jacobian_error < 1e-13
+    assert found.elsewhere_error < 1e-13
     assert found.printed_misses[0] == 0
     assert found.printed_misses[1:].min() > 0.5
 
@@ -65,3 +68,11 @@ def test_the_search_is_wrong_where_two_crossings_share_a_unit_step():
 def test_one_method_alone_is_a_disagreement():
     lengths = torch.tensor([1.0, torch.inf])
     assert theorem_checks.RayReadings(lengths, torch.tensor([1.0, 2.0]), lengths).disagreement == torch.inf
+
+
+def test_every_point_lies_in_the_polygon_of_its_pattern():
+    fine = subdivide(network((2, 7, 7, 2), 0), SQUARE)
+    inside = torch.rand(200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert theorem_checks.strays(fine, inside) == 0
+    moved = replace(fine, vertices=fine.vertices + 0.2)
+    assert theorem_checks.strays(moved, inside) > 20

@@ -133,7 +133,7 @@ def test_settings_do_not_disturb_each_other():
     together = dp_sgd.train(start, examples, rows, recipe, noise=noise, learning_rate=rate, generator=stream(0, "t"))
     for setting in range(3):
         alone = dp_sgd.train(
-            dp_sgd.for_settings(dp_sgd.at_setting(start, setting), 1),
+            dp_sgd.for_settings(start[:, setting], 1),
             examples,
             rows,
             recipe,
@@ -141,7 +141,7 @@ def test_settings_do_not_disturb_each_other():
             learning_rate=rate[[setting]],
             generator=stream(0, "t"),
         )
-        for one, other in zip(dp_sgd.at_setting(together, setting).weights, alone.weights, strict=True):
+        for one, other in zip(together[:, setting].weights, alone.weights, strict=True):
             torch.testing.assert_close(one, other[:, 0], rtol=1e-12, atol=1e-14)  # rounding
 
 
@@ -236,10 +236,10 @@ def test_a_planted_outlier_is_learnt_without_clipping_and_hidden_by_it():
             learning_rate=torch.tensor([0.05]),
             generator=stream(0, "t"),
         )
-        return int(dp_sgd.at_setting(out, 0)(features[-1:]).argmax())
+        return int(out[:, 0](features[-1:]).argmax())
 
     assert answer(clip=1e9, noise=0.0) == 1
-    assert answer(clip=1e-4, noise=1.0) == int(dp_sgd.at_setting(start, 0)(features[-1:]).argmax())
+    assert answer(clip=1e-4, noise=1.0) == int(start[:, 0](features[-1:]).argmax())
 
 
 def test_float32_networks_stay_float32_and_agree_with_float64():

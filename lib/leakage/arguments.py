@@ -91,11 +91,15 @@ def real(
             f"`{name}` must be {like.dtype} on {like.device}, as what it is computed with, "
             f"got {values.dtype} on {values.device}; use `.to(…)`."
         )
-    if values.numel() and not _within(torch.stack(values.detach().aminmax()), least, above, most, finite):
-        good = (values >= least) & (values <= most) & (values > above if above > -math.inf else True)
-        good = good & values.isfinite() if finite else good
+
+    def good(some: Tensor) -> Tensor:
+        inside = (some >= least) & (some <= most) & (some > above if above > -math.inf else True)
+        return inside & some.isfinite() if finite else inside
+
+    # One pass finds the smallest and the largest value, NaN if any is.
+    if values.numel() and not bool(good(torch.stack(values.detach().aminmax())).all()):
         rule = _range(least=least, above=above, most=most, finite=finite)
-        raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
+        raise ValueError(f"`{name}` must be {rule}, got {values[~good(values)].flatten()[0].item()!r} among them.")
     return values
 
 
@@ -226,12 +230,6 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {shown(value)}.")
     return value
-
-
-def _within(ends: Tensor, least: float, above: float, most: float, finite: bool) -> bool:
-    """Whether the smallest and the largest value, NaN if any is, are in the range: one pass finds both."""
-    good = (ends >= least) & (ends <= most) & (ends > above if above > -math.inf else True)
-    return bool((good & ends.isfinite() if finite else good).all())
 
 
 def shown(value: Any) -> str:

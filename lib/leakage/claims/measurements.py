@@ -122,7 +122,7 @@ def from_json(stored: Any) -> Measured:
     if isinstance(stored, list):
         return checked("stored", [from_json(member) for member in stored])
     try:
-        numbers = {
+        numbers: dict[str, Any] = {
             name: float(value) if isinstance(value, str) else value for name, value in stored.items() if name != "kind"
         }
         return _KINDS[stored["kind"]](**numbers)

@@ -118,7 +118,7 @@ def _rows(found: list[str], *, first: int, separator: str, stop: str, source: st
 def _table(rows: list[list[str]], *, source: str) -> AdultTable:
     if not rows:
         raise malformed(source, "rows", "none")
-    columns = dict(zip(_NAMES, zip(*rows, strict=True), strict=True))
+    columns: dict[str, tuple[str, ...]] = dict(zip(_NAMES, zip(*rows, strict=True), strict=True))
     incomes = columns.pop(_NAMES[-1])
     for name in NUMBERS:
         if wrong := [value for value in columns[name] if not _WHOLE.fullmatch(value)]:

@@ -7,6 +7,8 @@ download pins what it found (see `fetch`). Nothing here touches a file or the ne
 
 from dataclasses import dataclass
 
+from leakage import arguments
+
 COMMAND = ".venv/bin/leakage data"
 """What fetches a set by name, as a reader of this repository can type it."""
 _SHOWN = 200  # characters of a finding, which may be a line of any length
@@ -96,11 +98,10 @@ class Dataset:
 
     def file(self, name: str) -> DataFile:
         """The file called `name`; raises `ValueError` listing the names otherwise."""
-        for file in self.files:
-            if file.name == name:
-                return file
-        names = ", ".join(file.name for file in self.files)
-        raise ValueError(f"`file` must be one of {names} for data set {self.name}; got {name!r}.")
+        names = [file.name for file in self.files]
+        if name not in names:
+            raise ValueError(f"`file` must be one of {', '.join(names)} for data set {self.name}; got {name!r}.")
+        return self.files[names.index(name)]
 
     def archive(self, path: str) -> tuple[DataFile, ...]:
         """All payloads that share the packed file at `path`."""
@@ -113,9 +114,7 @@ def dataset(name: str) -> Dataset:
     Raises:
         ValueError: if there is none; the message lists the names there are.
     """
-    if not isinstance(name, str) or name not in DATASETS:
-        raise ValueError(f"`name` must be one of {', '.join(DATASETS)}; got {name!r}.")
-    return DATASETS[name]
+    return DATASETS[arguments.choice("name", name, DATASETS)]
 
 
 _PRIVACY_TRUST = "https://raw.githubusercontent.com/privacytrustlab/datasets/master"

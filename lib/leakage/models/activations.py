@@ -5,13 +5,14 @@ derivatives are those almost everywhere, and at the kink itself the first is PyT
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 import torch
 from jaxtyping import Float
+from numpy.polynomial.polynomial import polyder, polymul
 from torch import Tensor
 from torch.nn import functional
 
@@ -67,24 +68,21 @@ def activation(name: str) -> Activation:
     return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
 
 
-def _evaluate(coefficients: Sequence[float], x: Tensor) -> Tensor:
+def _evaluate(coefficients: Iterable[float], x: Tensor) -> Tensor:
     """A polynomial by Horner's rule, lowest coefficient first."""
-    value = torch.full_like(x, coefficients[-1] if coefficients else 0.0)
-    for coefficient in reversed(coefficients[:-1]):
+    highest, *others = map(float, reversed([*coefficients]))
+    value = torch.full_like(x, highest)
+    for coefficient in others:
         value = value * x + coefficient
     return value
 
 
-def _differentiate(coefficients: Sequence[float]) -> list[float]:
-    return [power * coefficient for power, coefficient in enumerate(coefficients)][1:]
-
-
 def _polynomial(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
     def ladder(x: Tensor) -> Iterator[Tensor]:
-        current: Sequence[float] = coefficients
+        current: Iterable[float] = coefficients
         while True:
             yield _evaluate(current, x)
-            current = _differentiate(current)
+            current = polyder(current)
 
     return ladder
 
@@ -96,11 +94,7 @@ def _riccati(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[T
         value, current = function(x), [0.0, 1.0]
         while True:
             yield _evaluate(current, value)
-            inner = _differentiate(current)
-            current = [
-                sum(inner[i] * slope[k - i] for i in range(len(inner)) if 0 <= k - i < len(slope))
-                for k in range(len(inner) + len(slope) - 1)
-            ]
+            current = polymul(polyder(current), slope)
 
     return ladder
 

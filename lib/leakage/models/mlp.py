@@ -7,7 +7,7 @@ Leading dimensions are independent networks; they see points of their own or sha
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,9 +40,9 @@ class Mlp:
         if not all(bool(torch.isfinite(tensor).all()) for tensor in (*self.weights, *self.biases)):
             raise ValueError("`weights` and `biases` must be finite; the training of this network has diverged.")
 
-    def __getitem__(self, index: int | slice | Tensor) -> "Mlp":
-        """The networks at `index` of the first leading dimension."""
-        return Mlp(tuple(tensor[index] for tensor in self.weights), tuple(tensor[index] for tensor in self.biases))
+    def __getitem__(self, index: int | slice | Tensor | tuple[int | slice | Tensor, ...]) -> "Mlp":
+        """The networks at `index` of the leading dimensions."""
+        return self.each(lambda tensor: tensor[index])
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -51,7 +51,11 @@ class Mlp:
 
     def to(self, kind: torch.device | torch.dtype | str) -> "Mlp":
         """The same networks on another device or in another precision."""
-        return Mlp(tuple(tensor.to(kind) for tensor in self.weights), tuple(tensor.to(kind) for tensor in self.biases))
+        return self.each(lambda tensor: tensor.to(kind))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Mlp":
+        """The networks with every weight matrix and bias changed."""
+        return Mlp(tuple(map(change, self.weights)), tuple(map(change, self.biases)))
 
     def preactivations(self, points: Float[Tensor, "... t d"]) -> tuple[Float[Tensor, "... t _"], ...]:
         r"""$z^1, \dots, z^H, o$ of every point: one tensor a layer, the outputs last."""

@@ -1,8 +1,8 @@
 r"""Transformer(w): an encoder and a decoder of width w that translate sentences of word numbers.
 
 The architecture is that of Vaswani et al. (2017): sinusoidal positions, layers normalised after each sum, feed-forward
-layers of 4w neurons, and the target's word vectors used again as output weights. Word number 0 is padding: nothing
-attends to it. There is no dropout. The module is a form without parameters (they are on PyTorch's `meta` device);
+layers of 4w neurons, and the target's word vectors used again as output weights. Nothing attends to `PADDING`.
+There is no dropout. The module is a form without parameters (they are on PyTorch's `meta` device);
 `models.initialisation` draws them. Nothing here trains, tokenises or searches for a translation.
 """
 
@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from leakage import arguments
-from leakage.data.tokens import PADDING
+
+PADDING = 0
+"""The number of a word that is none: it fills the rows of shorter sentences up."""
 
 
 class Attention(nn.Module):

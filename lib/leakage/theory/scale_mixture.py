@@ -22,6 +22,7 @@ _GRID = 384  # points of |y| on which the sign of the density difference is read
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
 _CHUNK = 2**22  # elements evaluated at once, to bound memory
+_CELLS = 4000  # of |y|, whose masses `power` adds up
 _LEAST_FPR = 1e-13  # of `power`, whose masses are right to 1e-16
 _UNIT = 1e-6  # how far a sum of weights may be from 1: rounding, in single precision too
 
@@ -78,15 +79,10 @@ class ScaleMixture:
         """
         most = torch.finfo(self.variances.dtype).max ** 0.49 * float(self.variances.min().sqrt())
         arguments.real("y", y, "*batch points", least=0, most=most)
-
-        def kernel(z: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
-            # The widest atom decides in the tails: relative to it no term overflows, and not all of them vanish.
-            widest = torch.where(weights > 0, scale, 0.0).amax(-1, keepdim=True)
-            largest = -(z[..., :1] * (scale[..., :1] / widest)).square() / 2
-            terms = torch.exp((-z.square() / 2 - largest).clamp(max=0)) * (weights / scale)
-            return terms.sum(-1).log() + largest.squeeze(-1) + math.log(2 / math.pi) / 2
-
-        return self._evaluate(y, kernel)
+        norm = math.log(2 / math.pi) / 2
+        return self._evaluate(
+            y, lambda z, scale, weights: torch.logsumexp((weights / scale).log() - z.square() / 2, -1) + norm
+        )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
         """`size` signed draws from each law of the batch."""
@@ -148,10 +144,8 @@ def rule_advantage(
     return _as_mixture(outsider).cdf(threshold) - _as_mixture(member).cdf(threshold)
 
 
-def power(
-    *, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float, cells: int = 4000
-) -> Float[Tensor, "*batch"]:
-    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of `cells` cells of $|y|$.
+def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float) -> Float[Tensor, "*batch"]:
+    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of 4000 cells of $|y|$.
 
     The cells are ordered by likelihood ratio and filled until the false positive rate is spent; the last cell is used
     in part, which is the randomised test.
@@ -159,12 +153,11 @@ def power(
     A mass is a difference of distribution functions and may be off by 1e-16: at the least `fpr` that is 0.1 % of it.
 
     Raises:
-        ValueError: if `fpr` is not between 1e-13 and 1, or `cells` is less than 2.
+        ValueError: if `fpr` is not between 1e-13 and 1.
     """
     arguments.number("fpr", fpr, least=_LEAST_FPR, below=1)
-    arguments.count("cells", cells, least=2)
     first, second = _as_mixture(outsider), _as_mixture(member)
-    grid = _log_grid(first, second, points=cells)
+    grid = _log_grid(first, second, points=_CELLS)
     masses = [_cell_masses(law.cdf(grid)) for law in (first, second)]
     null, alternative = torch.broadcast_tensors(*masses)
     order = torch.argsort(alternative / null.clamp_min(torch.finfo(null.dtype).tiny), dim=-1, descending=True)

@@ -82,33 +82,30 @@ def train(
         ValueError: if shapes or classes do not fit, rows repeat, a σ is negative, an η is not positive, the batch is
             larger than the rows are many, or a network diverges.
     """
-    _check(networks, examples, rows, noise, learning_rate)
+    models, settings = _leading(networks)
+    arguments.real("noise", noise, "settings", settings=settings, least=0)
+    arguments.real("learning_rate", learning_rate, "settings", settings=settings, above=0)
+    Perceptrons.of(networks[:, 0]).check(examples)
+    ensembles.check_rows(rows, models=models, points=len(examples))
     dtype = networks.weights[0].dtype
     features, targets = examples.inputs[0].to(dtype), one_hot(examples.targets, networks.widths[-1]).to(dtype)
-    state = _contiguous(networks)
+    state = networks.each(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
     step = (learning_rate / recipe.batch).to(dtype)
     spread = -(step * noise.to(dtype) * recipe.clip)
     for index, present in poisson_batches(
         rows, recipe.sampling_rate(rows.shape[1]), steps=recipe.steps, generator=generator
     ):
         inputs, pushes = _backward(state, features[index], targets[index])
-        scale = -step[:, None] * _factors(_norms(inputs, pushes), recipe.clip) * present[:, None]
+        scale = -step[:, None] * _factors(inputs, pushes, recipe.clip) * present[:, None]
         _add_gradients(state, inputs, pushes, scale)
         for parameter in itertools.chain.from_iterable(zip(state.weights, state.biases, strict=True)):
             _add_noise(parameter, spread, generator)
     return Mlp(state.weights, state.biases)  # refuses networks that have diverged
 
 
-def at_setting(networks: Mlp, setting: int) -> Mlp:
-    """The networks of one setting: the second leading dimension is gone."""
-    parts = (networks.weights, networks.biases)
-    return Mlp(*(tuple(tensor[:, setting] for tensor in part) for part in parts))
-
-
 def for_settings(networks: Mlp, settings: int) -> Mlp:
     """Networks of one leading dimension, repeated along a second one: every setting starts from the same weights."""
-    parts = (networks.weights, networks.biases)
-    return Mlp(*(tuple(torch.stack([tensor] * settings, dim=1) for tensor in part) for part in parts))
+    return networks.each(lambda tensor: torch.stack([tensor] * settings, dim=1))
 
 
 def clipped_sum(
@@ -132,10 +129,8 @@ def clipped_sum(
     arguments.real("points", points, "models b d", like=networks.weights[0], models=models, d=d)
     arguments.whole("labels", labels, "models b", models=len(points), b=points.shape[1], most=networks.widths[-1] - 1)
     inputs, pushes = _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
-    total = _contiguous(networks)
-    for tensor in (*total.weights, *total.biases):
-        tensor.zero_()
-    _add_gradients(total, inputs, pushes, _factors(_norms(inputs, pushes), clip))
+    total = networks.each(lambda tensor: tensor.new_zeros(tensor.shape))
+    _add_gradients(total, inputs, pushes, _factors(inputs, pushes, clip))
     return total
 
 
@@ -163,11 +158,6 @@ def poisson_batches(
             yield rows.gather(-1, order[:, :longest]), present[:, :longest]
 
 
-def _contiguous(networks: Mlp) -> Mlp:
-    parts = (networks.weights, networks.biases)
-    return Mlp(*(tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in part) for part in parts))
-
-
 def _backward(
     networks: Mlp, points: Float[Tensor, "models b d"], targets: Float[Tensor, "models b classes"]
 ) -> tuple[list[Tensor], list[Tensor]]:
@@ -187,8 +177,8 @@ def _backward(
     return inputs, pushes[::-1]
 
 
-def _norms(inputs: list[Tensor], pushes: list[Tensor]) -> Float[Tensor, "models settings b"]:
-    r"""The norm of each example's gradient, over all parameters, without forming it.
+def _factors(inputs: list[Tensor], pushes: list[Tensor], clip: float) -> Float[Tensor, "models settings b"]:
+    r"""What clips each example's gradient: $\min(1, C/\lVert g_i \rVert)$, without forming it.
 
     In layer l it is the outer product of $\delta_l = \partial\ell/\partial z^l$ with $(a^{l-1}, 1)$, so
 
@@ -197,11 +187,7 @@ def _norms(inputs: list[Tensor], pushes: list[Tensor]) -> Float[Tensor, "models 
     Source: Goodfellow (2015), Efficient per-example gradient computations (arXiv 1510.01799).
     """
     squares = [push.square().sum(-1) * (below.square().sum(-1) + 1) for below, push in zip(inputs, pushes, strict=True)]
-    return torch.stack(squares).sum(0).sqrt()
-
-
-def _factors(norms: Float[Tensor, "models settings b"], clip: float) -> Float[Tensor, "models settings b"]:
-    return (clip / norms.clamp_min(_NO_NORM)).clamp_max(1)
+    return (clip / torch.stack(squares).sum(0).sqrt().clamp_min(_NO_NORM)).clamp_max(1)
 
 
 def _add_gradients(
@@ -232,14 +218,6 @@ def _add_noise(parameter: Float[Tensor, "models settings *rest"], spread: Tensor
     shape = (len(parameter), 1, *parameter.shape[2:])
     drawn = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
     parameter.addcmul_(spread.view(-1, *[1] * (parameter.ndim - 2)), drawn)
-
-
-def _check(networks: Mlp, examples: Examples, rows: Tensor, noise: Tensor, learning_rate: Tensor) -> None:
-    models, settings = _leading(networks)
-    arguments.real("noise", noise, "settings", settings=settings, least=0)
-    arguments.real("learning_rate", learning_rate, "settings", settings=settings, above=0)
-    Perceptrons.of(at_setting(networks, 0)).check(examples)
-    ensembles.check_rows(rows, models=models, points=len(examples))
 
 
 def _leading(networks: Mlp) -> tuple[int, int]:

@@ -19,9 +19,7 @@ from leakage.models.clients import STACKS, DeepStack, stack_features, stack_gain
 
 _DOUBLINGS = 10  # of the bracket: an entry beyond 1000 is no input
 _HALVINGS = 64  # of the bracket: to 1e-19 for entries below 1
-_SAME_LENGTH = (
-    0.25  # exponent of the rounding unit: 1e-4 in float64; inputs at the edge of a range are 5 % and more off
-)
+_SAME_LENGTH = 0.25  # exponent of the rounding unit: 1e-4 in float64; the edge of a range is 5 % and more off
 
 
 def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, batch: int, loss: str) -> Observation:
@@ -72,10 +70,6 @@ def inputs_from(
             features are not floating-point or NaN.
     """
     arguments.real("features", features, "B d", finite=False)
-    return _inputs_from(features, activation, depth=depth, kind=kind)
-
-
-def _inputs_from(features: Tensor, activation: Activation, *, depth: int, kind: str) -> Tensor:
     if arguments.choice("kind", kind, STACKS) == "plain" and not activation.monotone:
         raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
     return _solve(lambda x: stack_features(x, activation, depth=depth, kind=kind), features)
@@ -109,10 +103,10 @@ def inputs_along(
     wanted = torch.full_like(directions[:, :1], norm)
 
     def norms(scales: Tensor) -> Tensor:
-        inputs = _inputs_from(scales * directions, activation, depth=depth, kind=kind)
+        inputs = inputs_from(scales * directions, activation, depth=depth, kind=kind)
         return inputs.norm(dim=-1, keepdim=True).nan_to_num(torch.inf) * scales.sign()
 
-    inputs = _inputs_from(_solve(norms, wanted) * directions, activation, depth=depth, kind=kind)
+    inputs = inputs_from(_solve(norms, wanted).nan_to_num() * directions, activation, depth=depth, kind=kind)
     off = (inputs.norm(dim=-1, keepdim=True) / norm - 1).abs()
     return torch.where(off <= torch.finfo(inputs.dtype).eps ** _SAME_LENGTH, inputs, torch.nan)
 

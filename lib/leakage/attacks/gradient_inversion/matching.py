@@ -78,12 +78,9 @@ def _dummies(
     observation: Observation, batch: int, scale: float, generator: torch.Generator, labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """A first batch, and its labels, which move if they require gradients."""
-    drawn = torch.randn(
-        (batch, observation.weights.shape[1] + 1),
-        generator=generator,
-        device=generator.device,
-        dtype=observation.weights.dtype,
-    )
+    weights = observation.weights
+    size = (batch, weights.shape[1] + 1)
+    drawn = torch.randn(size, generator=generator, dtype=weights.dtype, device=weights.device)
     guesses = drawn[:, -1].clone().requires_grad_() if labels is None else labels
     return (scale * drawn[:, :-1]).requires_grad_(), guesses
 

@@ -9,6 +9,7 @@ nothing divides by $s_p$.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 from typing import ClassVar
 
@@ -120,8 +121,12 @@ class OutputMoments(Moments):
     values: Float[Tensor, " m"]
 
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
-        weighted = self.values.unsqueeze(-1) * (self.weights @ vectors)
-        return self.weights.mT @ weighted / len(self.weights) - self.values.mean() * vectors
+        return self._square @ vectors / len(self.weights) - self.values.mean() * vectors
+
+    @cached_property
+    def _square(self) -> Float[Tensor, "d d"]:
+        """Formed once: an eigenvector takes tens of products."""
+        return self.weights.mT @ (self.values.unsqueeze(-1) * self.weights)
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
         weighted = (self.values * (self.weights @ direction)).unsqueeze(-1) * (self.weights @ vectors)
@@ -146,7 +151,12 @@ class HiddenMoments(Moments):
     rows: Float[Tensor, "m d"]
 
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
-        return (self.rows.mT @ (self.weights @ vectors) + self.weights.mT @ (self.rows @ vectors)) / 2
+        return (self._square @ vectors + self._square.mT @ vectors) / 2
+
+    @cached_property
+    def _square(self) -> Float[Tensor, "d d"]:
+        """Formed once: an eigenvector takes tens of products."""
+        return self.rows.mT @ self.weights
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
         along, inner, outer = (self.weights @ direction).unsqueeze(-1), self.weights @ vectors, self.rows @ vectors

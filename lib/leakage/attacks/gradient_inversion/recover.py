@@ -23,7 +23,6 @@ from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, 
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
-from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import route
 
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
@@ -213,11 +212,9 @@ def _finished(
     observation: Observation, inputs: Tensor, residuals: Tensor, labels: Sequence[float] | None
 ) -> Reconstruction:
     """A batch with the signs that its labels ask for, its labels and its certificate."""
-    ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=observation.hidden is None)
-    if observation.activation.centre is not None:
-        signs, tied = tensor.upright(observation, inputs, residuals, labels)
-        inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
-        ambiguous = ambiguous if tied else ()
+    seen = observation.hidden is None
+    signs, ambiguous = possible.upright(observation, inputs, residuals, labels, outputs_seen=seen)
+    inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
     found = observation.labels(inputs, residuals)
     # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
     equations = (OutputEquations if observation.hidden is None else HiddenEquations).of(observation)

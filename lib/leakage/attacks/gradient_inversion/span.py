@@ -119,13 +119,11 @@ def of_moments(
         ValueError: if `batch` is not between 1 and d, `order` is neither 2 nor 3, or `direction` is given for order 2,
             is zero or has not d entries.
     """
-    width = moments.weights.shape[1]
+    weights, width = moments.weights, moments.weights.shape[1]
     arguments.count("batch", batch, least=1, most=width)
     operator = _operator(moments, order, direction)
     columns = min(width, batch + _OVERSAMPLING)
-    start = torch.randn(
-        (width, columns), generator=generator, dtype=moments.weights.dtype, device=moments.weights.device
-    )
+    start = torch.randn((width, columns), generator=generator, dtype=weights.dtype, device=weights.device)
     values, vectors = _principal(operator, _orthonormal(start), kept=min(width, batch + 1))
     return _cut(values, vectors, batch)
 

@@ -23,7 +23,6 @@ from leakage.attacks.gradient_inversion.equations import HiddenEquations, Output
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
-from leakage.theory import gradient_symmetries
 from leakage.theory.hermite import Route, route
 
 SOURCES: Mapping[str, Callable[..., Moments]] = {
@@ -136,11 +135,8 @@ def reconstruct(
     terms = _find_terms(estimates, found.basis, way, contraction, generator)
     signed, rough = _with_signs(estimates, found.basis, terms, way, norm)
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
-    ambiguous = gradient_symmetries.in_words(observation.activation, outputs_seen=source == "outputs")
-    if observation.activation.centre is not None:
-        turns, tied = upright(observation, inputs, rough, labels)
-        inputs = turns.unsqueeze(-1) * inputs
-        ambiguous = ambiguous if tied else ()
+    turns, ambiguous = possible.upright(observation, inputs, rough, labels, outputs_seen=source == "outputs")
+    inputs = turns.unsqueeze(-1) * inputs
     residuals, misfit = refit(observation, inputs, outputs=source == "outputs")
     return TensorReconstruction(
         inputs,
@@ -153,24 +149,6 @@ def reconstruct(
         route=way,
         judge=lambda: doubts.in_words(observation, found, terms, find=find, order=way.tensor, misfit=misfit),
     )
-
-
-def upright(
-    observation: Observation,
-    inputs: Float[Tensor, "B d"],
-    residuals: Float[Tensor, " B"],
-    labels: Sequence[float] | None = None,
-) -> tuple[Float[Tensor, " B"], bool]:
-    r"""The sign of each $(x_i, r_i)$ whose label $f(x_i) - r_i$ is nearer to a possible one, and whether any is tied.
-
-    Args:
-        observation: the network that was sent, with an activation that can be mirrored.
-        inputs: $x_i$ up to sign.
-        residuals: $r_i$, with that sign.
-        labels: the possible values; `None` for ±1, and for 0 and 1 if the loss is logistic.
-    """
-    turned, tied = possible.nearer(observation, (inputs, residuals), (-inputs, -residuals), labels)
-    return torch.where(turned, -1.0, 1.0).to(inputs), bool(tied.any())
 
 
 def refit(

@@ -11,14 +11,12 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.studies.blessing.bilevel import Bilevel, Points, TrainingSets, training_sets
-from leakage.theory.logistic.output_law import OutputLaw
-from leakage.theory.logistic.prox import curvature, inverse_prox, loss
+from leakage.theory.logistic.prox import curvature, loss
 from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, train_with_point, with_point
 
 _BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite
@@ -84,20 +82,6 @@ class LeftOutCheck(NamedTuple):
     refits: Float[Tensor, " r"]
 
 
-class LawTests(NamedTuple):
-    """P-values of Kolmogorov and Smirnov's test of each point's outputs against a law of the theory.
-
-    Attributes:
-        without: outputs without the point against the law of outsiders.
-        outputs: outputs with the point against the law of members.
-        control: outputs with the point against the law of outsiders, which is wrong for them.
-    """
-
-    without: Float[Tensor, " k"]
-    outputs: Float[Tensor, " k"]
-    control: Float[Tensor, " k"]
-
-
 def point_outputs(
     ensemble: Bilevel,
     points: Points,
@@ -127,34 +111,6 @@ def point_outputs(
     without, outputs, gamma = (torch.cat(column).mT.contiguous() for column in zip(*parts, strict=True))
     exact = torch.cat(again).mT.contiguous() if again else without[:, :0]
     return PointOutputs(without, outputs, gamma, exact)
-
-
-def law_tests(
-    found: PointOutputs, points: Points, law: OutputLaw, *, gamma: Float[Tensor, " k"] | None = None
-) -> LawTests:
-    r"""Test outputs at fixed points against one law: $N(\alpha Z_j, \sigma^2)$, and the proximal operator of it.
-
-    A member's output is pulled back to what the model without it would have said, $w + \gamma(\rho'(w) - y)$; both laws
-    are then the standard normal one of $(h - \alpha Z_j) / \sigma$.
-
-    Source: Tan et al. (2023), Theorem 2 and Figure 2.
-
-    Args:
-        found: outputs at the points.
-        points: the points.
-        law: α, σ and γ of the limit, scalars.
-        gamma: γ of each point where the limit is not to stand for it. At finite p it varies with
-            $\lVert x_j \rVert^2$ by some per cent, which a few hundred outputs can tell from the limit.
-    """
-    labels = points.labels.unsqueeze(-1)
-    gammas = law.gamma if gamma is None else gamma.unsqueeze(-1)
-    pulled = inverse_prox(found.outputs, gammas.expand_as(found.outputs), labels)
-    centre = law.alpha * points.teacher.unsqueeze(-1)
-    return LawTests(
-        _normal_p_values((found.without - centre) / law.sigma),
-        _normal_p_values((pulled - centre) / law.sigma),
-        _normal_p_values((found.outputs - centre) / law.sigma),
-    )
 
 
 def simulate(
@@ -224,11 +180,6 @@ def left_out_check(ensemble: Bilevel, *, penalty: float, generator: torch.Genera
     return LeftOutCheck(
         data.teacher[0], data.labels[0], model.logits[0], found.without[0], found.gamma[0], (cross * again.dual).sum(-1)
     )
-
-
-def _normal_p_values(samples: Float[Tensor, "k T"]) -> Float[Tensor, " k"]:
-    values = [float(stats.kstest(sample, "norm").pvalue) for sample in samples.cpu().numpy()]
-    return torch.tensor(values, dtype=samples.dtype, device=samples.device)
 
 
 def _trained(

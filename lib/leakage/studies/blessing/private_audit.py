@@ -2,7 +2,7 @@ r"""What DP-SGD costs and what it buys: test error against membership advantage,
 
 `private_audit` is the experiment of Tan et al. (2023), Figure 12, for one width: train, attack, account. A *front*
 holds the settings that no other setting beats on both axes. Nothing here chooses a setting by looking at one network
-and judges it on the same: `front_gain` compares fronts over pairs of networks.
+and judges it on the same: `front_gain` compares fronts over pools.
 """
 
 import itertools
@@ -15,9 +15,10 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
 from leakage.studies.blessing import halves, trajectories
+from leakage.studies.blessing.pools import over_pools
 from leakage.studies.blessing.width_audit import Rates, audit
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
@@ -104,7 +105,7 @@ def private_audit(
         generator=draws,
     )
     seen = [
-        trajectories.look(Perceptrons.of(dp_sgd.at_setting(trained, setting)), own.pool, own.validation)
+        trajectories.look(Perceptrons.of(trained[:, setting]), own.pool, own.validation)
         for setting in range(len(settings))
     ]
     losses = torch.stack([one.losses for one in seen])
@@ -177,44 +178,37 @@ def least_error(
 
 
 def front_gain(
-    first: tuple[Float[Tensor, "settings ... models"], Float[Tensor, "settings ... models"]],
-    second: tuple[Float[Tensor, "others ... models"], Float[Tensor, "others ... models"]],
+    first: tuple[Float[Tensor, "settings pools models"], Float[Tensor, "settings pools models"]],
+    second: tuple[Float[Tensor, "others pools models"], Float[Tensor, "others pools models"]],
     *,
     at_most: float,
-    level: float = 0.95,
-) -> Estimate | None:
+) -> Estimate:
     """How much lower the least error of the second front is than that of the first, at no more than this advantage.
 
-    Each complementary pair of networks has its own two fronts, so nothing is chosen on all networks and then judged on
-    the same; the interval is Student's over the pairs' differences.
+    Each pool has its own two fronts, of the means over its models, so nothing is chosen on all pools and then judged on
+    the same; the interval is over the pools' differences (`over_pools`).
 
     Args:
-        first: error and advantage of every setting of, say, the narrow networks, models 2i and 2i + 1 being a pair.
-        second: the same of the wide ones, trained on the same halves; its settings may be others.
+        first: error and advantage of every setting of, say, the narrow networks.
+        second: the same of the wide ones, trained on the same pools; its settings may be others.
         at_most: the advantage allowed.
-        level: coverage of the interval.
 
     Returns:
-        The gain, positive if the second is better; `None` if some pair attains the advantage under no setting.
+        The gain, positive if the second is better; anything if some pool attains the advantage under no setting.
 
     Raises:
-        ValueError: if shapes differ, the models are no pairs, there are fewer than two, or a number is not finite.
+        ValueError: if shapes differ, there are fewer than two pools, or a number is not finite.
     """
-    if first[0].shape[1:] != second[0].shape[1:] or first[0].ndim < 2 or first[0].shape[-1] % 2:
+    if first[0].ndim != 3 or first[0].shape[1:] != second[0].shape[1:]:
         raise ValueError(
-            f"`first` and `second` must be (settings, …, models) over the same pairs of models, got "
+            f"`first` and `second` must be (settings, pools, models) over the same pools, got "
             f"{tuple(first[0].shape)} and {tuple(second[0].shape)}."
         )
     one, other = (
-        least_error(_pairs(error), _pairs(advantage), at_most=at_most) for error, advantage in (first, second)
+        least_error(error.double().mean(-1), advantage.double().mean(-1), at_most=at_most)
+        for error, advantage in (first, second)
     )
-    gains = one - other
-    return None if bool(gains.isnan().any()) else mean_interval(gains, level=level)
-
-
-def _pairs(values: Float[Tensor, "settings ... models"]) -> Float[Tensor, "settings pairs"]:
-    """The mean of each complementary pair of models."""
-    return values.double().unflatten(-1, (-1, 2)).mean(-1).flatten(1)
+    return over_pools(one - other)
 
 
 def _check(error: Tensor, advantage: Tensor) -> None:

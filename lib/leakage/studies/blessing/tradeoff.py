@@ -127,6 +127,29 @@ def at_advantage(curves: Curves, target: float, *, past_best: bool = False) -> O
     return _reading(curves, target, "advantage", past_best=past_best)
 
 
+def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"]) -> tuple[float, float]:
+    r"""What `values` tend to as $\phi \to \infty$, and how far that moves with the last degree of the extrapolation.
+
+    Outputs grow like a logarithm of φ, so that limits are approached like polynomials in $1/\log \phi$: the value at 0
+    of the cubic through four of the points, spread over the wider half of them; the second number is its distance
+    from that of the parabola through three.
+
+    Raises:
+        ValueError: if there are fewer than seven points, or a width is not above 1.
+    """
+    arguments.real("phi", phi, "phis", above=1)
+    arguments.real("values", values, "phis", like=phi)
+    if not 7 <= len(phi) == len(values):
+        raise ValueError(f"`phi` and `values` must be seven points or more, got {len(phi)} and {len(values)}.")
+    found = []
+    for degree in (2, 3):
+        place = torch.linspace((len(phi) - 1) / 2, len(phi) - 1, degree + 1).round().long()
+        powers = torch.arange(degree + 1, dtype=DTYPE, device=phi.device)
+        table = (1 / phi[place].to(DTYPE).log())[:, None] ** powers
+        found.append(float(torch.linalg.solve(table, values[place].to(DTYPE))[0]))
+    return found[1], abs(found[1] - found[0])
+
+
 def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> Operating:
     """Vertices of parabolas through three penalties, ever closer together."""
     index = error.argmin(-1)

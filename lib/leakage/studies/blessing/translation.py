@@ -14,14 +14,12 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leakage.data import tokens
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import PADDING
 from leakage.models.initialisation import initial
-from leakage.models.transformer import Transformer
+from leakage.models.transformer import PADDING, Transformer
 from leakage.runtime import stream
-from leakage.studies.blessing import trajectories
+from leakage.studies.blessing import tokens, trajectories
 from leakage.studies.blessing.trajectories import Trajectory
 from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint

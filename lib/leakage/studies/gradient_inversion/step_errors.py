@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
@@ -20,7 +21,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.games import Game, Round, exchange, play
+from leakage.studies.gradient_inversion.games import INPUTS, Game, Round, exchange, play
 from leakage.studies.gradient_inversion.rival_decompositions import METHODS
 from leakage.theory import hermite
 
@@ -29,7 +30,8 @@ SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
     "hidden": lambda seen: moments.of_hidden(seen, centre=False),
 }
 """The moments of either gradient as the paper has them, by the name of the gradient."""
-ORDERS = (2, 3)
+ORDERS = (2, 3, 4)
+_CHANCE = 2.5e-4  # that an entry of any moment of a game seems biased though none is
 
 
 def moment_error(
@@ -40,8 +42,14 @@ def moment_error(
     Source: Wang et al., Lemma 4.1.
 
     Raises:
-        ValueError: if `source` is unknown, or `order` is neither 2 nor 3.
+        ValueError: if `source` is unknown, or `order` is not 2, 3 or 4.
     """
+    estimate, truth = _moment(played, basis, source, order)
+    return estimate - truth
+
+
+def _moment(played: Round, basis: Tensor, source: str, order: int) -> tuple[Tensor, Tensor]:
+    """A moment in a basis, and what it estimates."""
     arguments.choice("source", source, SOURCES)
     arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
     arguments.real("basis", basis, "d b", like=played.inputs, d=played.inputs.shape[1])
@@ -49,8 +57,8 @@ def moment_error(
     residuals = seen.predictions(played.inputs) - played.labels
     weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
     truth = decompose.assemble(played.inputs @ basis, weight * residuals, order=order)
-    estimate = SOURCES[source](seen)
-    return (basis.mT @ estimate.second(basis) if order == 2 else estimate.tensor(basis)) - truth
+    found = SOURCES[source](seen)
+    return basis.mT @ found.second(basis) if order == 2 else found.tensor(basis, order=order), truth
 
 
 def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
@@ -65,20 +73,28 @@ def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
 
 
 class Deviations(NamedTuple):
-    """The largest mean error of an entry of a moment, in standard errors.
+    """How far moments are from what they estimate, over draws of the weights.
 
     Attributes:
         sources: names of `SOURCES`, one for each row.
         orders: of the moments, one for each column.
-        values: around 3 to 4 if a moment has no bias.
+        values: the largest mean error of an entry in standard errors, around 3 to 4 if a moment has no bias.
+        biased: how many of the different entries are further off than chance allows for any of all of them.
+        entries: how many different entries a moment of each order has.
+        sizes: the part of each draw's moment along what it estimates, in units of that: 1 but for noise.
+        errors: the norm of each draw's error.
     """
 
     sources: tuple[str, ...]
     orders: tuple[int, ...]
     values: Float[Tensor, "sources orders"]
+    biased: Int[Tensor, "sources orders"]
+    entries: tuple[int, ...]
+    sizes: Float[Tensor, "sources orders rounds"]
+    errors: Float[Tensor, "sources orders rounds"]
 
     def of(self, source: str) -> Float[Tensor, " orders"]:
-        """Those of one gradient."""
+        """The largest deviations of one gradient."""
         return self.values[self.sources.index(source)]
 
 
@@ -93,32 +109,44 @@ def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str
     inputs = play(game, seed=seed, device=device).inputs
     # The batch's own seed was played with already.
     rows = [exchange(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
-    values = inputs.new_empty(len(SOURCES), len(ORDERS))
+    entries = [math.comb(game.dimension + order - 1, order) for order in ORDERS]
+    most = stats.t.isf(_CHANCE / (2 * len(SOURCES) * sum(entries)), rounds - 1)
+    values, sizes, errors = (inputs.new_empty(len(SOURCES), len(ORDERS), size) for size in (1, rounds, rounds))
+    biased = torch.zeros(len(SOURCES), len(ORDERS), dtype=torch.int64)
     for row, source in enumerate(SOURCES):
         for column, order in enumerate(ORDERS):
-            errors = torch.stack([moment_error(played, basis, source=source, order=order) for played in rows])
-            values[row, column] = (errors.mean(0) / (errors.std(0) / math.sqrt(rounds))).abs().max()
-    return Deviations(tuple(SOURCES), ORDERS, values)
+            found, truths = map(
+                torch.stack, zip(*(_moment(played, basis, source, order) for played in rows), strict=True)
+            )
+            off, truths = (found - truths).flatten(1), truths.flatten(1)
+            scores = (off.mean(0) / (off.std(0) / math.sqrt(rounds))).abs()
+            different = torch.combinations(torch.arange(game.dimension), order, with_replacement=True)
+            places = (different * game.dimension ** torch.arange(order - 1, -1, -1)).sum(-1).to(scores.device)
+            values[row, column] = scores.max()
+            biased[row, column] = (scores[places] > most).sum()
+            sizes[row, column] = 1 + (off * truths).sum(-1) / truths.square().sum(-1)
+            errors[row, column] = off.norm(dim=-1)
+    return Deviations(tuple(SOURCES), ORDERS, values.squeeze(-1), biased, tuple(entries), sizes, errors)
 
 
 class Remainders(NamedTuple):
-    """Mean spectral norms of two moments of the output gradient less what they estimate."""
+    """Spectral norms of two moments of the output gradient less what they estimate, of each round."""
 
-    matrix: float
-    tensor: float
+    matrix: Float[Tensor, " rounds"]
+    tensor: Float[Tensor, " rounds"]
 
 
 def remainders(
     game: Game, *, labels: Sequence[float], rounds: int, seed: int, device: torch.device | str = "cpu"
 ) -> Remainders:
-    r"""$\E \lVert P - \E P \rVert$ in all coordinates and $\E \lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
+    r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
 
     Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
 
     Args:
         game: the rules; inputs have to be of unit length.
         labels: of the batch.
-        rounds: draws of the weights.
+        rounds: draws of the inputs and the weights.
         seed: of them all.
         device: where to compute.
 
@@ -128,15 +156,15 @@ def remainders(
     arguments.count("rounds", rounds, least=1)
     if len(labels) != game.batch:
         raise ValueError(f"`labels` must be {game.batch}, one for each input, got {len(labels)}.")
-    inputs = play(game, seed=seed, device=device).inputs
     everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
-    bases = {2: everywhere, 3: torch.linalg.qr(inputs.mT).Q}
     norms = []
     for index in range(rounds):
+        inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}", device))
+        bases = {2: everywhere, 3: torch.linalg.qr(inputs.mT).Q}
         played = exchange(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
         errors = (moment_error(played, basis, order=order) for order, basis in bases.items())
         norms.append(torch.stack([torch.linalg.matrix_norm(error.flatten(1), 2) for error in errors]))
-    return Remainders(*torch.stack(norms).mean(0).tolist())
+    return Remainders(*torch.stack(norms, dim=1))
 
 
 class FactorErrors(NamedTuple):

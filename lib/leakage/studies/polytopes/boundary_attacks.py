@@ -51,6 +51,7 @@ class Crossings(NamedTuple):
         ratio: median of the distance over DeepFool's.
         distinct: how many distances differ by more than 1e-6.
         unreached: share of the points from which no boundary was reached.
+        met: how many points reached it.
     """
 
     accuracy: Float[Tensor, "*b"]
@@ -59,6 +60,7 @@ class Crossings(NamedTuple):
     ratio: Float[Tensor, "*b"]
     distinct: Float[Tensor, "*b"]
     unreached: Float[Tensor, "*b"]
+    met: Float[Tensor, "*b"]
 
 
 class Bounds(NamedTuple):
@@ -128,7 +130,7 @@ def label_only_trial(
     amount: float = 0.05,
     copies: int = 200,
 ) -> Table[Judgement]:
-    """HopSkipJump (with the true label: misclassified points are at distance 0), robustness to noise, the baselines.
+    """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and others beside.
 
     Arguments are those of `white_box_trial`, `label_only.hop_skip_jump` and `label_only.noise_robustness`. The pool
     of first points is the other side's points: for the target, those of the shadow, which the attacker knows.
@@ -149,6 +151,7 @@ def label_only_trial(
     member = [side.some(points).member for side in pair]
     distances, shares = zip(*measured, strict=True)
     found = {"HopSkipJump + label": judged(distances, member), "noise": judged(shares, member)}
+    found |= _distance(pair, points, "DeepFool", lambda side: deepfool(side.network, side.points).distances)
     return table(found | _baselines(pair, points))
 
 
@@ -184,6 +187,7 @@ def printed_trial(
                 ratio=(there.distances / nearest)[met & nearest.isfinite()].median(),
                 distinct=scores.new_tensor(len(torch.unique(there.distances.div(1e-6).round()))),
                 unreached=(~met).double().mean(),
+                met=met.double().sum(),
             )
     return table(found)
 

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.data.gaussians import gaussian
+from leakage.geometry.patterns import joined, pattern
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import cell_counts
@@ -55,6 +57,11 @@ class Count(NamedTuple):
     neurons: int
     ratio: float
 
+    @property
+    def shares(self) -> Estimate:
+        """The ratio with its interval over networks."""
+        return mean_interval(self.cells.double() / (self.neurons**2 / 2))
+
 
 def count(
     hidden: Sequence[int],
@@ -74,3 +81,24 @@ def count(
     models = he_networks((2, *hidden, 2), networks, generator=generator)
     cells = cell_counts(models, box((-reach, -reach), (reach, reach), device=device))
     return Count(cells, sum(hidden), float(cells.double().mean() / (sum(hidden) ** 2 / 2)))
+
+
+def unattained(network: Mlp) -> int:
+    r"""How many of the $2^N$ activation patterns a network of one hidden layer does not have at the point made for it.
+
+    With at most as many neurons as inputs and independent rows of $W_1$ the point is $W_1^+ (2 s - 1 - b_1)$ for the
+    pattern s: every neuron then has height 1 or -1.
+
+    Raises:
+        ValueError: if the network has another number of hidden layers, or more than 16 neurons.
+    """
+    if len(network.widths) != 3 or network.widths[1] > _LISTED:
+        raise ValueError(f"`network` must have one layer of at most {_LISTED} neurons, got widths {network.widths}.")
+    (weight, _), (bias, _) = network.weights, network.biases
+    wanted = torch.cartesian_prod(*[torch.tensor([False, True], device=weight.device)] * len(weight))
+    wanted = wanted.view(-1, len(weight))
+    points = (2 * wanted.to(weight.dtype) - 1 - bias) @ torch.linalg.pinv(weight).T
+    return int((joined(pattern(network, points)) != wanted).any(-1).sum())
+
+
+_LISTED = 16  # neurons whose patterns can be listed

@@ -1,16 +1,18 @@
 r"""The numbers that the claims about networks on Clusters2D compare, one for each network, from a measured group.
 
-Densities and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here trains
-or judges.
+Densities, counts and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here
+trains or judges.
 """
 
+import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, Looks, Motion
+from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, History, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
 _FIRST = range(1, 6)  # the epochs in which training begins
@@ -25,15 +27,11 @@ class Contrasts(NamedTuple):
         parallelism_gain: of hyperedges in the gaps over those all over the window.
         gap_length_ratio: of hyperedge per area in the gaps to that all over the window.
         rim_length_ratio: the same behind the discs.
-        coalescence: the logarithm of the least number of cells in epochs 1 to 5 over that at epoch 0.
-        growth: final cells over initial ones.
+        growth: the logarithm of the final number over that at epoch 0.
         early_order: the mean of the gradients' order in epochs 1 to 5.
         final_order: the last.
         early_components: the largest number of pieces of the boundary in epochs 1 to 5.
         final_components: the last.
-        early_inherited: for the last layer the logarithm of the area moved early by the layers before it over that
-            moved by itself.
-        late_inherited: the same late.
     """
 
     near_to_far: Float[Tensor, " models"]
@@ -41,14 +39,11 @@ class Contrasts(NamedTuple):
     parallelism_gain: Float[Tensor, " models"]
     gap_length_ratio: Float[Tensor, " models"]
     rim_length_ratio: Float[Tensor, " models"]
-    coalescence: Float[Tensor, " models"]
     growth: Float[Tensor, " models"]
     early_order: Float[Tensor, " models"]
     final_order: Float[Tensor, " models"]
     early_components: Real[Tensor, " models"]
     final_components: Real[Tensor, " models"]
-    early_inherited: Float[Tensor, " models"]
-    late_inherited: Float[Tensor, " models"]
 
 
 def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
@@ -72,16 +67,70 @@ def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
         parallelism_gain=portrait.gap.parallelism - portrait.window.parallelism,
         gap_length_ratio=portrait.gap.length / portrait.window.length,
         rim_length_ratio=portrait.rim.length / portrait.window.length,
-        coalescence=(history.cells[first].amin(0) / history.cells[begun]).log(),
-        growth=history.cells[-1] / history.cells[begun],
+        growth=(history.cells[-1] / history.cells[begun]).log(),
         early_order=history.gradient_order[first].mean(0),
         final_order=history.gradient_order[-1],
         early_components=history.components[first].amax(0),
         final_components=history.components[-1],
-        early_inherited=_inherited(measured.early),
-        late_inherited=_inherited(measured.late),
     )
 
 
-def _inherited(moved: Motion) -> Float[Tensor, " models"]:
-    return torch.log(moved.upstream[:, -1] / moved.own[:, -1])
+class Beginnings(NamedTuple):
+    """How the training of each network begins.
+
+    Attributes:
+        first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
+        initial_order: of the gradients before training.
+        early_order: the mean of the gradients' order in epochs 1 to 5.
+        one_piece: whether the boundary has one piece in each of epochs 1 to 5.
+    """
+
+    first_cells: Float[Tensor, " models"]
+    initial_order: Float[Tensor, " models"]
+    early_order: Float[Tensor, " models"]
+    one_piece: Bool[Tensor, " models"]
+
+
+def beginnings(history: History) -> Beginnings:
+    """The numbers of every network of a history whose first six epochs are 0 to 5."""
+    cells, components, order = (part[:6] for part in (history.cells, history.components, history.gradient_order))
+    return Beginnings(
+        first_cells=(cells[1:4].double().mean(0) / cells[0]).log(),
+        initial_order=order[0],
+        early_order=order[1:].mean(0),
+        one_piece=(components[1:] == 1).all(0),
+    )
+
+
+def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
+    """By phase, the geometric mean over networks of how much faster the last layer is than the first.
+
+    Args:
+        measure: a field of `Motion`; or `carried`, which compares what moves the last layer: the area moved by the
+            layers before it over that moved by itself.
+        motions: by phase.
+
+    Raises:
+        ValueError: as `geometric_mean`.
+    """
+    ratios = {
+        phase: motion.upstream[:, -1] / motion.own[:, -1]
+        if measure == "carried"
+        else getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
+        for phase, motion in motions.items()
+    }
+    return {phase: geometric_mean(ratio.clamp(_LEAST, 1 / _LEAST).log()) for phase, ratio in ratios.items()}
+
+
+_LEAST = 1e-9  # a ratio of areas, where one of them is nothing that the points see
+
+
+def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:
+    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm.
+
+    Raises:
+        ValueError: if there are fewer than two, or one is not finite.
+    """
+    mean = mean_interval(logarithms)
+    low, middle, high = (math.exp(value) for value in (mean.low, mean.estimate, mean.high))
+    return Estimate(middle, low, high, mean.n, mean.level)

@@ -6,7 +6,7 @@ All networks are in them, fitted or not; `fitted` says which are evidence. What 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -38,9 +38,9 @@ class Looks:
         movement_side: the same, for areas that change their activation.
     """
 
-    epochs: tuple[int, ...] = (*range(13), 20, 40, 60)
+    epochs: tuple[int, ...] = (*range(7), 8, 10, 20, 40, 60)
     early: tuple[int, int] = (0, 10)
-    late: tuple[int, int] = (40, 60)
+    late: tuple[int, int] = (50, 60)
     distances: tuple[float, ...] = (0.0, 0.015, 0.03, 0.06, 0.1, 0.15, 0.2)
     radius: float = 0.05
     within: float = 0.05
@@ -189,6 +189,50 @@ def history(targets: Targets, epochs: Sequence[int]) -> History:
             )
         )
     return _together(rows, torch.stack)
+
+
+def beginning(
+    number: int, *, models: int, seed: int, task: ClusterTask = TASK, device: torch.device | str = "cpu"
+) -> History:
+    """The history of group `number` from epoch 0 to 5, trained no further.
+
+    Raises:
+        ValueError: as `cluster_networks.train`.
+    """
+    short = replace(task, recipe=replace(task.recipe, epochs=5))
+    targets = cluster_networks.train(short, models=models, seed=seed, group=number, epochs=range(6), device=device)
+    return history(targets, range(6))
+
+
+class Movement(NamedTuple):
+    """How hyperedges of a group of networks move, without all else; the parts are those of `Group`."""
+
+    fitted: Bool[Tensor, " models"]
+    early: Motion
+    late: Motion
+
+
+def movement(
+    number: int, *, models: int, seed: int, task: ClusterTask, looks: Looks = LOOKS, device: torch.device | str = "cpu"
+) -> Movement:
+    """Train group `number` and measure the motion of both phases; lengths are those at the ends of each.
+
+    Raises:
+        ValueError: as `group`.
+    """
+    phases = (looks.early, looks.late)
+    epochs = sorted({*looks.kept, *looks.early, *looks.late})
+    targets = cluster_networks.train(task, models=models, seed=seed, group=number, epochs=epochs, device=device)
+    ends = sorted({*looks.early, *looks.late})
+    seen = history(targets, ends)
+    return Movement(targets.fitted, *(motion(targets, ends, seen, phase, side=looks.movement_side) for phase in phases))
+
+
+def moved(parts: Sequence[Movement], *, only_fitted: bool = True) -> Movement:
+    """Several groups as one, by default without the networks that are unfitted."""
+    whole = _together(parts, torch.cat)
+    kept = whole.fitted if only_fitted else torch.ones_like(whole.fitted)
+    return _together([whole], lambda tensors: tensors[0][kept])
 
 
 def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:

@@ -4,6 +4,7 @@ Seconds are processor time of this process, which other work on the machine hard
 Nothing here judges.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -116,6 +117,37 @@ def _timed(work: Callable, repeats: int):
         result = work()
         times.append(time.process_time() - begun)
     return result, min(times)
+
+
+class Work(NamedTuple):
+    """Multiplications to find the polytopes of a window, by method.
+
+    Attributes:
+        pixels: for each resolution: the forward passes through the hidden layers.
+        programs: at least, for Algorithm 4: its programs are about one edge each, so that every constraint of the
+            polytope has to be put into the line of every neuron, once for both programs.
+        cutting: at most, for the subdivision: every neuron at all corners that there are in the end, the adapted
+            parameters of all cells of a layer, and the two corners of each cut.
+    """
+
+    pixels: Int[Tensor, " k"]
+    programs: int
+    cutting: int
+
+
+def multiplications(fine: Subdivision, *, sides: Sequence[int]) -> Work:
+    """What each way to the polytopes of this window costs, whatever the machine."""
+    widths = fine.network.widths
+    hidden = sum(widths[1:-1])
+    forward = sum(into * out for into, out in itertools.pairwise(widths[:-1]))
+    layers = zip(fine.layer_counts, widths[1:-1], widths[2:], strict=True)
+    adapting = sum(3 * cells * into * out for cells, into, out in layers)
+    corners = int(fine.counts.sum())
+    return Work(
+        pixels=torch.tensor(sides).square() * forward,
+        programs=2 * len(fine) * hidden**2,
+        cutting=2 * hidden * corners + adapting + 4 * len(fine),
+    )
 
 
 class Defects(NamedTuple):

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.boundary_distance import deepfool
@@ -47,6 +48,8 @@ COMBINED: dict[str, tuple[str, ...]] = {
 """Feature sets by the signals in them. The distance metrics are those of one ray unless all are named."""
 RATES = (0.01,)
 """Rates of false positives at which the true positive rate is given."""
+TWICE = ("distance", "norm", "cosine", "distance, all rays", "top-3")
+"""The sets that are tried on the shadow, too, by an attacker who has trained the target."""
 AS_THEY_ARE = ("top-3", "top-3 logits")
 """What the network `NN` is given without standardising: the posteriors of ML-Leaks, and their logits."""
 
@@ -76,10 +79,13 @@ class Comparison(NamedTuple):
         scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
             "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
             those of the best threshold.
+        swapped: the same of the sets in `TWICE`, with target and shadow in each other's place: one more attack on the
+            same two networks.
     """
 
     fit: Fit
     scores: Table[Standing]
+    swapped: Table[Standing]
 
 
 def attack(
@@ -90,6 +96,7 @@ def attack(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
+    sets: Sequence[str] = (*STANDALONE, *COMBINED),
 ) -> Comparison:
     """Train, measure and attack one split.
 
@@ -100,12 +107,13 @@ def attack(
         shooting: rays.
         settings: of the attack models.
         models: names in `attack_models.MODELS`.
+        sets: names in `STANDALONE` and `COMBINED`; the raw network has its own.
 
     Raises:
-        ValueError: if an attack model is unknown, or as `shadow_pairs` and `hyperedges`.
+        ValueError: if an attack model or a set is unknown, or as `shadow_pairs` and `hyperedges`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models)
+    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models, sets=sets)
 
 
 def compare(
@@ -116,26 +124,47 @@ def compare(
     shooting: Shooting | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
+    sets: Sequence[str] = (*STANDALONE, *COMBINED),
 ) -> Comparison:
     """As `attack`, on a pair in hand."""
-    unknown = [name for name in models if name not in attack_models.MODELS]
-    if unknown:
-        raise ValueError(f"`models` must be among {', '.join(attack_models.MODELS)}; got {unknown}.")
+    for given, names, known in (("models", models, attack_models.MODELS), ("sets", sets, STANDALONE | COMBINED)):
+        for name in names:
+            arguments.choice(given, name, tuple(known))
     device = pair.target.points.device
     signals = [
         measure(side, shooting or Shooting(), generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in (("shadow", pair.shadow), ("target", pair.target))
     ]
     judge = partial(standing, member=pair.target.member, rates=RATES if int((~pair.target.member).sum()) >= 100 else ())
-    found: dict[str, Standing] = {}
+    fitted = partial(_fitted, settings=settings)
+    found, swapped = {}, {}
     for name in models:
-        sets = STANDALONE | COMBINED if name != "NN" else {key: COMBINED[key] for key in AS_THEY_ARE}
-        shadow, target = ({key: _joined(part, parts) for key, parts in sets.items()} for part in signals)
-        generator = stream(seed, f"{name}/{split}", device)
-        scores = attack_models.MODELS[name](shadow, pair.shadow.member, target, settings=settings, generator=generator)
+        chosen = sets if name != "NN" else AS_THEY_ARE
+        scores = fitted(name, chosen, signals, pair.shadow.member, generator=stream(seed, f"{name}/{split}", device))
         found |= {f"{name}: {key}": judge(score, threshold=0.0) for key, score in scores.items()}
+        twice = [key for key in chosen if key in TWICE]
+        generator = stream(seed, f"{name}/{split}/swapped", device)
+        scores = fitted(name, twice, signals[::-1], pair.target.member, generator=generator) if twice else {}
+        swapped |= {
+            f"{name}: {key}": judge(score, member=pair.shadow.member, threshold=0.0) for key, score in scores.items()
+        }
     found |= {f"threshold: {key}": judge(signals[1][key].squeeze(1)) for key in ("DeepFool", "correct")}
-    return Comparison(pair.target.fit, table(found))
+    return Comparison(pair.target.fit, table(found), table(swapped or found))
+
+
+def _fitted(
+    name: str,
+    sets: Sequence[str],
+    signals: Sequence[Mapping[str, Tensor]],
+    member: Tensor,
+    *,
+    settings: Settings | None,
+    generator: torch.Generator,
+) -> dict[str, Tensor]:
+    """The scores of one attack model, fitted on the first signals and applied to the second."""
+    parts_of = {key: (STANDALONE | COMBINED)[key] for key in sets}
+    known, asked = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in signals)
+    return attack_models.MODELS[name](known, member, asked, settings=settings, generator=generator)
 
 
 def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:

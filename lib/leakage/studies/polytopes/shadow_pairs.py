@@ -4,6 +4,7 @@ Four disjoint quarters: the target's members and outsiders, the shadow's members
 last two and what the shadow model makes of them. Nothing here attacks.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -125,6 +126,7 @@ class Pair(NamedTuple):
     shadow: Side
 
 
+@functools.lru_cache(maxsize=16)  # several experiments ask for the pairs of the same splits
 def train_pair(task: Task, *, split: int, seed: int) -> Pair:
     """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random.
 

@@ -1,8 +1,9 @@
 r"""All signals on the same targets: many models of one data set, each attacked with the help of the others.
 
-Each model is trained on rows of its own and is the target once. Signals are margin, signed DeepFool distance, cell
-distance and $\lVert A_P \rVert_F$, raw and calibrated by the models that did not see the point; combiners are boosted
-trees fitted on one other model, from whose references the target is left out. All this needs true labels.
+Each model is trained on rows of its own. Signals are margin, cell distance and $\lVert A_P \rVert_F$, raw and
+calibrated by the models that did not see the point; combiners are boosted trees fitted on one other model, from whose
+references the target is left out. The fullest of them have all that one pass forward and back tells: every class's
+log-posterior, the entropy, the margin and the norm of the gradient. All this needs true labels.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership import attack_models, posterior
-from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.attacks.membership.calibration import calibrated
 from leakage.data.labelled import Labelled
 from leakage.geometry.distances import nearest
@@ -29,14 +29,21 @@ from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
 
+MODELS = 12
+"""Models of a pool: with quarters of the data, few enough of them share a point."""
 _OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
 _DRAWS = 100
 NEAREST = 4  # hyperedges whose mean distance is the cell distance
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
     "margin and cell": ("margin", "cell distance"),
+    "answer": ("answer",),
+    "answer and cell": ("answer", "cell distance"),
+    "answer and shuffled cell": ("answer", "shuffled cell distance"),
 }
-"""Which signals, each raw and calibrated, a combiner is given."""
+"""Which signals, each raw and calibrated, a combiner is given; `answer` is all that a pass forward and back tells."""
+SHOWN = ("margin", "cell distance", "weight norm")
+"""Signals that are attacks by themselves."""
 
 
 class Board(NamedTuple):
@@ -46,34 +53,36 @@ class Board(NamedTuple):
         rates: of false positives at which the true positive rate is given.
         scores: by signal (`raw: …`, `calibrated: …`, `combined: …`) each target's; accuracies are those of the best
             thresholds.
-        reached: the share of points at which DeepFool found another label, for each target.
     """
 
     rates: tuple[float, ...]
     scores: Table[Standing]
-    reached: Float[Tensor, " models"]
 
 
 def board(
     pool: int,
     *,
     task: Task,
-    models: int = 16,
+    models: int = MODELS,
+    targets: int | None = None,
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
 ) -> Board:
-    """Train `models` targets on random rows of the task's data and attack each with each signal.
+    """Train `models` models on random rows of the task's data and attack the first of them with each signal.
 
     Args:
         pool: names one repetition; with `seed` it fixes everything that is random.
         task: what is trained on what; `size` rows each.
-        models: targets, which are each other's references.
+        models: which are each other's references.
+        targets: how many of them are attacked; all by default.
         seed: of the run.
         rates: false positive rates at which the true positive rate is given.
 
     Raises:
-        ValueError: as `shadow_pairs`, or if so few models would leave a point without references.
+        ValueError: as `shadow_pairs`, if so few models would leave a point without references, or there are not as
+            many targets.
     """
+    targets = arguments.count("targets", models if targets is None else targets, least=1, most=models)
     data, device, name = task.data, task.device, f"scoreboard/{pool}"
     rows = _rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
@@ -81,39 +90,56 @@ def board(
     examples = Examples((data.features,), data.labels)
     networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
-    raw, reached = signals(networks, data)
-    scores = {f"raw: {key}": value for key, value in raw.items()}
-    scores |= {f"calibrated: {key}": calibrated(value, member) for key, value in raw.items()}
+    raw = signals(networks, data)
+    lots = torch.rand(member.shape, generator=stream(seed, f"{name}/control", device), device=device)
+    raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
+    scores = {f"raw: {key}": raw[key] for key in SHOWN}
+    scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in SHOWN}
+    answer = [key for key in raw if key.startswith("answer")] + ["margin"]
     for key, parts in COMBINERS.items():
-        chosen = {part: raw[part] for part in parts}
-        scores[f"combined: {key}"] = torch.stack([combined(chosen, member, target=i) for i in range(models)])
-    judged = {name: standing(values, member=member, rates=rates) for name, values in scores.items()}
-    return Board(tuple(rates), table(judged), reached)
+        chosen = {one: raw[one] for part in parts for one in (answer if part == "answer" else [part])}
+        scores[f"combined: {key}"] = torch.stack([combined(chosen, member, target=i) for i in range(targets)])
+    judged = {key: standing(value[:targets], member=member[:targets], rates=rates) for key, value in scores.items()}
+    return Board(tuple(rates), table(judged))
 
 
-def signals(networks: Mlp, data: Labelled) -> tuple[dict[str, Float[Tensor, "models n"]], Float[Tensor, " models"]]:
-    r"""The four raw signals of every model at every point, and where DeepFool got to.
+def signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "models n"]]:
+    r"""The raw signals of every model at every point.
 
-    The DeepFool distance is negative where the prediction is wrong. Members lie closer to hyperedges, so the cell
-    distance has a minus sign. A distance that was not found is put at the largest that was.
+    Members lie closer to hyperedges, so the cell distance has a minus sign. Those whose names begin with `answer` are
+    the log-posteriors of the classes, the entropy, and the logarithm of the norm of the loss's gradient with respect to
+    all parameters.
     """
     found = [_signals(networks[i], data) for i in range(len(networks.weights[0]))]
-    names = ("margin", "DeepFool distance", "cell distance", "weight norm")
-    stacked = {name: torch.stack([one[place] for one in found]) for place, name in enumerate(names)}
-    return stacked, torch.stack([one[-1] for one in found])
+    return {name: torch.stack([one[name] for one in found]) for name in found[0]}
 
 
-def _signals(network: Mlp, data: Labelled) -> tuple[Tensor, ...]:
+def _signals(network: Mlp, data: Labelled) -> dict[str, Tensor]:
     network, points, labels = network.to(torch.float64), data.features.double(), data.labels
     logits = network(points)
-    reach = deepfool(network, points, settings=Projections())
-    farthest = torch.where(reach.reached, reach.distances, 0.0).max()
-    distance = torch.where(reach.reached, reach.distances, farthest)
-    signed = torch.where(logits.argmax(-1) == labels, distance, -distance)
-    cell = -nearest(network, points, count=min(NEAREST, sum(network.widths[1:-1]))).distances.mean(-1)
-    norm = frobenius_norm(network, pattern(network, points))
-    margin = posterior.margin(logits, labels)
-    return margin, signed, cell, norm, reach.reached.double().mean()
+    logs = logits.log_softmax(-1)
+    cell = nearest(network, points, count=min(NEAREST, sum(network.widths[1:-1]))).distances.mean(-1)
+    return {
+        "margin": posterior.margin(logits, labels),
+        "cell distance": -cell,
+        "weight norm": frobenius_norm(network, pattern(network, points)),
+        "answer: entropy": (logs.exp() * logs).sum(-1),
+        "answer: gradient": -_gradient_norm(network, points, logs, labels).log(),
+        **{f"answer: class {kind}": column for kind, column in enumerate(logs.unbind(-1))},
+    }
+
+
+def _gradient_norm(network: Mlp, points: Tensor, logs: Tensor, labels: Tensor) -> Float[Tensor, " n"]:
+    r"""The norm of each loss's gradient, squared $\sum_l \lVert\delta_l\rVert^2 (\lVert a^{l-1}\rVert^2 + 1)$."""
+    heights = network.preactivations(points)
+    inputs = [points, *(height.relu() for height in heights[:-1])]
+    behind = logs.exp() - torch.nn.functional.one_hot(labels, logs.shape[-1])
+    total = torch.zeros_like(behind[:, 0])
+    for layer in reversed(range(len(inputs))):
+        total = total + behind.square().sum(-1) * (inputs[layer].square().sum(-1) + 1)
+        if layer:
+            behind = (behind @ network.weights[layer]) * (heights[layer - 1] > 0)
+    return total.sqrt().clamp_min(1e-300)
 
 
 def combined(

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.geometry import rays
+from leakage.geometry.distances import inscribed_radius
 from leakage.geometry.patterns import Gates, adapted, check_gates, joined, pattern, read_out
 from leakage.geometry.polygons import fans, following, in_use
 from leakage.geometry.subdivision import Subdivision, subdivide
@@ -18,7 +19,9 @@ from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import ray_cuts
 from leakage.studies.polytopes.printed_search import bisection
 
+_ON_EDGE = 1e-12  # a point this far outside of an edge of length one is on it, to rounding
 _MISSED = 1e-9  # an affine form that is further off than this does not give the neuron's height: rounding is 1e-15
+_ALMOST = 1 - 1e-6  # of the way to the next hyperedge
 _SAME = 1e-6  # lengths that differ by more are not those of one crossing: 60 halvings of a unit step leave 1e-18
 
 
@@ -28,11 +31,14 @@ class Identities(NamedTuple):
     Attributes:
         height_error: the largest $|A_l x + c_l - z^l(x)|$ of all layers.
         jacobian_error: the largest difference between $A_P$ and the Jacobian by automatic differentiation.
+        elsewhere_error: the largest difference between $A_P x' + b_P$ and the network at another point x' of the
+            polytope of x.
         printed_misses: for each hidden layer, the share of neurons and points where Algorithm 3 as printed is off.
     """
 
     height_error: Float[Tensor, ""]
     jacobian_error: Float[Tensor, ""]
+    elsewhere_error: Float[Tensor, ""]
     printed_misses: Float[Tensor, " layers"]
 
 
@@ -48,8 +54,13 @@ def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
     errors = [(a + c - z).abs().max() for a, c, z in zip(linear, biases, heights, strict=True)]
     printed = zip(linear[:-1], printed_biases(network, gates), heights[:-1], strict=True)
     misses = [((a + c - z).abs() > _MISSED).to(points.dtype).mean() for a, c, z in printed]
-    gap = (read_out(network, gates)[0] - _jacobian(network, points)).abs().max()
-    return Identities(torch.stack(errors).max(), gap, torch.stack(misses))
+    slope, offset = read_out(network, gates)
+    gap = (slope - _jacobian(network, points)).abs().max()
+    # Almost as far as the nearest hyperedge, in the direction of the next point.
+    away = torch.nn.functional.normalize(points.roll(1, 0) - points, dim=-1)
+    there = points + _ALMOST * inscribed_radius(network, points).unsqueeze(-1) * away
+    elsewhere = ((slope @ there.unsqueeze(-1)).squeeze(-1) + offset - network(there)).abs().max()
+    return Identities(torch.stack(errors).max(), gap, elsewhere, torch.stack(misses))
 
 
 def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
@@ -76,6 +87,18 @@ def _jacobian(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, "t cl
     totals = network(given).sum(0)
     rows = [torch.autograd.grad(total, given, retain_graph=True)[0] for total in totals]
     return torch.stack(rows, 1)
+
+
+def strays(fine: Subdivision, points: Float[Tensor, "t 2"]) -> int:
+    """How many points of the window do not lie in the polygon that the subdivision gives for their pattern.
+
+    The pattern is that of a forward pass; a point counts as inside up to rounding.
+    """
+    cells = fine.locate(points)
+    corners, counts = fine.vertices[cells], fine.counts[cells]
+    along, away = following(corners, counts) - corners, points.unsqueeze(1) - corners
+    left = along[..., 0] * away[..., 1] - along[..., 1] * away[..., 0]
+    return int(((cells < 0) | (left < -_ON_EDGE).any(-1)).sum())
 
 
 def cell_counts(networks: Mlp, window: Float[Tensor, "w 2"]) -> Int[Tensor, " b"]:

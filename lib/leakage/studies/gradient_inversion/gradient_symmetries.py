@@ -92,28 +92,6 @@ def displaced(inputs: Tensor, residuals: Tensor, activation: Activation, *, shif
     return torch.cat([inputs[:2] + moves, inputs[2:]]), residuals
 
 
-def in_words(activation: Activation, *, outputs_seen: bool) -> tuple[str, ...]:
-    r"""The symmetries that leave a gradient as it is, in words; none where it determines its batch.
-
-    Knowledge of norms or labels can still tell the batches apart: a bias b beyond all labels makes every $r_i$
-    positive, and then no input is mirrored.
-
-    Args:
-        activation: of the hidden layer.
-        outputs_seen: whether the gradient of the output layer is known; it is what tells a sigmoid from its mirror.
-    """
-    if activation.name == "linear":
-        return ("only the sum of r·x is determined",)
-    if activation.name == "quadratic":
-        return ("only the sum of r·x·xᵀ is determined",)
-    found = []
-    if activation.centre == 0 or (activation.centre is not None and not outputs_seen):
-        found.append("each (x, r) may be (-x, -r)")
-    if activation.degree is not None:
-        found.append("each (x, r) may be (s·x, r/s) with s > 0")
-    return tuple(found)
-
-
 def _check(inputs: Tensor, residuals: Tensor) -> None:
     arguments.real("inputs", inputs, "B d")
     arguments.real("residuals", residuals, "B", B=len(inputs), like=inputs)

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from leakage.arguments import count
 from leakage.data.multi30k import SentencePairs
+from leakage.models.transformer import PADDING
 
-PADDING, UNKNOWN, BEGIN, END = range(4)
+UNKNOWN, BEGIN, END = range(PADDING + 1, 4)
 SPECIAL = ("<padding>", "<unknown>", "<begin>", "<end>")
 """How the special numbers are written in text; no word has such a form, because it has more than one sign."""
 _WORD = re.compile(r"\w+|[^\w\s]")

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
+from leakage.attacks.gradient_inversion.labels import symmetries
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.theory import gradient_symmetries as symmetries
+from leakage.studies.gradient_inversion import gradient_symmetries as twins
 from leakage.trainers.federated import batch_gradient
 
 D, B = 8, 3
@@ -42,7 +43,7 @@ def assert_same(module, ours, theirs, *, layers=("outputs", "hidden")):
 def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
     module, r = client(name, bias=bias)
     sigma = activation(name)
-    mirror = symmetries.mirrored(X, r, sigma, flips=FLIPS)
+    mirror = twins.mirrored(X, r, sigma, flips=FLIPS)
     assert_same(module, mirror, (X, r), layers=("hidden",))
     shift = gradients(module, *mirror)["outputs"] - gradients(module, X, r)["outputs"]
     expected = torch.full_like(shift, -2 * sigma.centre * float(r[FLIPS].sum()))
@@ -54,8 +55,8 @@ def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
 @pytest.mark.parametrize("name", CENTRED)
 def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
     module, r = client(name, bias=bias)
-    inputs, residuals = symmetries.mirrored(X, r, activation(name), flips=torch.ones(B, dtype=torch.bool))
-    expected = symmetries.mirrored_labels(Y, activation(name), bias=bias)
+    inputs, residuals = twins.mirrored(X, r, activation(name), flips=torch.ones(B, dtype=torch.bool))
+    expected = twins.mirrored_labels(Y, activation(name), bias=bias)
     torch.testing.assert_close(module(inputs).detach() - residuals, expected, rtol=0, atol=1e-12)
 
 
@@ -79,7 +80,7 @@ def test_for_logistic_labels_the_mirror_swaps_the_classes():
 def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
     module = Client(W, activation="quadratic")
     r = torch.tensor([2.0, 0.7, 1.1], dtype=DTYPE) * torch.tensor(signs)
-    other = symmetries.rotated(X, r, activation("quadratic"), angle=0.6)
+    other = twins.rotated(X, r, activation("quadratic"), angle=0.6)
     assert_same(module, other, (X, r))
     assert float((other[0] - X).norm()) > 0.5
     assert torch.equal(other[0][2:], X[2:])
@@ -87,7 +88,7 @@ def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
 
 def test_a_displaced_batch_of_a_linear_network_has_the_same_gradient():
     module, r = client("linear")
-    other = symmetries.displaced(X, r, activation("linear"), shift=torch.ones(D, dtype=DTYPE))
+    other = twins.displaced(X, r, activation("linear"), shift=torch.ones(D, dtype=DTYPE))
     assert_same(module, other, (X, r))
     assert float((other[0] - X).norm()) > 0.5
 
@@ -100,14 +101,12 @@ def test_where_no_symmetry_is_claimed_the_obvious_ones_change_the_gradient(name)
     for inputs, residuals in ((-X, -r), (2 * X, r / 2), (-X, r)):
         change = gradients(module, inputs, residuals)["hidden"] - before
         assert float(change.norm() / before.norm()) > 1e-3
-    assert symmetries.in_words(activation(name), outputs_seen=True) == ()
+    assert symmetries(activation(name), outputs_seen=True) == ()
 
 
 def test_the_words_depend_on_which_layers_are_seen():
     words = {
-        (name, seen): symmetries.in_words(activation(name), outputs_seen=seen)
-        for name in ACTIVATIONS
-        for seen in (True, False)
+        (name, seen): symmetries(activation(name), outputs_seen=seen) for name in ACTIVATIONS for seen in (True, False)
     }
     assert words["tanh", True] == words["tanh", False] == words["sigmoid", False] == ("each (x, r) may be (-x, -r)",)
     assert words["sigmoid", True] == ()
@@ -119,12 +118,12 @@ def test_the_words_depend_on_which_layers_are_seen():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda r: symmetries.mirrored(X, r, activation("relu"), flips=FLIPS), "odd up to a constant"),
-        (lambda r: symmetries.mirrored_labels(Y, activation("gelu"), bias=0.0), "odd up to a constant"),
-        (lambda r: symmetries.rotated(X, r, activation("tanh"), angle=1.0), "must be quadratic"),
-        (lambda r: symmetries.rotated(X[:1], r[:1], activation("quadratic"), angle=1.0), "at least two"),
-        (lambda r: symmetries.displaced(X, r, activation("sin"), shift=X[0]), "must be linear"),
-        (lambda r: symmetries.displaced(X, 0 * r, activation("linear"), shift=X[0]), "the first two not 0"),
+        (lambda r: twins.mirrored(X, r, activation("relu"), flips=FLIPS), "odd up to a constant"),
+        (lambda r: twins.mirrored_labels(Y, activation("gelu"), bias=0.0), "odd up to a constant"),
+        (lambda r: twins.rotated(X, r, activation("tanh"), angle=1.0), "must be quadratic"),
+        (lambda r: twins.rotated(X[:1], r[:1], activation("quadratic"), angle=1.0), "at least two"),
+        (lambda r: twins.displaced(X, r, activation("sin"), shift=X[0]), "must be linear"),
+        (lambda r: twins.displaced(X, 0 * r, activation("linear"), shift=X[0]), "the first two not 0"),
     ],
 )
 def test_symmetries_of_other_activations_are_refused(call, complaint):

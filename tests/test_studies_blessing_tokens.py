@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from leakage.data import tokens
 from leakage.data.multi30k import SentencePairs
-from leakage.data.tokens import BEGIN, END, PADDING, UNKNOWN, Vocabulary, encode, vocabulary, words
+from leakage.studies.blessing import tokens
+from leakage.studies.blessing.tokens import BEGIN, END, PADDING, UNKNOWN, Vocabulary, encode, vocabulary, words
 
 PAIRS = SentencePairs(("A dog runs.", "A cat!", "A dog and a cat sit."), ("Ein Hund läuft.", "Katze!", "Beide sitzen."))
 

@@ -1,0 +1,173 @@
+r"""Two inputs below plain sigmoid layers, from a gradient in fifty digits: what the layers themselves keep.
+
+Each layer brings the features $h_1, h_2$ of different inputs nearer to each other, so that least squares for $h_i$ and
+$r_i$ crawls along a valley. In $R = r_1 + r_2$, the mean $\mu$, $m = \frac12 \sqrt{1 - s^2}\, (h_1 - h_2)$ and
+$s = (r_2 - r_1)/R$ it does not: to leading order the gradient fixes R and $\mu$ by itself, then m by terms of order two
+in the distance, then s by terms of order three.
+
+For chapters and tests alone: whatever is called here has seen the secret.
+"""
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage import arguments
+from leakage.attacks.gradient_inversion import design
+from leakage.data.gaussians import sphere
+from leakage.runtime import DTYPE, stream
+
+DIGITS = 50
+_NEURONS = 60
+_BIAS = 30  # the output bias, as in the paper's experiments
+_STEPS = 100
+_EXPLAINED = {False: Decimal("1e-40"), True: Decimal("2e-16")}  # what rounding leaves of a gradient, relative to it
+_DISTANCES = ("0.3", "0.03", "0.003")  # of the features in units of nothing known, to start from
+_exp, _log = (np.vectorize(function, otypes=[object]) for function in (Decimal.exp, Decimal.ln))
+_long = np.vectorize(Decimal, otypes=[object])
+
+
+def errors(*, dimension: int, depth: int, rounds: int, seed: int, rounded: bool = False) -> Float[Tensor, " rounds"]:
+    """The largest distance of an input from what is recovered of it, in each draw of two inputs and 60 neurons.
+
+    The attack starts where every network of this kind has its features, at the fixed point of its layers, and sees
+    the gradient and the weights; of the gradient what double precision holds, if it is `rounded`.
+
+    Raises:
+        ValueError: if there are no rounds, the depth is below 2 or the dimension is.
+    """
+    for name, value, least in (("dimension", dimension, 2), ("depth", depth, 2), ("rounds", rounds, 1)):
+        arguments.count(name, value, least=least)
+    with localcontext(prec=DIGITS):
+        found = [_round(dimension, depth, seed, index, rounded) for index in range(rounds)]
+    return torch.tensor(found, dtype=DTYPE)
+
+
+def _round(dimension: int, depth: int, seed: int, index: int, rounded: bool) -> float:
+    name = f"long/{dimension}/{index}"
+    weights = _long(design.draw("iid", m=_NEURONS, d=dimension, generator=stream(seed, f"{name}/server")).numpy())
+    inputs = _long(sphere(2, dimension, generator=stream(seed, f"{name}/client")).numpy())
+    features = _repeated(inputs, depth - 1)
+    values = _sigmoid(weights @ features.T)
+    residuals = values.sum(0) / _NEURONS + _BIAS - _long([1.0, -1.0])
+    rows = (values * (1 - values) * residuals) @ features  # of the gradient, times m
+    if rounded:
+        rows = _long(rows.astype(float))
+    found = _inverse(_recovered(weights, rows, _EXPLAINED[rounded]), depth - 1)
+    if found is None:
+        return float("inf")
+    return float(min(max(_norm(found[i] - inputs[k]) for k, i in enumerate(order)) for order in ((0, 1), (1, 0))))
+
+
+def _recovered(weights: np.ndarray, rows: np.ndarray, explained: Decimal) -> np.ndarray:
+    """The features that explain the rows of a gradient."""
+    first = rows.sum(0) / _norm(rows.sum(0))
+    rest = max(rows - np.outer(rows @ first, first), key=_norm)
+    second = rest / _norm(rest)
+    second = second - (second @ first) * first
+    basis = np.stack([first, second / _norm(second)], axis=1)
+    inner, target = weights @ basis, rows @ basis
+    fixed = Decimal("0.66") * Decimal(weights.shape[1]).sqrt()  # the sigmoid has its fixed point at 0.66
+    best = None
+    for distance in _DISTANCES:
+        start = np.array([Decimal(2 * _BIAS + 1), fixed, Decimal(0), Decimal(0), Decimal(distance), Decimal(0)])
+        state, misfit = _descended(inner, target, start, explained)
+        if best is None or misfit < best[1]:
+            best = state, misfit
+        if misfit < explained:
+            break
+    assert best is not None  # there are distances
+    return _features(best[0])[0] @ basis.T
+
+
+def _descended(
+    inner: np.ndarray, target: np.ndarray, state: np.ndarray, explained: Decimal
+) -> tuple[np.ndarray, Decimal]:
+    """Levenberg–Marquardt, and the relative misfit where it ends."""
+    total, damping = _norm(target), Decimal("1e-3")
+    left, jacobian = _equations(inner, target, state)
+    for _ in range(_STEPS):
+        gram, slope = jacobian.T @ jacobian, jacobian.T @ left.ravel()
+        while True:
+            step = _solve(gram + np.diag(np.diag(gram)) * damping + np.eye(6, dtype=int) * Decimal("1e-60"), slope)
+            if abs(state[5] + step[5]) < 1:
+                nearer, other = _equations(inner, target, state + step)
+                if _norm(nearer) < _norm(left):
+                    break
+            damping *= 10
+            if damping > 10**8:
+                return state, _norm(left) / total
+        state, left, jacobian, damping = state + step, nearer, other, damping / 30
+        if _norm(left) < explained * total:
+            break
+    return state, _norm(left) / total
+
+
+def _equations(inner: np.ndarray, target: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the state leaves of the gradient, and the derivatives of what it explains."""
+    points, residuals, chain = _features(state)
+    values = _sigmoid(inner @ points.T)
+    slopes = values * (1 - values)
+    bends = slopes * (1 - 2 * values)
+    columns = []
+    for i in range(2):
+        for slot in range(2):
+            column = np.outer(residuals[i] * bends[:, i] * inner[:, slot], points[i])
+            column[:, slot] += residuals[i] * slopes[:, i]
+            columns.append(column.ravel())
+    columns += [np.outer(slopes[:, i], points[i]).ravel() for i in range(2)]
+    return target - (slopes * residuals) @ points, np.stack(columns, axis=1) @ chain
+
+
+def _features(state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features and residuals of a state $(R, \\mu, m, s)$, and their derivatives in it."""
+    total, mean, half, skew = state[0], state[1:3], state[3:5], state[5]
+    scale = 2 / (1 - skew * skew).sqrt()
+    apart = scale * half
+    bent = apart * skew / (1 - skew * skew)
+    shares = ((1 + skew) / 2, -(1 - skew) / 2)
+    points = np.stack([mean + share * apart for share in shares])
+    chain = np.full((6, 6), Decimal(0))
+    for i, share in enumerate(shares):
+        for slot in range(2):
+            chain[2 * i + slot, 1 + slot], chain[2 * i + slot, 3 + slot] = Decimal(1), share * scale
+            chain[2 * i + slot, 5] = apart[slot] / 2 + share * bent[slot]
+    chain[4, 0], chain[5, 0], chain[4, 5], chain[5, 5] = (1 - skew) / 2, (1 + skew) / 2, -total / 2, total / 2
+    return points, np.array([total * (1 - skew) / 2, total * (1 + skew) / 2]), chain
+
+
+def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Gauss' elimination, for a positive matrix: it needs no pivots."""
+    rows = np.column_stack([matrix, right])
+    for place in range(len(rows)):
+        rows[place] = rows[place] / rows[place, place]
+        for other in range(len(rows)):
+            if other != place:
+                rows[other] = rows[other] - rows[other, place] * rows[place]
+    return rows[:, -1]
+
+
+def _sigmoid(t: np.ndarray) -> np.ndarray:
+    return 1 / (1 + _exp(-t))
+
+
+def _repeated(t: np.ndarray, times: int) -> np.ndarray:
+    for _ in range(times):
+        t = _sigmoid(t)
+    return t
+
+
+def _inverse(features: np.ndarray, times: int) -> np.ndarray | None:
+    """What `_repeated` takes to these features; none if nothing."""
+    for _ in range(times):
+        if not all(0 < value < 1 for value in features.ravel()):
+            return None
+        features = _log(features / (1 - features))
+    return features
+
+
+def _norm(values: np.ndarray) -> Decimal:
+    return sum(values.ravel() ** 2, Decimal(0)).sqrt()

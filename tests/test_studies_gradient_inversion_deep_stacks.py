@@ -1,0 +1,35 @@
+"""Stacks that keep their input give it back, round by round, and no other number is made up."""
+
+import pytest
+import torch
+
+from leakage.studies.gradient_inversion.deep_stacks import errors
+from leakage.studies.gradient_inversion.games import Game
+
+
+def stack(name, *, depth, kind):
+    return errors(Game(12, 300, activation=name, inputs="sphere"), depth=depth, kind=kind, rounds=2, seed=0)
+
+
+def test_relu_pairs_change_nothing():
+    two, four = (stack("relu", depth=depth, kind="paired") for depth in (2, 4))
+    assert float(torch.cat([two.recovered, four.recovered]).max()) < 1e-10
+    torch.testing.assert_close(two.by_moments, four.by_moments)  # the features are the inputs, to rounding
+    assert bool(two.searched.isnan().all())
+
+
+def test_tanh_is_inverted_and_its_length_is_found():
+    found = stack("tanh", depth=3, kind="plain")
+    assert float(torch.cat([found.recovered, found.searched]).max()) < 1e-8
+    assert bool(found.by_moments.isnan().all())
+
+
+def test_sigmoid_pairs_need_no_search():
+    found = stack("sigmoid", depth=3, kind="paired")
+    assert float(found.recovered.max()) < 1e-8
+    assert bool(found.searched.isnan().all())
+
+
+def test_no_rounds_are_refused():
+    with pytest.raises(ValueError, match="`rounds` must be a whole number at least 1"):
+        errors(Game(12, 300), depth=2, kind="paired", rounds=0, seed=0)
