@@ -6,8 +6,9 @@ import pytest
 
 from leakage.runtime import stream
 from leakage.studies.kkt_margin import line_statements, restricted_optima
+from leakage.studies.kkt_margin.line_problems import draw_problem
 from leakage.theory.kkt import conditions
-from leakage.theory.kkt.optimum import draw_problem, univariate
+from leakage.theory.kkt.optimum import univariate
 
 
 def drawn(law="alternating", *, count=5, tries=12, problems=8):
