@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from leakage.claims import declarations
+from leakage.claims.rules import Rule
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, serve, tables
 from leakage.pipeline.book import Book
@@ -249,7 +250,8 @@ def test_the_server_has_no_answer_for_another_host(answer, host):
 
 
 def claim(name: str, *needs: str, profile: str = "ci") -> declarations.Claim:
-    return declarations.Claim(name, "figure", "C.", "held", profile=profile, needs=needs)
+    rules = (Rule("x.low > 1", ("x",)), Rule("x.high < 1", ("x",)))
+    return declarations.Claim(name, "figure", "C.", "held", {"x": "W"}, *rules, profile=profile, needs=needs)
 
 
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]

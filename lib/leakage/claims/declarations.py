@@ -49,24 +49,22 @@ class Claim:
         where: where the paper says it; "" for a finding of ours.
         paper: what the paper states, if it states a value; else "".
         needs: data sets without which it is honestly not run.
-        rule: how it is judged, in words.
     """
 
     id: str
     kind: str
     claim: str
     expected: str
-    values: Mapping[str, str] = field(default_factory=dict)
-    holds: Rule | None = None
+    values: Mapping[str, str]
+    holds: Rule
+    refuted: Rule
     in_part: Rule | None = None
-    refuted: Rule | None = None
     why: str = ""
     proof: str = ""
     profile: str = "ci"
     where: str = ""
     paper: str = ""
     needs: tuple[str, ...] = ()
-    rule: str = ""
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -84,7 +82,8 @@ class Claim:
         Raises:
             ValueError: if a rule cannot be applied to them, or if they satisfy both `holds` and `refuted`.
         """
-        holds, in_part, refuted = (bool(rule and rule(values)) for rule in (self.holds, self.in_part, self.refuted))
+        holds, refuted = self.holds(values), self.refuted(values)
+        in_part = self.in_part is not None and self.in_part(values)
         if holds and refuted:
             raise ValueError("the rules contradict each other: it holds and is refuted.")
         return HELD if holds else IN_PART if in_part else DID_NOT_HOLD if refuted else UNDECIDED
@@ -202,10 +201,8 @@ def _number(value: Any, whose: str) -> float:
 
 def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
     whose = f"claim {entry['id']}" if isinstance(entry, dict) and "id" in entry else "a claim without id"
-    by_hand = isinstance(entry, dict) and "rule" in entry
     ours = isinstance(entry, dict) and entry.get("kind") == "ours"
-    required = {"id", "kind", "claim", "expected"} | ({"rule"} if by_hand else {"values", "holds", "refuted"})
-    required |= set() if ours else {"where"}
+    required = {"id", "kind", "claim", "expected", "values", "holds", "refuted"} | (set() if ours else {"where"})
     optional = {"needs", "profile", "paper", "where", "in_part", "why", "proof"}
     entry = strict_yaml.fields(entry, whose, required, optional)
     texts = {name: strict_yaml.text(entry, name, whose) for name in entry if name not in ("needs", "values", *_RULES)}
@@ -219,7 +216,7 @@ def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
     needs = strict_yaml.names(entry, "needs", whose)
     if missing := sorted(set(needs) - set(data)):
         raise ValueError(f"{whose}: `needs` names {', '.join(missing)}, which `data` of the file does not.")
-    return Claim(**texts, needs=needs, **({} if by_hand else _ruled(entry, whose)))
+    return Claim(**texts, needs=needs, **_ruled(entry, whose))
 
 
 def _ruled(entry: Mapping[str, Any], whose: str) -> dict[str, Any]:

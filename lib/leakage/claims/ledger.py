@@ -6,7 +6,6 @@ the run it came from. Records are plain JSON. Nothing here computes a result or 
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from leakage.claims import measurements
-from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, Claim, load
+from leakage.claims.declarations import NOT_RUN, Claim, load
 from leakage.claims.measurements import Measured
 from leakage.claims.texts import (
     NOT_JUDGED,
@@ -31,7 +30,6 @@ from leakage.claims.texts import (
 )
 from leakage.content_keys import find_root
 from leakage.data import fetch, registry
-from leakage.metrics.estimates import Estimate
 from leakage.runtime import Run
 
 RECORD = "claim"  # key of a record in the metadata of an output
@@ -59,16 +57,7 @@ class Ledger:
         self._records: dict[str, dict[str, Any]] = {}
         self._last = time.perf_counter()
 
-    def judge(
-        self,
-        id: str,
-        *,
-        expected: str = "",
-        passes: bool | None = None,
-        in_part: bool = False,
-        reason: str = "",
-        **measured: Measured,
-    ) -> None:
+    def judge(self, id: str, **measured: Measured) -> None:
         """Judge a claim by its declared rules: `held`, else `held in part`, else `did not hold`, else `undecided`.
 
         In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the
@@ -84,9 +73,6 @@ class Ledger:
                 measurement both that the claim holds and that it is refuted.
         """
         claim = self._open(id)
-        if passes is not None:
-            self._judge_by_hand(claim, expected=expected, passes=passes, in_part=in_part, reason=reason, **measured)
-            return
         if measured.keys() != claim.values.keys():
             wanted = ", ".join(claim.values)
             raise ValueError(f"{id}: its values are {wanted}; got {', '.join(measured) or 'none'}.")
@@ -101,35 +87,12 @@ class Ledger:
         elif not claim.judged_in(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
         elif why := absence(claim):
-            self._keep(claim, NOT_RUN, why, rule="", values=[], **_NOTHING)
+            self._keep(claim, NOT_RUN, why, rule="", values=[])
             return
         # A list, for a notebook keeps no order of keys, and the first value is the one that tables show.
         stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in values.items()]
         rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         self._keep(claim, verdict, reason, rule=rule, values=stored)
-
-    def _judge_by_hand(
-        self, claim: Claim, *, measured: Any, expected: str, passes: bool, in_part: bool, reason: str
-    ) -> None:
-        id = claim.id
-        for name, value in (("passes", passes), ("in_part", in_part)):
-            if type(value) is not bool:
-                raise ValueError(f"{id}: `{name}` must be a bool, got {type(value).__name__}; write bool(…).")
-        if not expected.strip():
-            raise ValueError(f"{id}: `expected` must say what the measurement should satisfy.")
-        if claim.expected in (IN_PART, DID_NOT_HOLD) and not reason.strip():
-            raise ValueError(f"{id}: `reason` is required, for the declared verdict is {claim.expected!r}.")
-        verdict = HELD if passes else IN_PART if in_part else DID_NOT_HOLD
-        if verdict != HELD and not reason.strip():
-            reason = "Not expected: the measurement does not satisfy the rule."
-        if self._run.profile == "smoke":
-            verdict, reason = NOT_JUDGED, ""
-        elif not claim.judged_in(self._run.profile):
-            verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
-        elif why := absence(claim):
-            self._keep(claim, NOT_RUN, why, rule="", values=[], **_NOTHING)
-            return
-        self._keep(claim, verdict, reason, rule=expected, values=[], **_numbers(id, measured))
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
         """The paper's own curve of a figure, as columns of numbers.
@@ -186,9 +149,8 @@ class Ledger:
         record = {"id": claim.id, "verdict": verdict, **values, "reason": " ".join(reason.split()), "seconds": seconds}
         record = self._records[claim.id] = record | run
         line = f"{claim.id} {verdict_text(verdict)}"
-        found = finding_text(record) if record["values"] else measured_text(record)
-        rule = f"; rule: {values['rule']}" * bool(values["rule"])
-        read = f"; {rules_text(claim)}" * bool(rule) if claim.values else rule
+        found = finding_text(record)
+        rule, read = (f"; rule: {values['rule']}", f"; {rules_text(claim)}") if found else ("", "")
         shown = f"**{claim.id}** {verdict_text(verdict)}" + f": {found}" * bool(found) + in_cell(read)
         _display({"text/plain": f"{line} {found}{rule}", "text/markdown": shown}, {RECORD: record})
 
@@ -204,24 +166,6 @@ def absence(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
     missing = [name for name in claim.needs if gone(name)]
     titles = " and ".join(registry.dataset(name).title for name in missing)
     return f"It needs {titles}, which `make data` fetches." if missing else ""
-
-
-_NOTHING = dict.fromkeys(("measured", "low", "high", "n"))
-
-
-def _numbers(id: str, measured: Any) -> dict[str, Any]:
-    """The measured value, its interval and its size as JSON can hold them."""
-    if isinstance(measured, Estimate):
-        values, n = (measured.estimate, measured.low, measured.high), measured.n
-    else:
-        number = measured.item() if hasattr(measured, "item") else measured
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ValueError(f"{id}: `measured` must be an Estimate or a number; got {measured!r}.")
-        values, n = (number, None, None), None
-    if any(value is not None and math.isnan(value) for value in values):
-        raise ValueError(f"{id}: `measured` is NaN, so nothing was measured; got {measured!r}.")
-    stored = [value if value is None or math.isfinite(value) else f"{value}" for value in values]
-    return dict(zip(("measured", "low", "high"), stored, strict=True)) | {"n": n}
 
 
 def glue(name: str, text: str, *, needs: str = "") -> None:

@@ -122,7 +122,11 @@ class Rule:
         return formulas.latex(self._tree)
 
     def _holds(self, tree: ast.expr, values: Mapping[str, Measured]) -> bool:
-        return bool(self._evaluator(values)(tree))
+        found = self._evaluator(values)(tree)
+        if np.ndim(found):
+            cure = "it compares several measurements, within `all` or `any`"
+            raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured, unless {cure}.")
+        return bool(found)
 
     def _evaluator(self, values: Mapping[str, Measured]) -> Callable[[ast.expr], Any]:
         """What gives the value of a part of the rule."""

@@ -63,8 +63,6 @@ def verdict_text(verdict: str) -> str:
 
 def rule_text(claim: Claim) -> str:
     """How a claim is judged: its rules as mathematics, and what each value in them is."""
-    if not claim.values:
-        return claim.rule
     values = "; ".join(f"*{name.replace('_', ' ')}*: {what}" for name, what in claim.values.items())
     return f"{rules_text(claim)}. {values}"
 
@@ -76,23 +74,17 @@ def rules_text(claim: Claim) -> str:
 
 def measured_text(record: Mapping[str, Any]) -> str:
     """The first of the measured values of a record, with its interval; "" if nothing was measured."""
-    if values := record.get("values"):
-        return measurements.shown(measurements.from_json(values[0]["measured"]))
-    if record.get("measured") is None:
-        return ""
-    value, low, high = (None if (v := record.get(k)) is None else float(v) for k in ("measured", "low", "high"))
-    if value is None or low is None or high is None:
-        return f"{record['measured']:.4g}" if isinstance(record["measured"], float) else f"{record['measured']}"
-    return measurements.with_interval(value, low, high)
+    return next(iter(_measured(record).values()), "")
 
 
 def finding_text(record: Mapping[str, Any]) -> str:
     """All that was measured, by name; "" if nothing was."""
-    if values := record.get("values"):
-        texts = {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
-        return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
-    value, rule = measured_text(record), record.get("rule")
-    return f"{value} (rule: {rule})" if value and rule else value
+    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in _measured(record).items())
+
+
+def _measured(record: Mapping[str, Any]) -> dict[str, str]:
+    values = record.get("values") or ()
+    return {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
 
 
 def provenance(ledger: Mapping[str, Any]) -> str:
