@@ -109,3 +109,9 @@ def test_movement_alone_is_that_of_the_group(measured):
     assert float(found) == pytest.approx(float(ratios.clamp(1e-9, 1e9).log().mean().exp()))
     carried = cluster_contrasts.last_to_first("carried", motions={"late": alone.late})["late"]
     assert carried.low < float(carried) < carried.high
+
+
+def test_what_does_not_move_is_no_faster(measured):
+    still = measured.early._replace(both=torch.zeros_like(measured.early.both))
+    found = cluster_contrasts.last_to_first("both", motions={"early": still})["early"]
+    assert (found.low, float(found), found.high) == (1, 1, 1)

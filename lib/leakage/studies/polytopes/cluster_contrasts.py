@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
@@ -105,6 +106,8 @@ def beginnings(history: History) -> Beginnings:
 def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
     """By phase, the geometric mean over networks of how much faster the last layer is than the first.
 
+    A network in which neither moves, or one has no hyperedge in the window, counts as 1.
+
     Args:
         measure: a field of `Motion`; or `carried`, which compares what moves the last layer: the area moved by the
             layers before it over that moved by itself.
@@ -119,7 +122,10 @@ def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, E
         else getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
         for phase, motion in motions.items()
     }
-    return {phase: geometric_mean(ratio.clamp(_LEAST, 1 / _LEAST).log()) for phase, ratio in ratios.items()}
+    return {
+        phase: geometric_mean(torch.where(ratio.isnan(), 1.0, ratio).clamp(_LEAST, 1 / _LEAST).log())
+        for phase, ratio in ratios.items()
+    }
 
 
 _LEAST = 1e-9  # a ratio of areas, where one of them is nothing that the points see
