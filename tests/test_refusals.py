@@ -186,7 +186,9 @@ CASES = {
     "thresholds": Case(
         partial(threshold_attacks.threshold_rates, LAW), {"threshold": some(1)}, ("single", "ranked", "empty")
     ),
-    "trade-off": Case(partial(tradeoff.trade_off, per_decade=1), {"phi": some(2) + 2}, ("single",)),
+    "trade-off": Case(
+        partial(tradeoff.trade_off, strongest=1.0, weakest=0.5, per_decade=1), {"phi": some(2) + 2}, ("single",)
+    ),
     "logistic": Case(
         partial(logistic_regression.fit, ridge=0.1),
         {"gram": spd(4), "labels": torch.tensor([0, 1, 0, 1])},
