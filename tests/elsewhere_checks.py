@@ -12,7 +12,14 @@ from leakage.geometry import patterns
 from leakage.geometry.subdivision import subdivide
 from leakage.models import clients, convolutional, initialisation, mlp
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import bilevel, logistic_simulation, single_crossing, tradeoff
+from leakage.studies.blessing import (
+    bilevel,
+    logistic_simulation,
+    private_audit,
+    single_crossing,
+    support_vectors,
+    tradeoff,
+)
 from leakage.studies.gradient_inversion import games
 from leakage.studies.polytopes import boundary_walk as walks
 from leakage.studies.polytopes import theorem_checks, windows
@@ -21,6 +28,7 @@ from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
 from leakage.trainers import criteria, ensembles, module_flow
 from leakage.trainers.criteria import Examples
+from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.margin_flow import Descent
 from leakage.trainers.modules import Modules
 
@@ -36,6 +44,8 @@ POINTS, NETWORK = gaussian((6, 2), generator=DRAWS), mlp.initial((), (2, 5, 4, 2
 ENSEMBLE = bilevel.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
 FEW_NEURONS = games.play(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
 
+PRIVATE = dict(features=gaussian((30, 6), generator=DRAWS), labels=torch.arange(30) % 2, pool=20, seed=0, models=4)
+PRIVATE |= dict(noise=(1.0, 2.0), learning_rates=(0.1,), recipe=PrivateRecipe(3, 5.0))
 FORM = nn.Linear(2, 2).to("meta")
 LINEAR = initialisation.initial(FORM, 2, generator=DRAWS, dtype=DTYPE)
 
@@ -66,7 +76,7 @@ def stack(weights):
 
 
 CALLS = {
-    "a reading": lambda: tradeoff.at_error(tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.5, per_decade=2), 0.2),
+    "a reading": lambda: tradeoff.at_error(tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.1, per_decade=1), 0.2),
     "laws of outputs": outputs,
     "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
     "the least ridge": lambda: limits.least_gamma(SETTING),
@@ -75,6 +85,10 @@ CALLS = {
     "walks": lambda: [
         walks.walk(NETWORK, POINTS, walks.Steps(variant=variant, iterations=3)) for variant in walks.VARIANTS
     ],
+    "a private audit": lambda: private_audit.private_audit((5, 0), **PRIVATE),
+    "machines": lambda: support_vectors.privacy_and_error(
+        "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
+    ),
     "an integral": lambda: single_crossing.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
     "layers": lambda: held(lambda x: patterns.layer_of(NETWORK, device=x.device))(ONE),
     "cells": lambda: hyperedges.cell_features(NETWORK, POINTS, count=2),

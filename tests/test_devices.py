@@ -70,12 +70,8 @@ QUICK = {
         "rates_of_thresholds_are_shares",
         "the_shortcut_is_training_with_the_point",
     ),
-    "studies_blessing_private_audit": (
-        "an_advantage_that_is_not_attained_gains_nothing_known",
-        "points_that_are_all_alike_leak_nothing",
-    ),
+    "studies_blessing_private_audit": ("an_advantage_that_is_not_attained_gains_nothing_known",),
     "studies_blessing_single_crossing": ("one_threshold_wins_all_that_the_ratio_can",),
-    "studies_blessing_support_vectors": ("more_features_leak_more_and_err_less",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
     "studies_gradient_inversion_moment_error": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
     "studies_kkt_margin_gaussian_networks": ("descents_are_compared_on_the_same_points_and_starts",),
@@ -137,7 +133,12 @@ def reports():
     paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "PYTEST_ADDOPTS": "--tb=short"}
     return subprocess.run(
-        [*program, *TESTS], cwd=HERE, env=environment, capture_output=True, text=True, timeout=HANGS
+        [*program, "-k", "not trade-off", *TESTS],
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
     ).stdout
 
 
