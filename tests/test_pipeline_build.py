@@ -9,7 +9,6 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import jupytext
 import nbformat
 import psutil
 import pytest
@@ -105,11 +104,6 @@ def test_the_staged_tree_has_the_executed_chapters_the_tables_and_the_library(fi
         "words",
         "sums",
     ]
-
-
-def test_the_source_of_a_chapter_survives_the_round_trip_through_a_notebook(finished):
-    text = (finished / "book" / "sums.md").read_text("utf-8")
-    assert jupytext.writes(jupytext.reads(text, fmt="md:myst"), fmt="md:myst") == text
 
 
 def test_outside_a_terminal_each_chapter_gets_one_line_and_the_verdicts_are_counted(finished):
