@@ -77,6 +77,10 @@ class Block:
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
+    @property
+    def calls(self) -> list[ast.Call]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+
     def __str__(self) -> str:
         where = self.section or "the title block"
         return f"{where}, the {'cell' if self.kind == 'code' else 'text'} that begins {self.source.strip()[:60]!r}"
@@ -128,9 +132,7 @@ class Chapter:
     def calls(self, name: str) -> Iterator[tuple[Block, ast.Call]]:
         """Every call of a function or method called `name`, with the cell it stands in."""
         for block in self.code:
-            for node in ast.walk(block.tree):
-                if isinstance(node, ast.Call) and called(node) == name:
-                    yield block, node
+            yield from ((block, call) for call in block.calls if called(call) == name)
 
 
 def read_chapter(path: Path) -> Chapter:

@@ -126,17 +126,6 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
 
 
-def test_an_edited_chapter_runs_again(repository):
-    edit(repository / "book/sums.md", "Words.", "Other words.")
-    assert rebuild(repository) == (0, ["sums"])
-
-
-def test_a_damaged_notebook_is_executed_again(repository):
-    path = repository / "_build" / "executed" / "ci" / "sums.ipynb"
-    path.write_bytes(path.read_bytes()[:100])
-    assert rebuild(repository) == (0, ["sums"])
-
-
 def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
     root = make_repository(tmp_path / "repository", "one", "two", "three")
     add_chapter(root, "one")
@@ -270,13 +259,6 @@ def test_a_verdict_that_differs_from_the_declared_one_fails_the_build(repository
     assert rebuild(repository)[0] == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "sums.a: expected did not hold, measured held: 1.00 [0.90, 1.10] against x < 2"
-
-
-def test_in_profile_smoke_nothing_is_judged(repository, capsys):
-    edit(repository / "book/sums.md", "'verdict': 'held'", "'verdict': 'not judged'")
-    edit(repository / "book/claims/sums.yml", '"held"', '"did not hold"')
-    assert build(repository, "sums", "--profile", "smoke") == 0
-    assert "Claims: · 1 not judged" in capsys.readouterr().out
 
 
 # ── a subset of the chapters ────────────────────────────────────────────────────────────────────────────────────────
