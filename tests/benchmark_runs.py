@@ -32,12 +32,3 @@ def recorded(benchmark, sizes, root):
     for row in record["rows"]:
         assert min(row["ours_seconds"], row["theirs_seconds"], row["ratio"]) > 0
     return record, page
-
-
-def assert_promises_are_of_cases(benchmark, sizes):
-    """Every promise belongs to a comparison, and small sizes promise nothing."""
-    cases = list(benchmark.BENCHMARK.promised(sizes))
-    assert {str(case.needed) for case in cases} == {""}
-    assert all(str(needed) for needed in benchmark.NEEDED.values())
-    # The paper's sizes may have more widths, and cost too much to prepare here.
-    assert {id.partition(".")[0] for id in benchmark.NEEDED} <= {case.id.partition(".")[0] for case in cases}

@@ -9,11 +9,16 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import yaml
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
 
 SECTIONS = (
     "The question",
@@ -27,23 +32,17 @@ SECTIONS = (
 )
 CLAIMS, IN_CODE, EXPERIMENT, VERDICTS, YOUR_TURN = (SECTIONS[n] for n in (1, 4, 5, 6, 7))
 
-FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,}|:{3,})\s*(?P<info>.*?)\s*")
+# The MyST that the book is rendered with.
+CONFIG = yaml.safe_load((Path(__file__).parents[1] / "_config.yml").read_text(encoding="utf-8"))["parse"]
+MARKDOWN = create_md_parser(MdParserConfig(enable_extensions={*CONFIG["myst_enable_extensions"]}), RendererHTML)
 DIRECTIVE = re.compile(r"\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)")
-OPTION = re.compile(r"\s*:[\w-]+:(\s|$)")
+OPTIONS = re.compile(r"\A(?:---\n(?:.*\n)*?---\n|(?::[\w-]+:.*\n)+)")
 # Directives whose body is not prose, and those whose argument is a file or a key rather than a title.
 VERBATIM = frozenset(
     {"math", "code", "code-block", "code-cell", "literalinclude", "include", "bibliography", "raw", "toctree"}
 )
 NO_TITLE = VERBATIM | {"figure", "image", "glue", "glue:any", "glue:figure", "glue:math", "glue:md", "glue:text"}
-NOT_WORDS = (
-    re.compile(r"\$\$.*?\$\$", re.DOTALL),
-    re.compile(r"\\begin\{(\w+\*?)\}.*?\\end\{\1\}", re.DOTALL),
-    re.compile(r"(?<![\\$])\$(?!\$)[^$]+?\$"),
-    re.compile(r"(?:\{[\w:.+-]+\})?(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL),
-    re.compile(r"(?<=\])\([^()\s]*(?:\s+\"[^\"]*\")?\)"),
-    re.compile(r"<[a-z][a-z+.-]*:[^>\s]*>|https?://[^\s)>]+"),
-    re.compile(r"</?[a-zA-Z][^>]*>"),
-)
+ADDRESS = re.compile(r"https?://[^\s)>]+")
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,10 @@ class Block:
     @functools.cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
 
     def __str__(self) -> str:
         where = self.section or "the title block"
@@ -129,9 +132,7 @@ class Chapter:
     def calls(self, name: str) -> Iterator[tuple[Block, ast.Call]]:
         """Every call of a function or method called `name`, with the cell it stands in."""
         for block in self.code:
-            for node in ast.walk(block.tree):
-                if isinstance(node, ast.Call) and called(node) == name:
-                    yield block, node
+            yield from ((block, call) for call in block.calls if called(call) == name)
 
 
 def read_chapter(path: Path) -> Chapter:
@@ -160,48 +161,43 @@ def literal(call: ast.Call) -> str | None:
 
 def prose(source: str) -> str:
     """The sentences, titles and table cells of a piece of Markdown, formulas and roles included."""
-    return "\n".join(_prose_lines(source.splitlines()))
+    return "\n\n".join(token.content for token in _inline(source))
 
 
-def words(source: str) -> str:
+def words(source: str, *, titles: bool = True) -> str:
     """The prose of a piece of Markdown without formulas, code, roles and addresses: what a reader reads as words."""
-    text = prose(source)
-    for pattern in NOT_WORDS:
-        text = pattern.sub(" ", text)
-    return text
+    kept = {"text": str, "image": str, "softbreak": lambda _: "\n", "hardbreak": lambda _: "\n"}
+    texts = (
+        "".join(kept.get(part.type, lambda _: " ")(part.content) for part in t.children)
+        for t in _inline(source, titles)
+    )
+    return ADDRESS.sub(" ", "\n\n".join(texts))
 
 
 def headings(source: str, level: int) -> list[str]:
     """The headings of one level in a piece of Markdown."""
-    return [line[level:].strip() for line in _prose_lines(source.splitlines()) if re.match(rf"#{{{level}}}\s", line)]
+    pairs = pairwise(_tokens(source))
+    return [text.content for mark, text in pairs if (mark.type, mark.tag) == ("heading_open", f"h{level}")]
 
 
-def _prose_lines(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of prose: outside code and formulas, without options of directives, comments and labels."""
-    open_fences: list[str] = []
-    verbatim = options = yaml_options = False
-    for line in lines:
-        fence = FENCE.fullmatch(line)
-        if fence and open_fences and not fence["info"] and fence["mark"].startswith(open_fences[-1]):
-            open_fences.pop()
-            verbatim = options = yaml_options = False
-        elif verbatim:
-            continue
-        elif fence and fence["info"]:
-            directive = DIRECTIVE.fullmatch(fence["info"])
-            open_fences.append(fence["mark"])
-            verbatim, options = directive is None or directive["name"] in VERBATIM, True
-            if directive and directive["name"] not in NO_TITLE:
-                yield directive["argument"]
-        elif fence:
-            open_fences.append(fence["mark"])
-            verbatim = True
-        elif options and (line.strip() == "---" or yaml_options):
-            yaml_options = line.strip() != "---" or not yaml_options
-        elif not (options and OPTION.match(line)):
-            options = False
-            if not line.startswith("% ") and not re.fullmatch(r"\([\w:.-]+\)=", line.strip()):
-                yield line
+@functools.cache
+def _tokens(source: str) -> list[Token]:
+    return MARKDOWN.parse(source)
+
+
+def _inline(source: str, titles: bool = True) -> Iterator[Token]:
+    """Sentences, titles and table cells: outside code and formulas, without options of directives."""
+    before = ""
+    for token in _tokens(source):
+        directive = DIRECTIVE.fullmatch(token.info.strip()) if token.type in ("fence", "colon_fence") else None
+        if token.type == "inline" and (titles or before != "heading_open"):
+            yield token
+        elif directive:
+            if directive["name"] not in NO_TITLE:
+                yield from _inline(directive["argument"])
+            if directive["name"] not in VERBATIM:
+                yield from _inline(OPTIONS.sub("", token.content), titles)
+        before = token.type
 
 
 def _blocks(cells: list[Any]) -> Iterator[Block]:
@@ -218,15 +214,8 @@ def _blocks(cells: list[Any]) -> Iterator[Block]:
 
 def _split_at_headings(source: str) -> Iterator[str]:
     """Split Markdown before each heading of the second level, wherever its label stands; fenced text is left whole."""
-    lines, start, fence = source.splitlines(), 0, ""
-    for number, line in enumerate(lines):
-        mark = FENCE.fullmatch(line)
-        if mark and fence:
-            fence = "" if not mark["info"] and mark["mark"].startswith(fence) else fence
-        elif mark:
-            fence = mark["mark"]
-        elif not fence and re.match(r"##\s", line) and number > start:
-            yield "\n".join(lines[start:number])
-            start = number
-    if any(line.strip() for line in lines[start:]):
-        yield "\n".join(lines[start:])
+    lines = source.splitlines()
+    starts = [token.map[0] for token in _tokens(source) if token.type == "heading_open" and token.tag == "h2"]
+    for start, end in pairwise([0, *starts, len(lines)]):
+        if any(line.strip() for line in lines[start:end]):
+            yield "\n".join(lines[start:end])

@@ -32,13 +32,7 @@ def results_are_not_typed(chapter: Chapter) -> list[str]:
 
 
 def every_claim_is_judged(chapter: Chapter) -> list[str]:
-    judged, faults = Counter(), []
-    for block, call in chapter.calls("judge"):
-        name = literal(call)
-        if name is None:
-            faults.append(f"{block}: write the claim's id out in `judge`, so that a search finds it")
-        else:
-            judged[name] += 1
+    judged, faults = _written_out(chapter, "judge", "the claim's id")
     declared = [claim["id"] for claim in chapter.claims]
     faults += [f"{name} is declared and never judged" for name in declared if not judged[name]]
     faults += [f"{name} is judged and not declared" for name in judged if name not in declared]
@@ -56,13 +50,7 @@ def generated_tables_are_shown(chapter: Chapter) -> list[str]:
 
 
 def glue_is_defined_and_used(chapter: Chapter) -> list[str]:
-    defined, faults = Counter(), []
-    for block, call in chapter.calls("glue"):
-        name = literal(call)
-        if name is None:
-            faults.append(f"{block}: write the name out in `glue`, so that a search finds it")
-        else:
-            defined[name] += 1
+    defined, faults = _written_out(chapter, "glue", "the name")
     used = {key for block in chapter.blocks for key in _glue_keys(block.readable) if "::" not in key}
     visited = {
         key.split("::")[1].split(":")[0]
@@ -79,7 +67,7 @@ def glue_is_defined_and_used(chapter: Chapter) -> list[str]:
 def figures_are_labelled(chapter: Chapter) -> list[str]:
     faults, names = [], Counter()
     for block in chapter.code:
-        calls = [n for n in ast.walk(block.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) in SHOWING]
+        calls = [call for call in block.calls if ast.unparse(call.func) in SHOWING]
         figure = block.figure or {}
         # A slider is one piece of HTML with a caption of its own; everything else gets both from the cell.
         captioned = any(keyword.arg == "caption" for call in calls for keyword in call.keywords)
@@ -110,7 +98,7 @@ def absent_data_are_shown_as_absent(chapter: Chapter) -> list[str]:
         if block.kind == "code":
             part.append(block)
         elif headings(block.source, 2) or headings(block.source, 3):
-            calls = [(one, n) for one in part for n in ast.walk(one.tree) if isinstance(n, ast.Call)]
+            calls = [(one, call) for one in part for call in one.calls]
             judged = {literal(call) for _, call in calls if called(call) == "judge"}
             for one, call in calls if judged and judged <= needs else ():
                 given = {keyword.arg for keyword in call.keywords}
@@ -155,6 +143,15 @@ def data_read_is_declared(chapter: Chapter) -> list[str]:
         *(f"`data` declares {name}, which no cell reads through leakage.data" for name in sorted(idle)),
         *(f"a claim needs {name}, which `data` does not declare" for name in sorted(needed - declared)),
     ]
+
+
+def _written_out(chapter: Chapter, function: str, what: str) -> tuple[Counter[str], list[str]]:
+    """How often each text is the first argument of a function, and the calls in which it is no text."""
+    names = [(block, literal(call)) for block, call in chapter.calls(function)]
+    faults = [
+        f"{block}: write {what} out in `{function}`, so that a search finds it" for block, name in names if not name
+    ]
+    return Counter(name for _, name in names if name), faults
 
 
 def _glue_keys(text: str) -> list[str]:

@@ -9,22 +9,10 @@ import re
 import shutil
 from pathlib import Path
 
+import chapter_form
 from leakage.pipeline import cli
 
-HEADER = """\
----
-jupytext:
-  formats: md:myst
-  text_representation:
-    extension: .md
-    format_name: myst
-  notebook_metadata_filter: -jupytext.text_representation.jupytext_version,-jupytext.text_representation.format_version
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-"""
+HEADER = f"---\n{chapter_form.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
 INTRO = """\
 # A small book

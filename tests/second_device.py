@@ -6,7 +6,14 @@ refuse, one on a remote tensor and on a tensor of the CPU that is no single numb
 the device with torch for good, so that it belongs in a process of its own.
 """
 
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -71,7 +78,7 @@ class SecondDevice(TorchDispatchMode):
 
 def perform(operation, args, kwargs):
     """Compute on the CPU, and say where a GPU's result would be."""
-    tensors = [*tensors_of(args), *tensors_of(kwargs)]
+    tensors = [one for one in parts((args, kwargs)) if isinstance(one, torch.Tensor)]
     remote = [tensor for tensor in tensors if isinstance(tensor, Remote)]
     local = [tensor for tensor in tensors if not isinstance(tensor, Remote)]
     if remote and any(tensor.ndim for tensor in local) and operation.overloadpacket.__name__ not in MAY_MIX:
@@ -90,24 +97,29 @@ def near_of(tensor):
     return tensor.near if isinstance(tensor, Remote) else tensor
 
 
-def tensors_of(value):
-    """All tensors in nested tuples, lists and dictionaries."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from tensors_of(part)
-    elif isinstance(value, dict):
-        yield from tensors_of(tuple(value.values()))
+def parts(value: Any) -> list[Any]:
+    """All tensors and generators in a value."""
+    found: list[Any] = []
+    exchanged(value, lambda one: found.append(one) or one)
+    return found
 
 
-def exchanged(value, exchange):
-    """Nested tuples, lists and dictionaries with `exchange(tensor)` in the place of each tensor."""
-    if isinstance(value, torch.Tensor):
+def exchanged(value: Any, exchange: Callable[[Any], Any]) -> Any:
+    """The value with each tensor and generator exchanged: in containers, calls with arguments, networks and records."""
+    if isinstance(value, torch.Tensor | torch.Generator):
         return exchange(value)
+    if isinstance(value, tuple | list):
+        own = [exchanged(part, exchange) for part in value]
+        return type(value)(*own) if hasattr(value, "_fields") else type(value)(own)
     if isinstance(value, dict):
-        return {name: exchanged(part, exchange) for name, part in value.items()}
-    if not isinstance(value, (tuple, list)):
+        return type(value)((name, exchanged(part, exchange)) for name, part in value.items())
+    if not hasattr(value, "__dict__") or inspect.isclass(value):
         return value
-    parts = [exchanged(part, exchange) for part in value]
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, functools.partial):
+        called = exchanged((value.args, value.keywords), exchange)
+        return functools.partial(value.func, *called[0], **called[1])
+    if isinstance(value, nn.Module) or hasattr(value, "__dataclass_fields__"):
+        twin = copy.copy(value)
+        twin.__dict__.update(exchanged(vars(value), exchange))
+        return twin
+    return value

@@ -9,7 +9,6 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import jupytext
 import nbformat
 import psutil
 import pytest
@@ -126,11 +125,6 @@ def test_the_staged_tree_has_the_executed_chapters_the_tables_and_the_library(fi
     ]
 
 
-def test_the_source_of_a_chapter_survives_the_round_trip_through_a_notebook(finished):
-    text = (finished / "book" / "sums.md").read_text("utf-8")
-    assert jupytext.writes(jupytext.reads(text, fmt="md:myst"), fmt="md:myst") == text
-
-
 def test_outside_a_terminal_each_chapter_gets_one_line_and_the_verdicts_are_counted(finished):
     lines = finished.with_name("printed").read_text("utf-8").splitlines()
     for name, cells in (("words", 7), ("sums", 6)):
@@ -149,17 +143,6 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     edit(repository / "lib/leakage/alphabet.py", "abc", "abcd")
     assert rebuild(repository) == (0, ["words"])
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
-
-
-def test_an_edited_chapter_runs_again(repository):
-    edit(repository / "book/sums.md", "Words.", "Other words.")
-    assert rebuild(repository) == (0, ["sums"])
-
-
-def test_a_damaged_notebook_is_executed_again(repository):
-    path = repository / "_build" / "executed" / "ci" / "sums.ipynb"
-    path.write_bytes(path.read_bytes()[:100])
-    assert rebuild(repository) == (0, ["sums"])
 
 
 def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
@@ -295,13 +278,6 @@ def test_a_verdict_that_differs_from_the_declared_one_fails_the_build(repository
     assert rebuild(repository)[0] == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"sums.a: expected did not hold, measured held: 1.00 [0.90, 1.10] against {RULE}"
-
-
-def test_in_profile_smoke_nothing_is_judged(repository, capsys):
-    edit(repository / "book/sums.md", "'verdict': 'held'", "'verdict': 'not judged'")
-    edit(repository / "book/claims/sums.yml", '"held"', '"did not hold"')
-    assert build(repository, "sums", "--profile", "smoke") == 0
-    assert "Claims: figures: · 1 not judged" in capsys.readouterr().out
 
 
 # ── a subset of the chapters ────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing import Pipe
@@ -28,9 +27,6 @@ from leakage.pipeline.build import build as build_book
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
-from patience import HANGS
-
-OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's repository
 
 
 @pytest.fixture(scope="module")
@@ -133,27 +129,6 @@ def test_an_execution_of_another_processor_counts_and_says_so(repository, monkey
     assert build(repository) == 0
     assert executions(repository) == before
     assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
-
-
-def test_the_commit_is_that_of_the_books_own_repository(tmp_path, monkeypatch):
-    outer, root = tmp_path / "outer", tmp_path / "outer" / "book"
-
-    def git(folder: Path, *arguments: str) -> None:
-        author = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        command = ["git", "-C", folder, *author, *arguments]
-        subprocess.run(command, check=True, capture_output=True, env=OUTSIDE, timeout=HANGS)
-
-    root.mkdir(parents=True)
-    git(outer, "init")
-    git(outer, "commit", "--allow-empty", "--message", "Begin")
-    assert plan._commit(root) == (None, False)
-    monkeypatch.setenv("GIT_DIR", str(outer / ".git"))
-    assert plan._commit(root) == (None, False)
-    commit, dirty = plan._commit(outer)
-    assert len(commit) == 40
-    assert not dirty
-    (outer / "new.txt").touch()
-    assert plan._commit(outer) == (commit, True)
 
 
 def test_compiled_modules_older_than_their_source_are_deleted(tmp_path, monkeypatch):

@@ -198,16 +198,8 @@ def test_the_status_says_when_where_and_with_what(ledgers):
 
 
 def test_benchmarks_are_tables_of_comparisons_with_their_origin():
-    row = {
-        "id": "x",
-        "what": "a | b",
-        "ours": "formula",
-        "theirs": "loop",
-        "unit": "sample",
-        "ratio": 20000.0,
-        "note": "n",
-    }
-    row |= {"ours_seconds": 1.48e-7, "theirs_seconds": 0.00296}
+    row = dict(id="x", what="a | b", ours="formula", theirs="loop", unit="sample", ratio=20000.0, note="n")
+    row |= dict(ours_seconds=1.48e-7, theirs_seconds=0.00296)
     text = tables.performance({"performance": {"title": "Speed", "date": "2026-01-02", "threads": 1, "rows": [row]}})
     assert text.startswith("## Speed\n")
     assert r"| a \| b (times for one sample) | loop: 2.96 ms | formula: 148 ns | 20,000 × | n |" in text

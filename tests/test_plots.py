@@ -8,6 +8,7 @@ import torch
 from leakage.figures import colour, dots, figure, png
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.plots import band, curve, heat_map, histogram, polygons, whiskers
+from refusing import refusals, refused
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +27,9 @@ def test_a_band_takes_lists_arrays_and_tensors(kind):
     assert ax.get_legend_handles_labels()[1] == ["one standard error"]
 
 
-def test_a_band_turned_over_is_refused():
-    with pytest.raises(ValueError, match="swapped"):
-        band(figure()[1], [0, 1], [1, 2], [0, 3], "theory")
+test_a_band_turned_over_is_refused = refusals(
+    (lambda: band(figure()[1], [0, 1], [1, 2], [0, 3], "theory"), "swapped"),
+)
 
 
 def test_whiskers_span_the_intervals():
@@ -39,8 +40,7 @@ def test_whiskers_span_the_intervals():
     assert spans == [[[3, 0.25], [3, 1]], [[4, 1], [4, 2.5]]]
     assert ax.lines[0].get_ydata().tolist() == [0.5, 2]
     assert ax.lines[0].get_marker() == dots("exact")["marker"]
-    with pytest.raises(ValueError, match=r"`x` must have shape \(estimates\)"):
-        whiskers(ax, [1, 2, 3], estimates, "exact")
+    refused(lambda: whiskers(ax, [1, 2, 3], estimates, "exact"), r"`x` must have shape \(estimates\)")
 
 
 def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
@@ -62,8 +62,7 @@ def test_a_curve_has_the_means_and_the_intervals_of_the_book():
     segments = ax.collections[0].get_segments()
     assert np.allclose([segment[:, 1] for segment in segments], [(one.low, one.high) for one in expected])
     assert ax.get_legend_handles_labels()[1] == ["ours"]
-    with pytest.raises(ValueError, match=r"`x` must have shape \(samples\) with samples = 2"):
-        curve(ax, [10], samples, "exact")
+    refused(lambda: curve(ax, [10], samples, "exact"), r"`x` must have shape \(samples\) with samples = 2")
 
 
 def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
@@ -80,17 +79,14 @@ def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
 @pytest.mark.parametrize("values", [[], [0.2, float("nan")]])
 def test_a_histogram_of_nothing_or_of_a_failed_run_is_refused(values):
     _, ax = figure()
-    with pytest.raises(ValueError, match="`values`"):
-        histogram(ax, values, [0.0, 1.0], "member")
+    refused(lambda: histogram(ax, values, [0.0, 1.0], "member"), "`values`")
 
 
 @pytest.mark.parametrize("lost", [float("nan"), float("inf")])
 def test_a_curve_leaves_no_failed_run_out(lost):
     _, ax = figure()
-    with pytest.raises(ValueError, match="finite"):
-        curve(ax, [1, 2], [[1.0, 2.0, lost], [1.0, 2.0]], "exact")
-    with pytest.raises(ValueError, match="`x` must be different"):
-        curve(ax, [1, 1], [[1.0, 2.0], [1.0, 2.0]], "exact")
+    refused(lambda: curve(ax, [1, 2], [[1.0, 2.0, lost], [1.0, 2.0]], "exact"), "finite")
+    refused(lambda: curve(ax, [1, 1], [[1.0, 2.0], [1.0, 2.0]], "exact"), "`x` must be different")
 
 
 def two_triangles():
@@ -112,9 +108,6 @@ def test_polygons_fill_their_corners_with_the_shade_of_their_value():
 def test_polygons_refuse_what_does_not_fit():
     _, ax = figure()
     corners, counts, values = two_triangles(), torch.tensor([3, 3]), torch.tensor([0.0, 1.0])
-    with pytest.raises(ValueError, match="as many"):
-        polygons(ax, corners, counts, values[:1])
-    with pytest.raises(ValueError, match="as many"):
-        polygons(ax, corners[:0], counts[:0], values[:0])
-    with pytest.raises(ValueError, match="between 3 and 4"):
-        polygons(ax, corners, counts - 1, values)
+    refused(lambda: polygons(ax, corners, counts, values[:1]), "as many")
+    refused(lambda: polygons(ax, corners[:0], counts[:0], values[:0]), "as many")
+    refused(lambda: polygons(ax, corners, counts - 1, values), "between 3 and 4")

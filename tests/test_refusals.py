@@ -71,184 +71,150 @@ class Case(NamedTuple):
 
     call: Callable[..., Any]
     tensors: dict[str, torch.Tensor]
-    takes: tuple[str, ...] = ()
+    takes: list[str]
 
 
-ANY_REAL = ("whole", "single")  # samples may be of any real type
+def case(call: Callable[..., Any], takes: str = "", **tensors: torch.Tensor) -> Case:
+    return Case(call, tensors, takes.split(", "))
+
+
+LOSSES = dict(losses=some(6, 10), member=PAIRS.member, partner=PAIRS.partner)
+RAYS = dict(points=some(4, 3), directions=UNIT)
 CASES = {
-    "auc": Case(roc.auc, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "evaluate": Case(partial(roc.evaluate, threshold=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "best_advantage": Case(roc.best_advantage, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "roc": Case(roc.curve, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "tpr_at_fpr": Case(partial(roc.tpr_at_fpr, fpr=0.5), {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "calibrate": Case(roc.calibrate_threshold, {"member": some(5), "outsider": some(6)}, ANY_REAL),
-    "ks_test": Case(roc.ks_test, {"sample_a": some(5), "sample_b": some(6)}, ANY_REAL),
-    "mean": Case(estimates.mean_interval, {"values": some(5)}, ANY_REAL),
-    "means": Case(estimates.difference_of_means, {"first": some(5), "second": some(6)}, ANY_REAL),
-    "histograms": Case(
-        histograms.histogram_advantage, {"member": some(50), "outsider": some(60)}, (*ANY_REAL, "ranked")
+    "auc": case(roc.auc, "whole, single", member=some(5), outsider=some(6)),
+    "evaluate": case(partial(roc.evaluate, threshold=0.5), "whole, single", member=some(5), outsider=some(6)),
+    "best_advantage": case(roc.best_advantage, "whole, single", member=some(5), outsider=some(6)),
+    "roc": case(roc.curve, "whole, single", member=some(5), outsider=some(6)),
+    "tpr_at_fpr": case(partial(roc.tpr_at_fpr, fpr=0.5), "whole, single", member=some(5), outsider=some(6)),
+    "calibrate": case(roc.calibrate_threshold, "whole, single", member=some(5), outsider=some(6)),
+    "ks_test": case(roc.ks_test, "whole, single", sample_a=some(5), sample_b=some(6)),
+    "mean": case(estimates.mean_interval, "whole, single", values=some(5)),
+    "means": case(estimates.difference_of_means, "whole, single", first=some(5), second=some(6)),
+    "histograms": case(histograms.histogram_advantage, "whole, single, ranked", member=some(50), outsider=some(60)),
+    "slope": case(trends.slope, "whole, single", x=some(5), y=some(5)),
+    "correlation": case(trends.rank_correlation, "whole, single", x=some(5), y=some(5)),
+    "global": case(loss_threshold.global_scores, "single, ranked", **LOSSES),
+    "sample": case(loss_threshold.sample_scores, "single, ranked", **LOSSES),
+    "lira": case(shadow_models.lira, "single, ranked", **LOSSES),
+    "rmia": case(shadow_models.rmia, "single, ranked", **LOSSES),
+    "rates": case(
+        partial(scores.rates, fprs=(0.5,)), "scores whole, single, ranked", scores=some(6, 10), member=PAIRS.member
     ),
-    "slope": Case(trends.slope, {"x": some(5), "y": some(5)}, ANY_REAL),
-    "correlation": Case(trends.rank_correlation, {"x": some(5), "y": some(5)}, ANY_REAL),
-    "global": Case(
-        loss_threshold.global_scores,
-        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
-        ("single", "ranked"),
+    "apart": case(scores.apart, "whole, single, bytes", member=some(3, 5), outsider=some(3, 6)),
+    "crossing": case(partial(trends.at_crossing, target=0.5), "single", level=some(4), value=some(4)),
+    "pareto": case(private_audit.pareto_front, "single", error=some(4, 2), advantage=some(4, 2)),
+    "calibrated": case(calibrated, "single", scores=some(6, 10), member=PAIRS.member),
+    "advantage": case(two_gaussians.advantage, "single, ranked, empty, infinite", outsider=some(3), member=some(3)),
+    "power": case(
+        partial(two_gaussians.power, fpr=0.1), "single, ranked, empty, infinite", outsider=some(3), member=some(3)
     ),
-    "sample": Case(
-        loss_threshold.sample_scores,
-        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
-        ("single", "ranked"),
-    ),
-    "lira": Case(
-        shadow_models.lira,
-        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
-        ("single", "ranked"),
-    ),
-    "rmia": Case(
-        shadow_models.rmia,
-        {"losses": some(6, 10), "member": PAIRS.member, "partner": PAIRS.partner},
-        ("single", "ranked"),
-    ),
-    "rates": Case(
-        partial(scores.rates, fprs=(0.5,)),
-        {"scores": some(6, 10), "member": PAIRS.member},
-        ("scores whole", "single", "ranked"),
-    ),
-    "apart": Case(scores.apart, {"member": some(3, 5), "outsider": some(3, 6)}, (*ANY_REAL, "bytes")),
-    "crossing": Case(partial(trends.at_crossing, target=0.5), {"level": some(4), "value": some(4)}, ("single",)),
-    "pareto": Case(private_audit.pareto_front, {"error": some(4, 2), "advantage": some(4, 2)}, ("single",)),
-    "calibrated": Case(calibrated, {"scores": some(6, 10), "member": PAIRS.member}, ("single",)),
-    "advantage": Case(
-        two_gaussians.advantage, {"outsider": some(3), "member": some(3)}, ("single", "ranked", "empty", "infinite")
-    ),
-    "power": Case(
-        partial(two_gaussians.power, fpr=0.1),
-        {"outsider": some(3), "member": some(3)},
-        ("single", "ranked", "empty", "infinite"),
-    ),
-    "scale mixture": Case(scale_mixture.ScaleMixture, {"variances": some(3)}, ("single", "ranked")),
-    "total variation": Case(
+    "scale mixture": case(scale_mixture.ScaleMixture, "single, ranked", variances=some(3)),
+    "total variation": case(
         lambda variances: scale_mixture.total_variation(outsider=variances, member=some(4)),
-        {"variances": some(3)},
-        ("single", "ranked"),
+        "single, ranked",
+        variances=some(3),
     ),
-    "mixture": Case(gaussian_mixture.GaussianMixture, {"means": some(3), "variances": some(3)}, ("ranked",)),
-    "query": Case(least_squares.Query, {"used": some(3), "unused": some(3)}, ("single", "empty")),
-    "noise": Case(
+    "mixture": case(gaussian_mixture.GaussianMixture, "ranked", means=some(3), variances=some(3)),
+    "query": case(least_squares.Query, "single, empty", used=some(3), unused=some(3)),
+    "noise": case(
         lambda noise: least_squares.noise_advantage(DESIGN, noise, QUERY, on_members=True),
-        {"noise": some(2)},
-        ("single", "ranked", "empty"),
+        "single, ranked, empty",
+        noise=some(2),
     ),
-    "penalties": Case(
+    "penalties": case(
         lambda penalty: ridge.limit_variances(DESIGN, 6, penalty, QUERY),
-        {"penalty": some(2)},
-        ("whole", *ANY_REAL, "ranked", "empty"),
+        "whole, single, ranked, empty",
+        penalty=some(2),
     ),
-    "resolvent": Case(
+    "resolvent": case(
         lambda mu: ridge_law.sample_resolvent(4, 3, mu, trials=2, generator=stream(0, "mu")),
-        {"mu": some(2)},
-        ("single", "ranked"),
+        "single, ranked",
+        mu=some(2),
     ),
-    "silent": Case(
-        partial(ridge.silent_penalty, sigma=1.0),
-        {"gamma": some(2), "psi": some(2)},
-        ("single", "ranked", "empty", "infinite"),
+    "silent": case(
+        partial(ridge.silent_penalty, sigma=1.0), "single, ranked, empty, infinite", gamma=some(2), psi=some(2)
     ),
-    "latent": Case(
+    "latent": case(
         lambda latent, directions: latent_space.outsider_variances(
             latent_space.LatentSpace(5, 3), latent, directions, trials=2, generator=stream(0, "latent")
         ),
-        {"latent": some(3), "directions": some(7, 3)},
-        ("single",),
+        "single",
+        latent=some(3),
+        directions=some(7, 3),
     ),
-    "relu": Case(
-        lambda norms: relu_features.member_variances(DESIGN, norms, **WIDE),
-        {"norms": some(2)},
-        ("single", "ranked", "empty"),
+    "relu": case(
+        lambda norms: relu_features.member_variances(DESIGN, norms, **WIDE), "single, ranked, empty", norms=some(2)
     ),
-    "cosines": Case(
-        partial(cosine_regression.outsider_variances, COSINES), {"times": TIMES, "query_times": torch.tensor([9])}
+    "cosines": case(partial(cosine_regression.outsider_variances, COSINES), times=TIMES, query_times=torch.tensor([9])),
+    "aliases": case(
+        partial(cosine_regression.with_aliases, COSINES), "single", query_times=torch.tensor([9]), uncovered=some(1, 3)
     ),
-    "aliases": Case(
-        partial(cosine_regression.with_aliases, COSINES),
-        {"query_times": torch.tensor([9]), "uncovered": some(1, 3)},
-        ("single",),
-    ),
-    "prox": Case(
-        prox.prox, {"output": some(3), "gamma": some(3), "label": classes(3)}, ("single", "ranked", "empty", "decimal")
-    ),
-    "sample attack": Case(
+    "prox": case(prox.prox, "single, ranked, empty, decimal", output=some(3), gamma=some(3), label=classes(3)),
+    "sample attack": case(
         lambda teacher, label: output_law.sample_attack(LAW, teacher=teacher, label=label),
-        {"teacher": some(1), "label": classes(1)},
-        ("single", "ranked", "empty", "decimal"),
+        "single, ranked, empty, decimal",
+        teacher=some(1),
+        label=classes(1),
     ),
-    "thresholds": Case(
-        partial(threshold_attacks.threshold_rates, LAW), {"threshold": some(1)}, ("single", "ranked", "empty")
+    "thresholds": case(partial(threshold_attacks.threshold_rates, LAW), "single, ranked, empty", threshold=some(1)),
+    "trade-off": case(partial(tradeoff.trade_off, strongest=1.0, weakest=0.5, per_decade=1), "single", phi=some(2) + 2),
+    "logistic": case(
+        partial(logistic_regression.fit, ridge=0.1), "single, decimal", gram=spd(4), labels=torch.tensor([0, 1, 0, 1])
     ),
-    "trade-off": Case(partial(tradeoff.trade_off, per_decade=1), {"phi": some(2) + 2}, ("single",)),
-    "logistic": Case(
-        partial(logistic_regression.fit, ridge=0.1),
-        {"gram": spd(4), "labels": torch.tensor([0, 1, 0, 1])},
-        ("single", "decimal"),
-    ),
-    "hard margin": Case(
-        svm.hard_margin, {"gram": spd(4), "labels": torch.tensor([1, -1, 1, -1])}, ("single", "decimal")
-    ),
-    "soft margin": Case(
-        svm.soft_margin, {"gram": spd(4), "labels": torch.tensor([1, -1, 1, -1])}, ("single", "decimal")
-    ),
-    "min norm": Case(
+    "hard margin": case(svm.hard_margin, "single, decimal", gram=spd(4), labels=torch.tensor([1, -1, 1, -1])),
+    "soft margin": case(svm.soft_margin, "single, decimal", gram=spd(4), labels=torch.tensor([1, -1, 1, -1])),
+    "min norm": case(
         partial(min_norm.nested_min_norm, widths=[2, 5]),
-        {"features": some(4, 6), "labels": some(4), "queries": some(2, 6)},
-        ("queries empty",),
+        "queries empty",
+        features=some(4, 6),
+        labels=some(4),
+        queries=some(2, 6),
     ),
-    "label weights": Case(
+    "label weights": case(
         lambda inputs: random_features.label_weights(
             inputs, 0, rows=4, widths=[2, 5], designs=2, member=True, generator=stream(0, "rows")
         ),
-        {"inputs": some(8, 3)},
+        inputs=some(8, 3),
     ),
-    "label noise": Case(
-        lambda labels: random_features.label_noise_law(WEIGHTS, labels, sigma=1.0), {"labels": some(8)}
-    ),
-    "clipped": Case(
+    "label noise": case(lambda labels: random_features.label_noise_law(WEIGHTS, labels, sigma=1.0), labels=some(8)),
+    "clipped": case(
         partial(dp_sgd.clipped_sum, PRIVATE, clip=1.0),
-        {"points": some(2, 5, 3), "labels": classes(2, 5)},
+        points=some(2, 5, 3),
+        labels=classes(2, 5),
     ),
-    "pattern": Case(partial(patterns.pattern, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
-    "nearest": Case(partial(distances.nearest, NETWORK), {"points": some(4, 3)}, ("ranked", "empty")),
-    "walked": Case(partial(rays.walk, NETWORK, crossings=2), {"points": some(4, 3), "directions": UNIT}, ("empty",)),
-    "cut": Case(partial(ray_cuts.all_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
-    "label change": Case(
-        partial(ray_cuts.label_change_by_breaks, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}
+    "pattern": case(partial(patterns.pattern, NETWORK), "ranked, empty", points=some(4, 3)),
+    "nearest": case(partial(distances.nearest, NETWORK), "ranked, empty", points=some(4, 3)),
+    "walked": case(partial(rays.walk, NETWORK, crossings=2), "empty", **RAYS),
+    "cut": case(partial(ray_cuts.all_breaks, NETWORK, until=1.0), **RAYS),
+    "label change": case(partial(ray_cuts.label_change_by_breaks, NETWORK, until=1.0), **RAYS),
+    "window": case(partial(subdivision.subdivide, FLAT), window=SQUARE),
+    "boundary": case(boundary.decision_boundary(FINE).distance, "empty", points=some(4, 2)),
+    "near data": case(densities.nearest, "points empty", points=some(4, 2), data=some(3, 2)),
+    "exceeds": case(norm_ridges.exceeds, "infinite, empty", first=some(4), second=some(3)),
+    "deepfool": case(partial(boundary_distance.deepfool, NETWORK), points=some(4, 3)),
+    "certified": case(partial(boundary_distance.certified_radius, NETWORK), points=some(4, 3)),
+    "walk": case(
+        lambda points: boundary_walk.walk(NETWORK, points, boundary_walk.Steps(iterations=2)), points=some(4, 3)
     ),
-    "window": Case(partial(subdivision.subdivide, FLAT), {"window": SQUARE}),
-    "boundary": Case(boundary.decision_boundary(FINE).distance, {"points": some(4, 2)}, ("empty",)),
-    "near data": Case(densities.nearest, {"points": some(4, 2), "data": some(3, 2)}, ("points empty",)),
-    "exceeds": Case(norm_ridges.exceeds, {"first": some(4), "second": some(3)}, ("infinite", "empty")),
-    "deepfool": Case(partial(boundary_distance.deepfool, NETWORK), {"points": some(4, 3)}),
-    "certified": Case(partial(boundary_distance.certified_radius, NETWORK), {"points": some(4, 3)}),
-    "walk": Case(
-        lambda points: boundary_walk.walk(NETWORK, points, boundary_walk.Steps(iterations=2)), {"points": some(4, 3)}
-    ),
-    "shoot": Case(partial(hyperedges.shoot, NETWORK), {"points": some(4, 3), "first": UNIT[:, None]}),
-    "walked to": Case(partial(rays.label_change, NETWORK, until=1.0), {"points": some(4, 3), "directions": UNIT}),
-    "noise flips": Case(
+    "shoot": case(partial(hyperedges.shoot, NETWORK), points=some(4, 3), first=UNIT[:, None]),
+    "walked to": case(partial(rays.label_change, NETWORK, until=1.0), **RAYS),
+    "noise flips": case(
         lambda points, labels: label_only.noise_robustness(
             NETWORK, points, labels, amount=0.1, copies=2, generator=stream(0, "n"), noise="gaussian"
         ),
-        {"points": some(4, 3), "labels": classes(4)},
+        points=some(4, 3),
+        labels=classes(4),
     ),
-    "jumps": Case(
+    "jumps": case(
         lambda points, pool: label_only.hop_skip_jump(
             NETWORK, points, pool, jumps=label_only.Jumps(iterations=1), generator=stream(0, "j")
         ),
-        {"points": some(4, 3), "pool": some(5, 3)},
+        points=some(4, 3),
+        pool=some(5, 3),
     ),
-    "posteriors": Case(posterior.top, {"logits": some(4, 3)}, ("single", "ranked", "empty")),
-    "margin": Case(posterior.margin, {"logits": some(4, 3), "labels": classes(4)}, ("single",)),
-    "correct": Case(posterior.correct, {"logits": some(4, 3), "labels": classes(4)}, ("single",)),
+    "posteriors": case(posterior.top, "single, ranked, empty", logits=some(4, 3)),
+    "margin": case(posterior.margin, "single", logits=some(4, 3), labels=classes(4)),
+    "correct": case(posterior.correct, "single", logits=some(4, 3), labels=classes(4)),
 }
 
 

@@ -67,25 +67,35 @@ STACK = {name: part.detach().unsqueeze(0) for name, part in MODULE.named_paramet
 TRAIN = partial(module_flow.train, MODULE, STACK, descent=Descent(steps=2))
 FLIPS = torch.tensor([True, False])
 
-Case = tuple[Callable, dict[str, torch.Tensor], tuple[str, ...]]  # and what of the ways to spoil it has a meaning
 
-
-def case(function: Callable, *fine: str, **tensors: torch.Tensor) -> Case:
-    return function, tensors, fine
+def case(function: Callable, fine: str = "", **tensors: torch.Tensor) -> tuple[Callable, dict, list[str]]:
+    """A function with good tensors, and the ways to spoil them that have a meaning: of all, or of one of them."""
+    return function, tensors, fine.split(", ")
 
 
 CASES = {
-    "margin_of": case(margin.margin_of, targets=drawn(3, 5)),
-    "share_on": case(margin.share_on, outputs=drawn(3, 5), margin=sizes(3)),
-    "share_above": case(margin.share_above, outputs=drawn(3, 5), margin=sizes(3)),
-    "known_margin": case(margin.known_margin, outputs=drawn(3, 5), margin=sizes(3)),
-    "leaked_point": case(margin.leaked_point, outputs=drawn(3, 5)),
-    "line_ups": case(partial(gaussian_networks.line_ups, size=2), member=drawn(5), outsider=drawn(4)),
-    "shadow_margin": case(margin.shadow_margin, margins=sizes(4)),
-    "size_score": case(margin.size_score, outputs=drawn(5)),
-    "distance_score": case(margin.distance_score, outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)),
-    "loss_score": case(margin.loss_score, "float32 outputs", outputs=drawn(5), labels=signs(5)),
-    "recovery": case(partial(line_statements.recovery, tolerance=0.1), candidates=drawn(3), points=drawn(4)),
+    "margin_of": case(margin.margin_of, "rank, leading, longer", targets=drawn(3, 5)),
+    "share_on": case(margin.share_on, "rank margin, leading, longer outputs", outputs=drawn(3, 5), margin=sizes(3)),
+    "share_above": case(
+        margin.share_above, "rank margin, leading, longer outputs", outputs=drawn(3, 5), margin=sizes(3)
+    ),
+    "known_margin": case(
+        margin.known_margin, "empty outputs, rank margin, leading, longer outputs", outputs=drawn(3, 5), margin=sizes(3)
+    ),
+    "leaked_point": case(margin.leaked_point, "rank, leading, longer", outputs=drawn(3, 5)),
+    "line_ups": case(partial(gaussian_networks.line_ups, size=2), "longer", member=drawn(5), outsider=drawn(4)),
+    "shadow_margin": case(margin.shadow_margin, "rank, leading, longer", margins=sizes(4)),
+    "size_score": case(margin.size_score, "any", outputs=drawn(5)),
+    "distance_score": case(
+        margin.distance_score, "rank margin, leading", outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)
+    ),
+    "loss_score": case(margin.loss_score, "float32 outputs, leading", outputs=drawn(5), labels=signs(5)),
+    "recovery": case(
+        partial(line_statements.recovery, tolerance=0.1),
+        "empty candidates, longer",
+        candidates=drawn(3),
+        points=drawn(4),
+    ),
     "Observation": case(
         partial(Observation, activation=TANH),
         weights=drawn(M, D),
@@ -93,28 +103,35 @@ CASES = {
         hidden=drawn(M, D),
         readout=sizes(M),
     ),
-    "of_rows": case(partial(span.of_rows, batch=1, generator=stream(0, "rows")), gradient=drawn(M, D)),
-    "decompose": case(partial(decompose.decompose, generator=stream(0, "terms")), tensor=drawn(2, 2, 2)),
-    "match_error": case(reconstruction.match_error, "nan found", "inf found", found=drawn(B, D), truth=drawn(B, D)),
+    "of_rows": case(partial(span.of_rows, batch=1, generator=stream(0, "rows")), "longer", gradient=drawn(M, D)),
+    "decompose": case(partial(decompose.decompose, generator=stream(0, "terms")), "leading", tensor=drawn(2, 2, 2)),
+    "match_error": case(reconstruction.match_error, "nan found, inf found", found=drawn(B, D), truth=drawn(B, D)),
     "polish": case(partial(refine.polish, ROWS, steps=1), points=drawn(3, B, B), residuals=drawn(3, B)),
-    "HiddenEquations": case(partial(equations.HiddenEquations.of, SEEN), basis=drawn(D, B)),
-    "tensor": case(moments.of_hidden(SEEN).tensor, basis=drawn(D, B)),
-    "inputs_from": case(partial(deep.inputs_from, activation=TANH, depth=2, kind="plain"), "inf", features=drawn(B, D)),
-    "inputs_along": case(partial(deep.inputs_along, activation=TANH, depth=2, kind="plain"), directions=drawn(B, D)),
+    "HiddenEquations": case(partial(equations.HiddenEquations.of, SEEN), "empty, longer", basis=drawn(D, B)),
+    "tensor": case(moments.of_hidden(SEEN).tensor, "empty, longer", basis=drawn(D, B)),
+    "inputs_from": case(
+        partial(deep.inputs_from, activation=TANH, depth=2, kind="plain"), "inf, empty, longer", features=drawn(B, D)
+    ),
+    "inputs_along": case(
+        partial(deep.inputs_along, activation=TANH, depth=2, kind="plain"), "longer", directions=drawn(B, D)
+    ),
     "match": case(
         partial(match, SEEN, batch=B, scale=0.5, iterations=2, generator=stream(0, "match")), labels=signs(B)
     ),
     "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
-    "moment_error": case(partial(step_errors.moment_error, PLAYED), basis=drawn(D, B)),
+    "moment_error": case(partial(step_errors.moment_error, PLAYED), "empty, longer", basis=drawn(D, B)),
     "batch_gradient": case(
         partial(federated.batch_gradient, clients.Client(drawn(M, D), activation="tanh"), loss="sum"),
         inputs=drawn(B, D),
         labels=signs(B),
     ),
-    "client": case(partial(clients.Client, activation="tanh"), weights=drawn(M, D)),
-    "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), weights=drawn(M, D)),
+    "client": case(partial(clients.Client, activation="tanh"), "longer", weights=drawn(M, D)),
+    "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), "longer", weights=drawn(M, D)),
     "mirrored": case(
-        partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS), inputs=drawn(B, D), residuals=drawn(B)
+        partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS),
+        "empty inputs, longer inputs",
+        inputs=drawn(B, D),
+        residuals=drawn(B),
     ),
     "displaced": case(
         partial(gradient_symmetries.displaced, activation=activation("linear")),
@@ -122,80 +139,39 @@ CASES = {
         residuals=drawn(B),
         shift=drawn(D),
     ),
-    "moment": case(partial(hermite.moment, TANH, order=3), norm=sizes(3)),
-    "span_error": case(moment_error.span_error, basis=drawn(D, B), inputs=drawn(3, D)),
-    "tilt": case(moment_error.error, "inf", tilt=sizes(3)),
-    "Geometry.of": case(bounds.Geometry.of, points=drawn(3, D)),
-    "delta_x": case(GEOMETRY.delta_x, "float32", products=drawn(5, 3)),
-    "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), margin=sizes(3)),
-    "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), margin=sizes(3)),
-    "check": case(margin_flow.check, points=drawn(3, D), labels=signs(3)),
+    "moment": case(partial(hermite.moment, TANH, order=3), "any", norm=sizes(3)),
+    "span_error": case(moment_error.span_error, "empty basis, longer basis", basis=drawn(D, B), inputs=drawn(3, D)),
+    "tilt": case(moment_error.error, "inf, any", tilt=sizes(3)),
+    "Geometry.of": case(bounds.Geometry.of, "rank, leading, longer", points=drawn(3, D)),
+    "delta_x": case(GEOMETRY.delta_x, "float32, rank, leading", products=drawn(5, 3)),
+    "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), "any", margin=sizes(3)),
+    "activation_floor": case(partial(bounds.activation_floor, GEOMETRY), "any", margin=sizes(3)),
+    "check": case(margin_flow.check, "empty points, longer points", points=drawn(3, D), labels=signs(3)),
     "train": case(partial(margin_flow.train, network(), descent=Descent(steps=2)), points=drawn(3, D), labels=signs(3)),
     "train a module": case(TRAIN, points=drawn(1, 3, D), labels=signs(1, 3)),
-    "TwoLayer": case(two_layer.TwoLayer, "nan", "inf", weights=drawn(3, D), biases=drawn(3), outputs=drawn(3)),
-    "a network": case(network(), "nan", "inf", points=drawn(5, D)),
-    "PiecewiseLinear": case(
-        PiecewiseLinear,
-        nodes=drawn(3).sort().values,
-        values=drawn(3),
-        left_slope=drawn(1)[0],
-        right_slope=drawn(1)[0],
+    "TwoLayer": case(
+        two_layer.TwoLayer,
+        "nan, inf, empty weights, longer weights",
+        weights=drawn(3, D),
+        biases=drawn(3),
+        outputs=drawn(3),
     ),
-    "a function": case(KINKS, "inf", points=drawn(3)),
+    "a network": case(network(), "nan, inf, leading", points=drawn(5, D)),
+    "PiecewiseLinear": case(
+        PiecewiseLinear, nodes=drawn(3).sort().values, values=drawn(3), left_slope=drawn(1)[0], right_slope=drawn(1)[0]
+    ),
+    "a function": case(KINKS, "inf, any", points=drawn(3)),
     "univariate": case(optimum.univariate, "float32", points=drawn(3), labels=signs(3)),
-    "orthant": case(optimum.orthant, "float32", points=drawn(3, D), labels=signs(3)),
-    "single": case(partial(optimum.single, label=1), point=drawn(D)),
-    "least_margin": case(margin_size.least_margin, loss=sizes(3)),
-    "squared_log": case(margin_size.squared_log, dimension=sizes(3)),
-    "gradient_exponent": case(margin_size.gradient_exponent, dimension=sizes(3)),
-    "gradient_factor": case(margin_size.gradient_factor, "inf", q=drawn(3)),
+    "orthant": case(optimum.orthant, "float32, longer points", points=drawn(3, D), labels=signs(3)),
+    "single": case(partial(optimum.single, label=1), "longer", point=drawn(D)),
+    "least_margin": case(margin_size.least_margin, "any", loss=sizes(3)),
+    "squared_log": case(margin_size.squared_log, "any", dimension=sizes(3)),
+    "gradient_exponent": case(margin_size.gradient_exponent, "any", dimension=sizes(3)),
+    "gradient_factor": case(margin_size.gradient_factor, "inf, any", q=drawn(3)),
     "first_dimension": case(partial(orthogonality.first_dimension, [2, 4]), probability=torch.tensor([0.1, 1.0])),
     "marginal": case(line_statements.marginal, points=drawn(3), multipliers=sizes(3)),
-    "kinks_between": case(partial(line_statements.kinks_between, KINKS), points=drawn(3).sort().values),
+    "kinks_between": case(partial(line_statements.kinks_between, KINKS), "empty", points=drawn(3).sort().values),
     "split_gains": case(support_vectors.split_gains, member=drawn(4), outsider=drawn(4)),
-}
-
-SHAPED = {  # which other shapes have a meaning, of all arguments or of one: leading axes, other lengths, nothing
-    "margin_of": "rank, leading, longer",
-    "share_on": "rank margin, leading, longer outputs",
-    "share_above": "rank margin, leading, longer outputs",
-    "known_margin": "empty outputs, rank margin, leading, longer outputs",
-    "leaked_point": "rank, leading, longer",
-    "line_ups": "longer",
-    "shadow_margin": "rank, leading, longer",
-    "size_score": "any",
-    "distance_score": "rank margin, leading",
-    "loss_score": "leading",
-    "recovery": "empty candidates, longer",
-    "of_rows": "longer",
-    "decompose": "leading",
-    "HiddenEquations": "empty, longer",
-    "tensor": "empty, longer",
-    "inputs_from": "empty, longer",
-    "inputs_along": "longer",
-    "moment_error": "empty, longer",
-    "client": "longer",
-    "DeepStack": "longer",
-    "mirrored": "empty inputs, longer inputs",
-    "rescaled": "empty inputs, longer inputs",
-    "moment": "any",
-    "span_error": "empty basis, longer basis",
-    "tilt": "any",
-    "Geometry.of": "rank, leading, longer",
-    "delta_x": "rank, leading",
-    "activation_ceiling": "any",
-    "activation_floor": "any",
-    "check": "empty points, longer points",
-    "TwoLayer": "empty weights, longer weights",
-    "a network": "leading",
-    "a function": "any",
-    "orthant": "longer points",
-    "single": "longer",
-    "least_margin": "any",
-    "squared_log": "any",
-    "gradient_exponent": "any",
-    "gradient_factor": "any",
-    "kinks_between": "empty",
 }
 
 
@@ -239,9 +215,7 @@ def test_what_is_good_is_taken(name):
 def meant(name, way, argument):
     """Whether an argument that is spoilt in this way has a meaning all the same."""
     _, tensors, fine = CASES[name]
-    ways = {way, f"{way} {argument}"}
-    if way in SHAPES:
-        return not (ways | {"any"}).isdisjoint(SHAPED.get(name, "").split(", "))
+    ways = {way, f"{way} {argument}", "any" if way in SHAPES else way}
     lone = way == "float32" and len(tensors) == 1  # nothing says in what precision it ought to be
     labels = argument == "labels" and way in ("whole", "float32")  # signs are signs in every dtype
     return lone or labels or not ways.isdisjoint(fine)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -35,6 +36,7 @@ def run(tmp_path_factory):
         timeout=len(CHAPTERS) * HANGS,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"^Claims: · \d+ not judged$", result.stdout, re.MULTILINE)
     return folder, cpu_seconds() - before
 
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pytest
 import torch
 
 from leakage.runtime import stream
 from leakage.studies.blessing import purchase_like, width_audit
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
+from refusing import refusals
 
 POOL, POINTS = 120, 160
 SETTINGS: dict[str, Any] = dict(
@@ -71,8 +71,7 @@ def test_a_training_can_be_taken_up_again(tmp_path):
     assert torch.equal(first, alone)
 
 
-def test_a_pool_without_a_rest_is_refused():
-    with pytest.raises(ValueError, match="leave points to validate"):
-        run(pool=POINTS)
-    with pytest.raises(ValueError, match="`points` must be even"):
-        run(pool=POOL - 1)
+test_a_pool_without_a_rest_is_refused = refusals(
+    (lambda: run(pool=POINTS), "leave points to validate"),
+    (lambda: run(pool=POOL - 1), "`points` must be even"),
+)

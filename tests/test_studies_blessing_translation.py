@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import pytest
 import torch
 
 from leakage.data.multi30k import SentencePairs
@@ -11,6 +10,7 @@ from leakage.models.transformer import PADDING
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe
+from refusing import refusals
 
 NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
 VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))
@@ -82,13 +82,11 @@ def test_the_answer_at_every_place_is_the_next_word():
     assert answers.tolist() == [6, 6, 6]  # five words and the end
 
 
-def test_impossible_pools_are_refused():
-    with pytest.raises(ValueError, match=r"with at most 5 words, .* got 18 of 16, and 16"):
-        record(pool=18)
-    with pytest.raises(ValueError, match="got 12 of 16, and 0"):
-        record(validation=LONG)
-    with pytest.raises(ValueError, match="`points` must be even"):
-        record(pool=11)
+test_impossible_pools_are_refused = refusals(
+    (lambda: record(pool=18), r"with at most 5 words, .* got 18 of 16, and 16"),
+    (lambda: record(validation=LONG), "got 12 of 16, and 0"),
+    (lambda: record(pool=11), "`points` must be even"),
+)
 
 
 def test_a_translator_gives_an_answer_for_every_word_but_padding():

@@ -10,6 +10,7 @@ from leakage.studies.kkt_margin import parity_networks
 from leakage.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent
+from refusing import refusals
 
 DIGITS = load("digits")
 
@@ -124,18 +125,16 @@ def test_double_precision_agrees_with_single():
     torch.testing.assert_close(single.margins.double(), double.margins, rtol=1e-3, atol=1e-3)
 
 
-def test_an_unknown_network_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match="`network` must be one of two-layer, convolutional; got 'deep'"):
-        targets(network="deep")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"fresh": 2000}, "`fresh` 0 to"), ({"runs": 0}, "`runs` must be a whole number at least 1")],
+test_an_unknown_network_is_answered_with_the_known_ones = refusals(
+    (lambda: targets(network="deep"), "`network` must be one of two-layer, convolutional; got 'deep'"),
 )
-def test_sizes_out_of_range_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        targets(**changes)
+
+
+test_sizes_out_of_range_are_refused = refusals(
+    ({"fresh": 2000}, "`fresh` 0 to"),
+    ({"runs": 0}, "`runs` must be a whole number at least 1"),
+    by=lambda changes: targets(**changes),
+)
 
 
 def test_fresh_points_may_be_none():

@@ -6,6 +6,7 @@ import torch
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import cell_counts
+from refusing import refusals
 
 
 def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
@@ -31,13 +32,11 @@ def test_weights_keep_their_size():
     assert float(model.biases[1].square().mean()) == pytest.approx(1, rel=0.4)  # 200 squares: 10 %
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="reach"):
-        cell_counts.count((5,), networks=1, seed=0, reach=0.0)
-    with pytest.raises(ValueError, match="networks"):
-        cell_counts.count((5,), networks=0, seed=0)
-    with pytest.raises(ValueError, match="widths"):
-        cell_counts.count((0,), networks=1, seed=0)
+test_bad_input_is_refused = refusals(
+    (lambda: cell_counts.count((5,), networks=1, seed=0, reach=0.0), "reach"),
+    (lambda: cell_counts.count((5,), networks=0, seed=0), "networks"),
+    (lambda: cell_counts.count((0,), networks=1, seed=0), "widths"),
+)
 
 
 def test_as_many_neurons_as_inputs_have_all_patterns_and_one_more_has_not():

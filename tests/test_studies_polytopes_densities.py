@@ -9,6 +9,7 @@ from geometry_networks import network, one_layer
 from leakage.geometry.subdivision import subdivide
 from leakage.studies.polytopes import densities
 from leakage.studies.polytopes.windows import corners, lattice
+from refusing import refused
 
 
 def lines(normals: list[list[float]], offsets: list[float]):
@@ -68,11 +69,7 @@ def test_few_independent_directions_have_order_by_chance_but_no_parallelism():
 
 def test_bad_input_is_refused():
     fine = lines([[1.0, 0.0]], [-0.5])
-    with pytest.raises(ValueError, match="ascend"):
-        densities.by_distance(fine, lattice(2), edges=(0.1, 0.2), lattice=lattice(3))
-    with pytest.raises(ValueError, match="ascend"):
-        densities.by_distance(fine, lattice(2), edges=(0, 0.2, 0.2), lattice=lattice(3))
-    with pytest.raises(ValueError, match="data"):
-        densities.by_distance(fine, lattice(2)[:0], edges=(0, 0.2), lattice=lattice(3))
-    with pytest.raises(ValueError, match="radius"):
-        densities.in_discs(fine, lattice(2), radius=0.0)
+    refused(lambda: densities.by_distance(fine, lattice(2), edges=(0.1, 0.2), lattice=lattice(3)), "ascend")
+    refused(lambda: densities.by_distance(fine, lattice(2), edges=(0, 0.2, 0.2), lattice=lattice(3)), "ascend")
+    refused(lambda: densities.by_distance(fine, lattice(2)[:0], edges=(0, 0.2), lattice=lattice(3)), "data")
+    refused(lambda: densities.in_discs(fine, lattice(2), radius=0.0), "radius")

@@ -8,6 +8,7 @@ from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp, stack
 from leakage.studies.polytopes import movement
 from leakage.studies.polytopes.windows import corners, lattice
+from refusing import refused
 
 
 def hybrid(before: Mlp, after: Mlp, layers: set[int]) -> Mlp:
@@ -86,7 +87,5 @@ def test_means_over_epochs_and_stacks_are_those_of_single_steps():
 
 def test_bad_input_is_refused():
     model = step(0.1)[0]
-    with pytest.raises(ValueError, match="one shape"):
-        movement.moves(model, network((2, 8, 7, 2), 0), lattice(3))
-    with pytest.raises(ValueError, match="every epoch from 0 to 2"):
-        movement.mean_moves({0: model, 2: model}, lattice(3), first=0, last=2)
+    refused(lambda: movement.moves(model, network((2, 8, 7, 2), 0), lattice(3)), "one shape")
+    refused(lambda: movement.mean_moves({0: model, 2: model}, lattice(3), first=0, last=2), "every epoch from 0 to 2")

@@ -1,11 +1,11 @@
 """The printed search is right where a unit step hides one event, and only there."""
 
-import pytest
 import torch
 
 from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import rays
 from leakage.studies.polytopes.printed_search import bisection
+from refusing import refused
 
 
 def test_the_search_is_right_where_a_unit_step_hides_one_event_only():
@@ -49,9 +49,6 @@ def test_networks_along_a_leading_dimension_are_independent():
 
 def test_bad_input_is_refused():
     model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
-    with pytest.raises(ValueError, match="event"):
-        bisection(model, given, along, steps=3, event="colour")
-    with pytest.raises(ValueError, match="steps"):
-        bisection(model, given, along, steps=0)
-    with pytest.raises(ValueError, match="length 1"):
-        bisection(model, given, 0 * along, steps=3)
+    refused(lambda: bisection(model, given, along, steps=3, event="colour"), "event")
+    refused(lambda: bisection(model, given, along, steps=0), "steps")
+    refused(lambda: bisection(model, given, 0 * along, steps=3), "length 1")

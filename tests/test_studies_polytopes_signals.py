@@ -11,6 +11,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import signals
+from refusing import refused
 
 
 def test_a_network_that_memorised_is_found_out():
@@ -42,10 +43,8 @@ def test_a_combiner_does_not_see_the_targets_membership():
 
 def test_bad_input_is_refused():
     task = noise_labels.task(epochs=0, size=480)
-    with pytest.raises(ValueError, match="size"):
-        signals.board(0, task=task, models=3)
-    with pytest.raises(ValueError, match="references"):
-        signals.board(0, task=noise_labels.task(epochs=0), models=4)
+    refused(lambda: signals.board(0, task=task, models=3), "size")
+    refused(lambda: signals.board(0, task=noise_labels.task(epochs=0), models=4), "references")
 
 
 def test_the_gradient_s_norm_is_that_of_all_parameters():

@@ -1,9 +1,9 @@
 """Tables by name give back what was put in, whole and row by row, over splits and over targets."""
 
-import pytest
 import torch
 
 from leakage.studies.polytopes.standings import Standing, Table, over_splits, standing, table
+from refusing import refusals
 
 
 def rows(shift: float) -> Table[Standing]:
@@ -33,14 +33,8 @@ def test_without_a_threshold_the_best_one_counts():
     assert float(standing(torch.tensor([1.0, 0.0, 9.0, -9.0]), member=member).accuracy) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("work", "complaint"),
-    [
-        (lambda: rows(0.0)["bad"], "`name` must be one of good, mixed; got 'bad'"),
-        (lambda: table({}), "`rows` must be at least one"),
-        (lambda: over_splits([]), "`tables` must be at least one"),
-    ],
+test_what_is_not_there_is_refused = refusals(
+    (lambda: rows(0.0)["bad"], "`name` must be one of good, mixed; got 'bad'"),
+    (lambda: table({}), "`rows` must be at least one"),
+    (lambda: over_splits([]), "`tables` must be at least one"),
 )
-def test_what_is_not_there_is_refused(work, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        work()

@@ -25,10 +25,6 @@ def test_printed_biases_hold_where_the_first_layer_has_none():
     assert theorem_checks.identities(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
 
 
-def test_a_window_that_holds_all_crossings_has_zaslavsky_s_count():
-    assert len(subdivide(network((2, 10, 2), 0), 1e4 * SQUARE)) == 1 + 10 + 45
-
-
 def test_counts_are_those_of_each_network():
     models = network((2, 6, 5, 2), 0, models=(3,))
     expected = [len(subdivide(models[index], SQUARE)) for index in range(3)]

@@ -1,9 +1,9 @@
 """Evenly spaced points are where they should be."""
 
-import pytest
 import torch
 
 from leakage.studies.polytopes import windows
+from refusing import refusals
 
 
 def test_lattice_points_are_the_middles_of_equal_squares():
@@ -25,10 +25,8 @@ def test_points_along_segments_are_equally_spaced():
     assert torch.allclose(found[2:, 1], torch.arange(6).double() / 2 + 1.25)
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="side"):
-        windows.lattice(0)
-    with pytest.raises(ValueError, match="below"):
-        windows.box((0, 1), (1, 1))
-    with pytest.raises(ValueError, match="segments"):
-        windows.along(torch.zeros(0, 2, 2).double(), 3)
+test_bad_input_is_refused = refusals(
+    (lambda: windows.lattice(0), "side"),
+    (lambda: windows.box((0, 1), (1, 1)), "below"),
+    (lambda: windows.along(torch.zeros(0, 2, 2).double(), 3), "segments"),
+)

@@ -1,0 +1,112 @@
+"""What ordinary tests do not show of the second device, or are too slow to show: run beside them (`elsewhere`)."""
+
+import pytest
+import torch
+from torch import nn
+
+from elsewhere import held
+from leakage.attacks.gradient_inversion import recover
+from leakage.attacks.membership import hyperedges
+from leakage.data.gaussians import gaussian
+from leakage.geometry import patterns
+from leakage.geometry.subdivision import subdivide
+from leakage.models import clients, convolutional, initialisation, mlp
+from leakage.runtime import DTYPE, stream
+from leakage.studies.blessing import (
+    bilevel,
+    logistic_simulation,
+    private_audit,
+    single_crossing,
+    support_vectors,
+    tradeoff,
+)
+from leakage.studies.gradient_inversion import games
+from leakage.studies.polytopes import boundary_walk as walks
+from leakage.studies.polytopes import theorem_checks, windows
+from leakage.theory.logistic import limits
+from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.problem import Setting
+from leakage.trainers import criteria, ensembles, module_flow
+from leakage.trainers.criteria import Examples
+from leakage.trainers.dp_sgd import PrivateRecipe
+from leakage.trainers.margin_flow import Descent
+from leakage.trainers.modules import Modules
+
+ONE = torch.ones(1, dtype=DTYPE)
+# Mistakes that must be noticed, or a test that passes elsewhere means nothing.
+PLANTED = {
+    "a constant of the CPU": lambda x: x + torch.ones(2, dtype=DTYPE),
+    "a result on the CPU": lambda x: x.cpu(),
+    "an index of the CPU": lambda x: torch.where(torch.tensor([True]), x, 0.0),
+}
+DRAWS, SETTING = stream(0, "elsewhere"), Setting.bilevel(penalty=ONE, delta=0.5, phi=4.0)
+POINTS, NETWORK = gaussian((6, 2), generator=DRAWS), mlp.initial((), (2, 5, 4, 2), generator=DRAWS)
+ENSEMBLE = bilevel.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
+FEW_NEURONS = games.play(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
+
+PRIVATE = dict(features=gaussian((30, 6), generator=DRAWS), labels=torch.arange(30) % 2, pool=20, seed=0, models=4)
+PRIVATE |= dict(noise=(1.0, 2.0), learning_rates=(0.1,), recipe=PrivateRecipe(3, 5.0))
+FORM = nn.Linear(2, 2).to("meta")
+LINEAR = initialisation.initial(FORM, 2, generator=DRAWS, dtype=DTYPE)
+
+
+def outputs():
+    points = bilevel.fixed_points(ENSEMBLE, 2, generator=DRAWS)
+    found = logistic_simulation.point_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS)
+    return logistic_simulation.law_tests(found, points, solve(SETTING).law)
+
+
+def digits(route):
+    module = convolutional.Convolutional(3, width=2)
+    start, labels = convolutional.initial(module, 2, generator=DRAWS), torch.tensor([[1.0, -1], [-1, 1]], dtype=DTYPE)
+    return module_flow.train(
+        module, start, gaussian((2, 2, 9), generator=DRAWS), labels, Descent(2, learning_rate=0.1), route=route
+    )
+
+
+def classifiers(start, points, generator, *, route):
+    examples, recipe = Examples((points,), (points[:, 0] > 0).long()), ensembles.Recipe(1, 2, optimiser="sgd")
+    networks = Modules(FORM, start, criterion=criteria.classes, route=route)
+    half = torch.arange(4, device=points.device).expand(2, 4)
+    return ensembles.train(networks, examples, half, recipe, generator=generator).scores(examples)
+
+
+def stack(weights):
+    return clients.DeepStack(weights, activation="sigmoid", bias=1.0, depth=3, kind="paired")
+
+
+CALLS = {
+    "a reading": lambda: tradeoff.at_error(tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.1, per_decade=1), 0.2),
+    "laws of outputs": outputs,
+    "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
+    "the least ridge": lambda: limits.least_gamma(SETTING),
+    "a deep client": lambda: held(stack)(POINTS),
+    "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
+    "walks": lambda: [
+        walks.walk(NETWORK, POINTS, walks.Steps(variant=variant, iterations=3)) for variant in walks.VARIANTS
+    ],
+    "a private audit": lambda: private_audit.private_audit((5, 0), **PRIVATE),
+    "machines": lambda: support_vectors.privacy_and_error(
+        "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
+    ),
+    "an integral": lambda: single_crossing.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
+    "layers": lambda: held(lambda x: patterns.layer_of(NETWORK, device=x.device))(ONE),
+    "cells": lambda: hyperedges.cell_features(NETWORK, POINTS, count=2),
+    "refinement": lambda: theorem_checks.refinement(NETWORK, subdivide(NETWORK, windows.corners())),
+    **{f"digits, {route}": lambda route=route: digits(route) for route in ("loop", "vmap")},
+    **{
+        f"classifiers, {route}": lambda route=route: held(classifiers)(LINEAR, POINTS, DRAWS, route=route)
+        for route in ("loop", "vmap")
+    },
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_a_gpu_would_refuse_is_noticed(name):
+    with pytest.raises(RuntimeError, match="CPU"):
+        held(PLANTED[name])(ONE)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_no_quick_test_calls_is_computed_elsewhere(name):
+    assert CALLS[name]() is not None
