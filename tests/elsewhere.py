@@ -20,8 +20,8 @@ from second_device import DEVICE, Remote, RemoteGenerator, SecondDevice, exchang
 
 SHORT = {
     "attacks.gradient_inversion.deep": dict(_DOUBLINGS=2, _HALVINGS=4),
-    "attacks.gradient_inversion.decompose": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
-    "attacks.gradient_inversion.joint_diagonalisation": dict(_MOST_SWEEPS=6),
+    "attacks.gradient_inversion.decompose": dict(_MOST_SWEEPS=6),
+    "studies.gradient_inversion.rival_decompositions": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
     "studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
 }
 _inside = False

@@ -6,14 +6,13 @@ from torch import nn
 
 from elsewhere import held
 from leakage.attacks.gradient_inversion import recover
-from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
-from leakage.geometry import patterns
 from leakage.geometry.subdivision import subdivide
 from leakage.models import clients, convolutional, initialisation, mlp
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import (
     bilevel,
+    influence,
     logistic_simulation,
     private_audit,
     single_crossing,
@@ -52,8 +51,10 @@ LINEAR = initialisation.initial(FORM, 2, generator=DRAWS, dtype=DTYPE)
 
 def outputs():
     points = bilevel.fixed_points(ENSEMBLE, 2, generator=DRAWS)
-    found = logistic_simulation.point_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS)
-    return logistic_simulation.law_tests(found, points, solve(SETTING).law)
+    found = logistic_simulation.point_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS, refits=2)
+    solution = solve(SETTING)
+    law = influence.law_at(solution.law, influence.influence(ENSEMBLE, points, solution, penalty=1.0))
+    return influence.law_distances(found, points, law).refits[0].low
 
 
 def digits(route):
@@ -90,8 +91,6 @@ CALLS = {
         "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
     ),
     "an integral": lambda: single_crossing.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
-    "layers": lambda: held(lambda x: patterns.layer_of(NETWORK, device=x.device))(ONE),
-    "cells": lambda: hyperedges.cell_features(NETWORK, POINTS, count=2),
     "refinement": lambda: theorem_checks.refinement(NETWORK, subdivide(NETWORK, windows.corners())),
     **{f"digits, {route}": lambda route=route: digits(route) for route in ("loop", "vmap")},
     **{
