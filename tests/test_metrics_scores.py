@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.metrics import estimates, roc, scores
+from leakage.metrics import roc, scores
 from leakage.runtime import stream
 
 MODELS, POINTS = 4, 130
@@ -105,16 +105,3 @@ def test_one_point_without_a_score_is_no_rate(kind):
 def test_batches_that_differ_are_refused():
     with pytest.raises(ValueError, match="`outsider` must have shape"):
         scores.apart(member=torch.zeros(3, 4), outsider=torch.zeros(2, 4))
-
-
-def test_pairs_are_the_observations():
-    values = torch.tensor([[0.1, 0.3, 0.2, 0.6], [0.5, 0.5, 0.0, 0.4]])
-    found = scores.over_models(values)
-    assert found.n == 4
-    expected = estimates.mean_interval(torch.tensor([0.2, 0.4, 0.5, 0.2]))
-    assert float(found) == pytest.approx(float(expected))
-    assert found.low == pytest.approx(expected.low, rel=1e-6)
-    with pytest.raises(ValueError, match="pairs"):
-        scores.over_models(torch.zeros(3))
-    with pytest.raises(ValueError, match="finite"):
-        scores.over_models(torch.tensor([0.1, 0.2, math.nan, 0.3]))

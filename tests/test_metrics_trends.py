@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.metrics.trends import at_crossing, pairs_at_crossing, rank_correlation, slope
+from leakage.metrics.trends import at_crossing, rank_correlation, slope
 from leakage.runtime import stream
 
 X = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64)
@@ -71,16 +71,6 @@ def test_a_curve_is_read_off_between_epochs():
     assert float(at_crossing(advantage, error, target=0.3)) == pytest.approx(0.4)
     both = at_crossing(torch.stack([error, error]), torch.stack([advantage, -advantage]), target=0.5)
     assert both.tolist() == pytest.approx([0.2, -0.2])
-
-
-def test_pairs_are_stopped_where_their_own_curves_cross():
-    error = torch.tensor([[0.9, 0.7, 0.6, 0.6], [0.5, 0.3, 0.2, 0.2]])  # means of pairs: 0.8, 0.6 and 0.4, 0.2
-    advantage = torch.tensor([[0.0, 0.2, 0.3, 0.5], [0.2, 0.4, 0.5, 0.7]])
-    found = pairs_at_crossing(error, advantage, target=0.5)
-    assert found.tolist() == pytest.approx([0.25, 0.45])
-    assert pairs_at_crossing(torch.stack([error] * 3), torch.stack([advantage] * 3), target=0.5).shape == (3, 2)
-    with pytest.raises(ValueError, match="pairs"):
-        pairs_at_crossing(error[:, :3], advantage[:, :3], target=0.5)
 
 
 def test_what_is_not_crossed_is_not_made_up():

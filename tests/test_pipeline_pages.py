@@ -71,7 +71,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
     (one,) = found["claims"]
     own = {name: value for name, value in record(low="-inf").items() if name not in ("profile", "seed", "device")}
     words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": texts.rule_text(claim())}
-    assert one == own | words | {"expected": "held", "least_profile": "ci", "kind": "figure"}
+    assert one == own | words | {"expected": "held", "least_profile": "ci", "kind": "figure", "idle": []}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

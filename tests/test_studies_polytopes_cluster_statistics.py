@@ -7,7 +7,7 @@ from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
 from leakage.studies.polytopes import cluster_contrasts, cluster_networks, cluster_statistics
 from leakage.studies.polytopes.cluster_networks import ClusterTask
-from leakage.studies.polytopes.cluster_statistics import Looks
+from leakage.studies.polytopes.cluster_records import Looks
 from leakage.studies.polytopes.clusters import Layout
 from leakage.studies.polytopes.windows import corners
 from leakage.trainers.ensembles import Recipe

@@ -1,8 +1,8 @@
 r"""What scores achieve against each model of a batch: area under the curve, advantage, hits at few false alarms.
 
 Scores are larger for likelier members, and a threshold calls a member whatever *reaches* it. Every model is measured
-at once, by whole counts and so alike on every processor; `roc` puts intervals over the points of one model,
-`over_models` one over models. Nothing here tunes: what is best on the scores it is measured on says so.
+at once, by whole counts and so alike on every processor; `roc` puts intervals over the points of one model.
+Nothing here tunes: what is best on the scores it is measured on says so.
 """
 
 import math
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int64, Real
+from jaxtyping import Bool, Float64, Int64, Real
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, as_sample, mean_interval
+from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
 _MEANT = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996: what was meant as a whole number stays whole
@@ -148,21 +148,6 @@ def rates(
     ranked = marked(scores, member=member)
     found = {"advantage": ranked.advantage(0.0, beyond=True), "auc": ranked.auc()}
     return found | {f"tpr_at_{fpr}": ranked.tpr_at_fpr(fpr) for fpr in fprs}
-
-
-def over_models(values: Float[Tensor, "*splits models"], *, level: float = 0.95) -> Estimate:
-    """Mean over models with Student's t interval over *pairs* of them.
-
-    Models 2i and 2i + 1 are trained on complements of each other, so that they are no independent observations; their
-    means nearly are. For a difference, give differences model by model: what both share then cancels.
-
-    Raises:
-        ValueError: if the number of models is odd, there are fewer than two pairs, or a value is not finite (NaN: a
-            target that some model never reached).
-    """
-    if arguments.real("values", values, "*splits models").shape[-1] % 2:
-        raise ValueError(f"`values` must hold pairs of models, got {values.shape[-1]} models.")
-    return mean_interval(values.double().unflatten(-1, (-1, 2)).mean(-1).flatten(), level=level)
 
 
 def _reaching(

@@ -78,26 +78,6 @@ def at_crossing(
     return torch.where(valid, start + share * (end - start), math.nan).squeeze(-1)
 
 
-def pairs_at_crossing(
-    level: Float[Tensor, "*s epochs models"], value: Float[Tensor, "*s epochs models"], *, target: float
-) -> Float64[Tensor, "*s pairs"]:
-    """`at_crossing` for the mean curves of every complementary pair of models, as `audit` gives the curves.
-
-    Each pair is stopped where its own curve crosses, so that the spread over pairs includes how well that is known.
-
-    Raises:
-        ValueError: as `at_crossing`, or if the number of models is odd.
-    """
-    arguments.real("level", level, "*s epochs models")
-    arguments.real("value", value, "*s epochs models")
-    if level.shape[-1] % 2 or not level.shape[-1] or value.shape != level.shape:
-        raise ValueError(
-            f"`level` and `value` must hold the same pairs of models, got {tuple(level.shape)}, {tuple(value.shape)}."
-        )
-    curves = (curve.double().unflatten(-1, (-1, 2)).mean(-1).mT for curve in (level, value))
-    return at_crossing(*curves, target=target)
-
-
 def _levels(values: Tensor) -> Int[Tensor, " n"]:
     """Which of the different values each is, from 0 for the least."""
     ordered, order = values.sort()

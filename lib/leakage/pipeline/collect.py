@@ -10,6 +10,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from leakage.claims import measurements
 from leakage.claims.declarations import NOT_RUN, Claim, Declarations
 from leakage.claims.ledger import RECORD, absence
 from leakage.claims.texts import NOT_JUDGED, measured_text, rule_text
@@ -58,9 +59,11 @@ def _absence(claim: Claim, repro: Mapping[str, Any]) -> str:
 
 def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
     empty = {"values": [], "rule": None, "seconds": None}
+    values = {one["name"]: measurements.from_json(one["measured"]) for one in record.get("values", ())}
+    idle = list(claim.idle(values)) if values and record["verdict"] not in (NOT_RUN, NOT_JUDGED) else []
     texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
-    expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind}
+    expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind, "idle": idle}
     return empty | kept | texts | expectation
 
 

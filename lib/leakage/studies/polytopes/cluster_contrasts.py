@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from leakage.metrics.estimates import Estimate, mean_interval
-from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, History, Looks, Motion
+from leakage.studies.polytopes.cluster_records import LOOKS, Group, History, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
 _FIRST = range(1, 6)  # the epochs in which training begins
