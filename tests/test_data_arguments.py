@@ -15,11 +15,10 @@ from leakage.data import (
     membership_splits,
     mixtures,
     newsgroups,
-    tokens,
 )
 from leakage.data.multi30k import SentencePairs
 from leakage.runtime import stream
-from leakage.studies.blessing import bilevel, feature_models, purchase_like
+from leakage.studies.blessing import bilevel, feature_models, purchase_like, tokens
 from leakage.studies.polytopes import clusters
 
 PAIRS = SentencePairs(("a dog", "two men sing"), ("ein Hund", "zwei singen"))

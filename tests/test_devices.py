@@ -60,7 +60,7 @@ QUICK = {
     "data_membership_splits": ("quarters_are_disjoint",),
     "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),
     "geometry_boundary": ("two_parallel_lines",),
-    "metrics_trends": ("pairs_are_stopped_where_their_own_curves_cross",),
+    "metrics_trends": ("a_curve_is_read_off_between_epochs",),
     "models_activations": ("as_many_derivatives_come_as_were_asked_for",),
     "models_two_layer": (),
     "studies_blessing_feature_models": ("every_law_has_one_point_and_labels_of_both_signs",),
