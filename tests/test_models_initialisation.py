@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakage.models.initialisation import initial, stacked
+from leakage.models.initialisation import initial
 from leakage.models.residual import ResNet18
 from leakage.models.transformer import Transformer
 from leakage.runtime import DTYPE, stream
@@ -56,15 +56,6 @@ def test_networks_differ_and_seeds_repeat():
     assert not torch.equal(one.parameters["weight"][0], one.parameters["weight"][1])
 
 
-def test_modules_of_ones_own_are_stacked_as_copies():
-    modules = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(2)]
-    stack = stacked(modules)
-    assert torch.equal(stack.parameters["0.weight"][1], modules[1][0].weight)
-    assert not any(tensor.requires_grad for tensor in stack.parameters.values())
-    stack.parameters["0.weight"].zero_()
-    assert bool((modules[1][0].weight != 0).any())
-
-
 def test_a_part_of_a_stack_shares_memory_and_a_clone_does_not():
     stack = draw(nn.Linear(3, 2))
     copy = stack.clone()
@@ -74,11 +65,7 @@ def test_a_part_of_a_stack_shares_memory_and_a_clone_does_not():
 
 
 def test_unknown_layers_and_empty_stacks_are_refused():
-    with pytest.raises(ValueError, match=r"`module` has a GRU at '1'; known are Linear, Conv2d, .* to `stacked`"):
+    with pytest.raises(ValueError, match=r"`module` has a GRU at '1'; known are Linear, Conv2d, .*stack_module_state"):
         draw(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
     with pytest.raises(ValueError, match="`models` must be a whole number at least 1, got 0"):
         draw(nn.Linear(2, 2), 0)
-    with pytest.raises(ValueError, match="`modules` must be one or more of one class, got"):
-        stacked([])
-    with pytest.raises(ValueError, match=r"got \['Linear', 'Identity'\]"):
-        stacked([nn.Linear(2, 2), nn.Identity()])

@@ -5,7 +5,7 @@ from torch import nn
 
 from leakage.data.gaussians import gaussian
 from leakage.data.membership_splits import complementary_pairs
-from leakage.models.initialisation import initial, stacked
+from leakage.models.initialisation import Stack, initial
 from leakage.runtime import stream
 from leakage.studies.blessing.trajectories import watch
 from leakage.trainers import criteria
@@ -61,7 +61,7 @@ def test_losses_of_members_fall_and_all_is_reproducible():
 
 def test_networks_of_ones_own_can_be_the_start():
     modules = [network() for _ in range(MODELS)]
-    found = record(stacked(modules), epochs=(0,))
+    found = record(Stack(*torch.func.stack_module_state(modules)).clone(), epochs=(0,))
     other = examples(30, "other")
     wrong = torch.stack([module(other.inputs[0]).argmax(-1) != other.targets for module in modules])
     torch.testing.assert_close(found.seen.error[0], wrong.double().mean(-1))

@@ -52,7 +52,7 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
 
     Raises:
         ValueError: if there is no network, or a layer has a kind that is not in `LAYERS`; stack modules of your own
-            with `stacked` then.
+            with `torch.func.stack_module_state` then.
     """
     models = arguments.count("models", models, least=1)
     parameters, buffers = {}, {}
@@ -62,7 +62,8 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
             if draw is None:
                 raise ValueError(
                     f"`module` has a {type(layer).__name__} at {path!r}; known are "
-                    f"{', '.join(kind.__name__ for kind in LAYERS)}. Give modules of your own to `stacked`."
+                    f"{', '.join(kind.__name__ for kind in LAYERS)}. "
+                    "`torch.func.stack_module_state` of modules of your own makes a `Stack`."
                 )
             drawn = draw(layer, name.rpartition(".")[2], (models, *form.shape), generator)
             parameters[name] = drawn.to(dtype)
@@ -71,18 +72,6 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
             fill = 1 if name.endswith("running_var") else 0
             buffers[name] = torch.full((models, *form.shape), fill, device=generator.device, dtype=kind)
     return Stack(parameters, buffers)
-
-
-def stacked(modules: list[nn.Module]) -> Stack:
-    """The parameters and buffers of modules of one form, copied.
-
-    Raises:
-        ValueError: if there is none, or they differ in kind.
-    """
-    if not modules or len({type(module) for module in modules}) > 1:
-        raise ValueError(f"`modules` must be one or more of one class, got {[type(m).__name__ for m in modules]}.")
-    parameters, buffers = torch.func.stack_module_state(modules)
-    return Stack(parameters, buffers).clone()
 
 
 def _fan_in(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
