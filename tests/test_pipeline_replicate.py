@@ -139,4 +139,4 @@ def test_the_scoreboard_says_how_often_a_verdict_came_again(distance, text):
     run = {"profile": "ci", "seed": 0, "device": "cpu", "commit": None, "dirty": False, "date": "2026-01-02"}
     again = {"t.one": {"seeds": 10, "same": 9, "distance": distance}}
     board = tables.scoreboard({"toy": run | {"claims": [entry]}}, {"toy": "A toy"}, "", again)
-    assert f"| ✓ held | {text} | 0.1 |" in board
+    assert f"| **t.one** C. *figure, W* | ✓ held |  |  | {text} | 0.1 |" in board

@@ -37,19 +37,21 @@ def _chapter(name: str, title: str, ledger: Ledger | None, again: Mapping[str, M
     if ledger is None:
         return f"{head}This chapter did not run to its end for this copy of the book, so no claim is judged.\n"
     text = head + verdict_counts([ledger]) + ".\n"
-    heads = ("claim", "kind", "the paper", "ours", "verdict", "at unseen seeds", "seconds")
+    heads = ("claim", "verdict", "the paper", "ours", *["at unseen seeds"] * bool(again), "seconds")
     for group in GROUPS:
         members = [claim for claim in ledger["claims"] if group_of(claim["kind"]) == group]
-        rows = [_row(claim, again.get(claim["id"])) for claim in members]
+        rows = [_row(claim, again) for claim in members]
         text += f"\n**{group}**\n\n{table(heads, rows)}" if rows else ""
     return f"{text}\nFrom {in_text(provenance(ledger))}.\n"
 
 
-def _row(claim: Mapping[str, Any], again: Mapping[str, Any] | None) -> list[str]:
-    where = f" *{claim['where']}*" if claim["where"] else ""
+def _row(claim: Mapping[str, Any], again: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    kind = "" if claim["kind"] in _KINDS else claim["kind"]  # of ours and of errata the heading tells
+    where = ", ".join(filter(None, (kind, claim["where"])))
     seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
-    named = f"**{claim['id']}** {claim['claim']}{where}"
-    return [named, claim["kind"], claim["paper"] or "", finding_text(claim), _judged(claim), _repeated(again), seconds]
+    named = f"**{claim['id']}** {claim['claim']}" + f" *{where}*" * bool(where)
+    repeated = [_repeated(again.get(claim["id"]))] * bool(again)
+    return [named, _judged(claim), claim["paper"] or "", finding_text(claim), *repeated, seconds]
 
 
 def _repeated(again: Mapping[str, Any] | None) -> str:
