@@ -86,6 +86,8 @@ def test_a_changed_rule_begins_its_chapter_anew_and_changed_words_do_not(reposit
     assert seeds(repository, "sums") == replications.drawn(head, 2)
     assert seeds(repository, "words")[:1] == [one["seed"] for one in old["words"]["runs"]]
     assert kept(repository)["words"]["commit"] == old["words"]["commit"]
+    (earlier,) = kept(repository)["sums"]["earlier"]
+    assert earlier["runs"] == old["sums"]["runs"], "what the old rules said is kept"
 
 
 def test_without_a_clean_commit_nothing_is_replicated(repository, capsys):

@@ -2,7 +2,8 @@
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 Each chapter's part of `book/records/replication.json` has that commit and a digest of its rules: while the rules stand,
-further seeds of that commit are added; once a rule is changed, its chapter begins anew. An interrupted replication
+further seeds of that commit are added; once a rule is changed, its chapter begins anew at the seeds of a later commit,
+and what the old rules said is kept under `earlier`. An interrupted replication
 goes on where it stopped.
 """
 
@@ -46,8 +47,10 @@ def replicate(
     kept = read(book)
     for chapter in chosen:
         rules = rules_digest(book.declarations(chapter))
-        if kept.get(chapter, {}).get("rules") != rules:
-            kept[chapter] = {"rules": rules, "commit": origin["commit"], "runs": []}
+        old = kept.get(chapter)
+        if old is None or old["rules"] != rules:  # what the old rules said stays: a flip is not forgotten with its rule
+            earlier = [*old.pop("earlier"), old] if old else []
+            kept[chapter] = {"rules": rules, "commit": origin["commit"], "runs": [], "earlier": earlier}
     faults: list[str] = []
     for number in range(seeds):
         wanted: dict[int, list[str]] = {}

@@ -79,6 +79,7 @@ def read(book: Book) -> dict[str, Any]:
     try:
         for chapter in (name for name in book.chapters if name in kept):
             int(kept[chapter]["commit"], 16)
+            list(kept[chapter]["earlier"])
             for claim in book.declarations(chapter).claims:
                 if kept[chapter]["rules"] == rules_digest(book.declarations(chapter)):
                     summary(kept[chapter], claim)
