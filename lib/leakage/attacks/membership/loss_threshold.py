@@ -98,8 +98,8 @@ def global_scores(
     Raises:
         ValueError: as `global_thresholds`.
     """
-    asked = losses.double()[..., references.rows(len(member), target), :]
-    return global_thresholds(losses, member, partner, target=target).clamp_min(0).unsqueeze(-1) - asked
+    thresholds = global_thresholds(losses, member, partner, target=target)
+    return thresholds.clamp_min(0).unsqueeze(-1) - losses.double()[..., references.rows(len(member), target), :]
 
 
 def sample_scores(
@@ -114,8 +114,8 @@ def sample_scores(
     Raises:
         ValueError: as `global_thresholds`.
     """
-    asked = losses.double()[..., references.rows(len(member), target), :]
-    return sample_thresholds(losses, member, partner, target=target).clamp_min(0) - asked
+    thresholds = sample_thresholds(losses, member, partner, target=target)
+    return thresholds.clamp_min(0) - losses.double()[..., references.rows(len(member), target), :]
 
 
 def check_losses(
