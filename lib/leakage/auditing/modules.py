@@ -55,9 +55,9 @@ def trained(
         losses, correct = _at_once(_made(factory), X, y, member, recipe or _RECIPE, draws, folder)
     else:
         member = drawn(len(X), models, draws)
-        seeds = torch.randint(2**62, (models,), generator=draws).tolist()
+        starts = torch.randint(2**62, (models,), generator=draws).tolist()
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
-        found = [_one(factory, train, X, y, member[place], seeds[place], folder) for place in places]
+        found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
     known = given(losses, member, correct=correct, labels=y, groups=groups)
     return known, of_duplicates(X, y.tolist(), member)
@@ -69,17 +69,17 @@ def _one(
     X: Tensor,
     y: Tensor,
     member: Tensor,
-    seed: int,
+    start: int,
     folder: Path | str | None,
 ) -> tuple[Tensor, Tensor]:
     """The losses of one model, and whether it is right; from its file if there is a good one."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(start)  # the caller draws from the global stream
         module = _made(factory)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
         path = None
         if folder is not None:
-            key = fingerprint((X, y, member, seed, repr(module), weights, _source(factory), _source(train)))
+            key = fingerprint((X, y, member, start, repr(module), weights, _source(factory), _source(train)))
             path = Path(folder) / f"{key}.npz"
         if path is not None and (kept := _read(path, len(X))) is not None:
             return kept

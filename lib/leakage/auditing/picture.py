@@ -62,7 +62,8 @@ def svg(picture: Figure) -> str:
     """The figure as an SVG element, the same for the same numbers; letters stay letters."""
     content = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "leakage"}):
-        picture.savefig(content, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        picture.savefig(content, format="svg", facecolor="white", metadata=nothing)
     text = content.getvalue()
     return text[text.index("<svg") :]
 
