@@ -76,6 +76,7 @@ def _one(
     with torch.random.fork_rng():
         torch.manual_seed(start)  # the caller draws from the global stream
         module = _made(factory)
+        X = _like(module, X)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
         path = None
         if folder is not None:
@@ -83,6 +84,7 @@ def _one(
             path = Path(folder) / f"{key}.npz"
         if path is not None and (kept := _read(path, len(X))) is not None:
             return kept
+        _check(module, X, y)
         train(module, X[member], y[member])
         found = _asked(module, X, y)
     if path is not None:
@@ -90,10 +92,21 @@ def _one(
     return found
 
 
+def _like(module: nn.Module, X: Tensor) -> Tensor:
+    """Fractions in the precision of the module."""
+    parameter = next(module.parameters(), None)
+    return X if parameter is None or not X.is_floating_point() else X.to(parameter.dtype)
+
+
+def _check(module: nn.Module, X: Tensor, y: Tensor) -> None:
+    """Refuse labels that are no class of the module, before anything is trained."""
+    arguments.whole("y", y, most=OfModule(module)(X[:2]).shape[-1] - 1)
+
+
 def _asked(module: nn.Module, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    logits = OfModule(module)(X)
-    arguments.whole("y", y, most=logits.shape[-1] - 1)
-    score = classes(logits, y)
+    if not all(bool(part.isfinite().all()) for part in module.parameters()):
+        raise ValueError("`train` must leave finite parameters; a module has diverged: lower its learning rate.")
+    score = classes(OfModule(module)(X), y)
     return score.losses, score.wrong == 0
 
 
@@ -107,10 +120,14 @@ def _at_once(
     folder: Path | str | None,
 ) -> tuple[Tensor, Tensor]:
     """All networks of one form, by the ensemble engine."""
-    like = next((part for part in module.parameters()), torch.empty(0))
-    examples = Examples((X.to(like.dtype) if X.is_floating_point() else X,), y)
-    arguments.whole("y", y, most=OfModule(module)(X[:2]).shape[-1] - 1)
-    networks = Modules(module, initial(module, len(member), generator=draws, dtype=like.dtype), criterion=classes)
+    X = _like(module, X)
+    examples = Examples((X,), y)
+    _check(module, X, y)
+    networks = Modules(
+        module,
+        initial(module, len(member), generator=draws, dtype=X.dtype if X.is_floating_point() else torch.float32),
+        criterion=classes,
+    )
     rows = member.nonzero()[:, 1].view(len(member), -1)
     kept = None if folder is None else Checkpoint(folder)
     done = ensembles.train(
@@ -177,7 +194,7 @@ def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:
 def _read(path: Path, rows: int) -> tuple[Tensor, Tensor] | None:
     """What a file holds, or None where there is none or it is damaged: the model is then trained again."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with path.open("rb") as content, np.load(content, allow_pickle=False) as kept:
             losses, correct, digest = kept["losses"], kept["correct"], str(kept["digest"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

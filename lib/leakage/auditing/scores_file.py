@@ -31,19 +31,12 @@ def read(path: Path) -> dict[str, Any]:
         with path.open("rb") as content:
             if not zipfile.is_zipfile(content):
                 raise Unusable(f"{path} must be an .npz file with {' and '.join(NEEDED)}; save it with numpy.savez.")
-        with np.load(path, allow_pickle=False) as kept:
-            return _arrays(path, kept)
+            content.seek(0)
+            with np.load(content, allow_pickle=False) as kept:
+                return _arrays(path, kept)
     except OSError as error:
         raise Unusable(f"{path} cannot be read ({error.strerror or 'it is damaged'}).") from error
-    except (
-        ValueError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except _BROKEN as error:
         if isinstance(error, Unusable):
             raise
         raise Unusable(f"{path} must be an .npz file of numbers and texts, without Python objects: {error}.") from error
