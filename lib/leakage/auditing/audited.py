@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from leakage import arguments
-from leakage.auditing import attacks
+from leakage.auditing import attacks, jackknife
 from leakage.auditing.evidence import Found
 from leakage.auditing.given import Given
-from leakage.auditing.measures import Measured
+from leakage.auditing.measures import Measured, tpr_at
 from leakage.auditing.notes import notes, of_twins
 from leakage.auditing.result import Audit
 
@@ -27,16 +27,17 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
     rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
     level = arguments.number("level", level, above=0, below=1)
     scores = attacks.scores(given)
+    errors, parts = jackknife.errors(given, [*scores], rates), len(jackknife.groups(given))
     found = []
     for name, values in scores.items():
-        measured = Measured(values, given.attacked)
+        measured = Measured(values, given.attacked, errors.get(name, {}), parts)
         found.append(
             Found(
                 name,
                 attacks.ATTACKS[name].sees,
-                measured.auc(level=level),
-                measured.advantage(level=level),
-                {fpr: measured.tpr(fpr, level=level) for fpr in rates},
+                measured.interval("auc", level=level),
+                measured.interval("advantage", level=level),
+                {fpr: measured.interval(tpr_at(fpr), level=level) for fpr in rates},
             )
         )
     reservations = notes(given, attacks.support(given), fprs=rates, level=level)
@@ -51,4 +52,6 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
         groups=given.groups,
         fprs=rates,
         level=level,
+        errors=errors,
+        parts=parts,
     )

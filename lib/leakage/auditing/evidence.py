@@ -49,6 +49,8 @@ class Evidence:
         groups: of the rows.
         fprs: false positive rates asked for.
         level: of the intervals.
+        errors: standard errors of means over several targets, by attack and metric.
+        parts: how many groups of models these come from.
     """
 
     found: tuple[Found, ...]
@@ -61,6 +63,8 @@ class Evidence:
     groups: np.ndarray | None
     fprs: tuple[float, ...]
     level: float
+    errors: Mapping[str, Mapping[str, float]]
+    parts: int
 
     @property
     def strongest(self) -> Found:

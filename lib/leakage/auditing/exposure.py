@@ -11,9 +11,9 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.auditing.evidence import Evidence
-from leakage.auditing.measures import METRICS, Measured, mean_within, visible_fpr
+from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
 from leakage.auditing.tables import Table
-from leakage.metrics.estimates import Estimate, clopper_pearson
+from leakage.metrics.estimates import clopper_pearson
 from leakage.metrics.scores import marked
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
@@ -39,17 +39,27 @@ def check_metric(metric: str) -> str:
 def at_least(audit: Evidence, metric: str) -> float:
     """See `Audit.at_least`."""
     check_metric(metric)
+    if metric not in METRICS:
+        metric = _seen(audit, float(metric.removeprefix("tpr@")))
     level = 1 - (1 - audit.level) / len(audit.found)
     lows = []
-    for scores in audit.scores.values():
-        found = Measured(torch.from_numpy(scores), torch.from_numpy(audit.member)).named(metric, level=level)
-        if found is None:
-            rate, fewest = float(metric[4:]), int((~audit.member).sum(-1).min())
-            raise ValueError(
-                f"{metric} cannot be seen on {fewest:,} outsiders; it needs {math.ceil(1 / rate - 1e-9):,} or more."
-            )
+    for name, scores in audit.scores.items():
+        given = torch.from_numpy(scores), torch.from_numpy(audit.member), audit.errors.get(name, {}), audit.parts
+        found = Measured(*given).interval(metric, level=level)
+        assert found is not None  # its rate is visible
         lows.append(found.low)
     return max(lows)
+
+
+def _seen(audit: Evidence, fpr: float) -> str:
+    """The name of the rate, if it can be seen and its error is known."""
+    fewest = int((~audit.member).sum(-1).min())
+    if not visible(fewest, fpr):
+        needed = math.ceil(1 / fpr - 1e-9)
+        raise ValueError(f"tpr@{fpr:g} cannot be seen on {fewest:,} outsiders; it needs {needed:,} or more.")
+    if len(audit.targets) > 1 and fpr not in audit.fprs:
+        raise ValueError(f"tpr@{fpr:g} must be among the rates of the audit, got {audit.fprs}; give it in `fprs`.")
+    return tpr_at(fpr)
 
 
 def records(audit: Evidence, k: int) -> Table:
@@ -113,17 +123,12 @@ def _slice(
     able = (torch.minimum(kinds.sum(-1), (~kinds).sum(-1)) >= 2).nonzero().flatten()
     if not len(able) or min(members, outsiders) < _FEW:
         return (by, name, *counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
-    area = Measured(within[able], kinds[able]).auc(level=level)
+    area = Measured(within[able], kinds[able]).interval("auc", level=level)
     hits, of = ((within > cuts.unsqueeze(-1)) & kinds).sum(-1), kinds.sum(-1)
     left_out = f"{len(kinds) - len(able)} models left out" * (len(able) < len(kinds))
-    return (by, name, *counts, area, _share(hits[able], of[able], level), left_out)
-
-
-def _share(hits: Tensor, of: Tensor, level: float) -> Estimate:
-    """The share found: of one target, or the mean of several."""
-    if len(hits) == 1 or bool((hits / of == hits[0] / of[0]).all()):
-        return clopper_pearson(int(hits[0]), int(of[0]), level=level)
-    return mean_within(hits / of.double(), level=level)
+    shares = zip(hits[able].tolist(), of[able].tolist(), strict=True)
+    share = mean_of([clopper_pearson(*each, level=level) for each in shares], level=level)
+    return (by, name, *counts, area, share, left_out)
 
 
 def _strongest(audit: Evidence) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,8 @@ reservation is, and a note says so. Nothing here attacks.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,19 @@ class Given:
     def attacked(self) -> Bool[Tensor, "targets points"]:
         """The members of the targets."""
         return self.member[list(self.targets)]
+
+    def without(self, models: Sequence[int]) -> "Given":
+        """The same without these models; there may be no target left."""
+        left = [model for model in range(len(self.losses)) if model not in models]
+        return replace(
+            self,
+            losses=self.losses[left],
+            member=self.member[left],
+            targets=tuple(place for place, model in enumerate(left) if model in self.targets),
+            partner=_partners(self.member[left]),
+            population=None if self.population is None else self.population[left],
+            correct=None if self.correct is None else self.correct[left],
+        )
 
 
 def given(

@@ -1,26 +1,32 @@
-"""What an attack achieves, with intervals: over the rows of one target, or over several targets.
+r"""What an attack achieves, with intervals: over the rows of one target, or over several targets.
 
 Of one target the intervals are those of `metrics.roc`: other rows would have given other numbers. Of several targets
-the number is the mean over the models and the interval Student's t over them: other trainings on this pool would have
-given other numbers. Where all models have the same number, which says nothing about others, the interval is that of one
-of them. A rate that the outsiders cannot show is None, never an error.
+the number is the mean over the models, and other trainings on this pool would have given another one. The models are
+not independent, since each is a reference of the others: the plain error of a mean is up to $\sqrt 2$ too small where
+nothing leaks. So its error is that of `jackknife`, or the plain one where that is larger, with Student's t. Where there
+are too few models to leave any out, or all have the same number, both ends are means of the single models' ends, which
+is wide. A rate that the outsiders cannot show is None, never an error.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 from jaxtyping import Bool, Float64
+from scipy import stats
 from torch import Tensor
 
 from leakage.metrics import roc
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, marked
 
-_ACCUSED = math.ulp(0.0)  # whoever reaches the least positive score has a positive one
 METRICS = ("auc", "advantage")
 """The names of what is measured, beside `tpr@F`."""
+_ACCUSED = math.ulp(0.0)  # whoever reaches the least positive score has a positive one
+_STEPS = 40  # rates of a curve
+_LAST = 0.98  # of these rates: at 1 nothing is measured
 
 
 def visible(outsiders: int, fpr: float) -> bool:
@@ -33,6 +39,16 @@ def visible_fpr(fprs: Sequence[float], outsiders: int) -> float:
     return min((fpr for fpr in fprs if visible(outsiders, fpr)), default=1 / outsiders)
 
 
+def curve_fprs(outsiders: int) -> list[float]:
+    """The rates at which a curve is drawn, from the least that can be seen."""
+    return np.geomspace(1 / outsiders, max(_LAST, 1 / outsiders), _STEPS).tolist()
+
+
+def tpr_at(fpr: float) -> str:
+    """The name of the true positive rate at a false positive rate."""
+    return f"tpr@{float(fpr)!r}"
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """One attack on all targets.
@@ -40,10 +56,14 @@ class Measured:
     Attributes:
         scores: larger for likelier members, and positive where one is accused.
         member: who is one.
+        errors: standard errors of the means over several targets, by the name of what is measured.
+        groups: of models, from which these errors come.
     """
 
     scores: Float64[Tensor, "targets points"]
     member: Bool[Tensor, "targets points"]
+    errors: Mapping[str, float] = field(default_factory=dict)
+    groups: int = 0
 
     @cached_property
     def ranked(self) -> Scores:
@@ -55,45 +75,50 @@ class Measured:
         """Of the target that has fewest."""
         return int(self.ranked.outsiders.min())
 
-    def auc(self, *, level: float) -> Estimate:
-        """The area under the ROC curve."""
-        return self._over(self.ranked.auc, lambda **kinds: roc.auc(**kinds, level=level), level)
-
-    def advantage(self, *, level: float) -> Estimate:
-        """TPR - FPR of accusing whoever has a positive score: the attack's own threshold."""
-
-        def one(**kinds: Tensor) -> Estimate:
-            return roc.membership_advantage(**kinds, threshold=_ACCUSED, level=level)
-
-        return self._over(lambda: self.ranked.advantage(0.0, beyond=True), one, level, least=-1.0)
-
-    def tpr(self, fpr: float, *, level: float) -> Estimate | None:
-        """The true positive rate at a false positive rate, or None where that is not visible."""
-        if not visible(self.outsiders, fpr):
-            return None
-        one = roc.tpr_at_fpr
-        return self._over(
-            lambda: self.ranked.tpr_at_fpr(fpr), lambda **kinds: one(**kinds, fpr=fpr, level=level), level
+    def each(self, metric: str) -> Float64[Tensor, " targets"]:
+        """`auc`, `advantage` or a visible `tpr@F` of every target."""
+        if metric == "auc":
+            return self.ranked.auc()
+        return (
+            self.ranked.advantage(0.0, beyond=True) if metric == "advantage" else self.ranked.tpr_at_fpr(_rate(metric))
         )
 
-    def named(self, metric: str, *, level: float) -> Estimate | None:
-        """`auc`, `advantage` or `tpr@F` by its name."""
-        if metric.startswith("tpr@"):
-            return self.tpr(float(metric[4:]), level=level)
-        return {"auc": self.auc, "advantage": self.advantage}[metric](level=level)
+    def interval(self, metric: str, *, level: float) -> Estimate | None:
+        """The mean over the targets, or None where a rate is not visible."""
+        if metric not in METRICS and not visible(self.outsiders, _rate(metric)):
+            return None
+        targets = len(self.scores)
+        if targets == 1:
+            return self._one(0, metric, level)
+        values = self.each(metric)
+        error = max(float(values.std()) / math.sqrt(targets), self.errors.get(metric, 0.0))
+        if metric not in self.errors or error == 0:
+            return mean_of([self._one(target, metric, level) for target in range(targets)], level=level)
+        return around(float(values.mean()), error, groups=self.groups, level=level, least=-float(metric == "advantage"))
 
-    def _over(
-        self, each: Callable[[], Tensor], one: Callable[..., Estimate], level: float, *, least: float = 0.0
-    ) -> Estimate:
-        """The estimate of one target, or the mean of several."""
-        values = each()
-        if bool((values == values[0]).all()):
-            row, kind = self.scores[0], self.member[0]
-            return one(member=row[kind], outsider=row[~kind])
-        return mean_within(values, level=level, least=least)
+    def _one(self, target: int, metric: str, level: float) -> Estimate:
+        row, kind = self.scores[target], self.member[target]
+        kinds = {"member": row[kind], "outsider": row[~kind]}
+        if metric == "auc":
+            return roc.auc(**kinds, level=level)
+        if metric == "advantage":
+            return roc.membership_advantage(**kinds, threshold=_ACCUSED, level=level)
+        return roc.tpr_at_fpr(**kinds, fpr=_rate(metric), level=level)
 
 
-def mean_within(values: Float64[Tensor, " targets"], *, level: float, least: float = 0.0) -> Estimate:
-    """The mean over targets of what is between `least` and 1, as is the interval."""
-    found = mean_interval(values, level=level)
-    return Estimate(found.estimate, max(found.low, least), min(found.high, 1.0), n=found.n, level=level)
+def around(mean: float, error: float, *, groups: int, level: float, least: float = 0.0) -> Estimate:
+    """Student's t interval of so many groups, within what is possible."""
+    half = error * float(stats.t.ppf((1 + level) / 2, groups - 1))
+    return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)
+
+
+def mean_of(found: Sequence[Estimate], *, level: float) -> Estimate:
+    """The means of estimates and of their ends."""
+    middle, low, high = (
+        math.fsum(getattr(one, name) for one in found) / len(found) for name in ("estimate", "low", "high")
+    )
+    return Estimate(middle, low, high, n=len(found), level=level)
+
+
+def _rate(metric: str) -> float:
+    return float(metric.removeprefix("tpr@"))

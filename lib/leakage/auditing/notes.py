@@ -107,4 +107,4 @@ def _of_intervals(given: Given, level: float) -> str:
     if models == 1:
         return f"Intervals ({100 * level:g} %) are over the rows, for this one model; another training may leak more."
     few = f" {models} are few for it." if models < _FEW else ""
-    return f"Numbers are means over {models} models; intervals ({100 * level:g} %) are Student's t over them.{few}"
+    return f"Numbers are means over {models} models; intervals ({100 * level:g} %) are for other trainings.{few}"

@@ -12,11 +12,9 @@ import torch
 from matplotlib.figure import Figure
 
 from leakage.auditing.evidence import Evidence
-from leakage.auditing.measures import Measured
+from leakage.auditing.measures import Measured, curve_fprs, tpr_at
 from leakage.palette import colour, line, shades, use_style
 
-_STEPS = 40  # rates on the horizontal axis
-_LAST = 0.98  # of these rates: at 1 nothing is measured
 _DASHES = ("-", "--", ":", "-.")
 _SIZE = (7.0, 4.8)  # inches
 
@@ -27,7 +25,7 @@ def roc_figure(audit: Evidence) -> Figure:
     At each rate the curve is `metrics.roc.tpr_at_fpr`, or its mean over the targets, with its interval.
     """
     fewest = int((~audit.member).sum(-1).min())
-    grid = np.geomspace(1 / fewest, max(_LAST, 1 / fewest), _STEPS)
+    grid = curve_fprs(fewest)
     with matplotlib.rc_context():
         use_style()
         picture = Figure(figsize=_SIZE, layout="constrained")
@@ -37,10 +35,10 @@ def roc_figure(audit: Evidence) -> Figure:
         drawn = zip(others, shades(max(len(others), 1)), cycle(_DASHES), strict=False)
         for name, shade, dash in drawn:
             ranked = _measured(audit, name).ranked
-            rates = [float(ranked.tpr_at_fpr(float(fpr)).mean()) for fpr in grid]
+            rates = [float(ranked.tpr_at_fpr(fpr).mean()) for fpr in grid]
             ax.plot(grid, _drawn(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
         measured = _measured(audit, audit.strongest.attack)
-        found = (measured.tpr(float(fpr), level=audit.level) for fpr in grid)
+        found = (measured.interval(tpr_at(fpr), level=audit.level) for fpr in grid)
         best = [estimate for estimate in found if estimate is not None]
         ax.fill_between(
             grid,
@@ -69,7 +67,8 @@ def svg(picture: Figure) -> str:
 
 
 def _measured(audit: Evidence, name: str) -> Measured:
-    return Measured(torch.from_numpy(audit.scores[name]), torch.from_numpy(audit.member))
+    errors = audit.errors.get(name, {})
+    return Measured(torch.from_numpy(audit.scores[name]), torch.from_numpy(audit.member), errors, audit.parts)
 
 
 def _drawn(rates: list[float]) -> np.ndarray:

@@ -32,7 +32,8 @@ class Audit(Evidence):
             metric: `auc`, `advantage` or `tpr@F`, with F in (0, 1).
 
         Raises:
-            ValueError: if the metric is unknown, or its rate cannot be seen on so few outsiders.
+            ValueError: if the metric is unknown, its rate cannot be seen on so few outsiders, or it is none of `fprs`
+                while there are several targets.
         """
         from leakage.auditing import exposure
 
@@ -56,7 +57,8 @@ class Audit(Evidence):
         """AUC and TPR of the strongest attack within each label and group, at the thresholds of the whole.
 
         AUC compares members and outsiders of the slice; TPR is the share of its members found at the least visible
-        false positive rate of the whole. A slice with too few members or outsiders has a dash and says so.
+        false positive rate of the whole. Of several targets both ends of an interval are means over them: a wide one.
+        A slice with too few members or outsiders has a dash and says so.
         """
         from leakage.auditing import exposure
 
