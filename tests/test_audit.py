@@ -371,9 +371,9 @@ def test_intervals_over_models_cover_one_half_where_nothing_leaks():
     """Models share their references: the plain error of a mean would cover in 84 of 100 cases, for LiRA."""
     draws = np.random.default_rng(0)
     missed = dict.fromkeys(ONLINE, 0)
-    for _ in range(60):
+    for _ in range(30):
         member = draws.random((7, 60)) < 0.5
         for row in audit.of_losses(draws.exponential(size=member.shape), member, fprs=()).found:
             missed[row.attack] += not row.auc.low <= 0.5 <= row.auc.high
-    # Of 60 intervals that cover in 95 of 100 cases, more than 8 miss with a chance of 0.003.
-    assert max(missed.values()) <= 8
+    # Of 30 intervals that cover in 95 of 100 cases, more than 5 miss with a chance of 0.003.
+    assert max(missed.values()) <= 5

@@ -25,7 +25,7 @@ from leakage.metrics.scores import Scores, marked
 METRICS = ("auc", "advantage")
 """The names of what is measured, beside `tpr@F`."""
 _ACCUSED = math.ulp(0.0)  # whoever reaches the least positive score has a positive one
-_STEPS = 40  # rates of a curve
+_STEPS = 24  # rates of a curve
 _LAST = 0.98  # of these rates: at 1 nothing is measured
 
 
@@ -94,7 +94,8 @@ class Measured:
         error = max(float(values.std()) / math.sqrt(targets), self.errors.get(metric, 0.0))
         if metric not in self.errors or error == 0:
             return mean_of([self._one(target, metric, level) for target in range(targets)], level=level)
-        return around(float(values.mean()), error, groups=self.groups, level=level, least=-float(metric == "advantage"))
+        least = -1.0 if metric == "advantage" else 0.0
+        return around(float(values.mean()), error, groups=self.groups, level=level, least=least)
 
     def _one(self, target: int, metric: str, level: float) -> Estimate:
         row, kind = self.scores[target], self.member[target]
