@@ -107,6 +107,8 @@ def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 
 def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     """The mean of independent values with Student's t interval: exact for normal values, sound for many.
 
+    Of few and skewed values it covers less: of ten exponential ones 90 %, of thirty 93 %.
+
     Raises:
         ValueError: if there are fewer than two values, or one is not finite.
     """
@@ -121,9 +123,14 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
 
 
 def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
-    """Mean of `first` minus mean of `second`, two independent samples, with Welch's interval.
+    r"""Mean of `first` minus mean of `second`, two independent samples; conservative.
 
-    Source: B. L. Welch (1947), Biometrika 34, through `scipy.stats.ttest_ind`.
+    $$ \bar x_1 - \bar x_2 \pm \sqrt{h_1^2 + h_2^2}, $$
+
+    with the half widths of Student's intervals of the means. Of normal values it covers at least as often as it says,
+    whatever their variances and however few there are, while Welch's interval of 2 and 30 values covers 87 %.
+
+    Source: S. K. Banerjee (1960), Sankhyā 22.
 
     Raises:
         ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis, or `level` is
@@ -131,11 +138,9 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
     """
     arguments.number("level", level, above=0, below=1)
     given = {"first": first, "second": second}
-    samples = [arguments.tensor(name, as_sample(values, name, least=2), "n") for name, values in given.items()]
-    test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
-    low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
-    difference = float(samples[0].mean() - samples[1].mean())
-    return Estimate(difference, low, high, sum(map(len, samples)), level)
+    one, other = (mean_interval(arguments.tensor(name, as_sample(values, name, least=2), "n"), level=level) for name, values in given.items())
+    difference, half = one.estimate - other.estimate, math.hypot(one.high - one.estimate, other.high - other.estimate)
+    return Estimate(difference, difference - half, difference + half, one.n + other.n, level)
 
 
 def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> Float[Tensor, "*shape"]:
@@ -156,6 +161,28 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
             "subtract a constant, or give ranks."
         )
     return arguments.real(name, values.detach().to(torch.float64))
+
+
+def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]:
+    r"""The ends of Wilson's interval of a share, for a `size` that need not be whole.
+
+    They are the shares p with $N (\hat p - p)^2 = z^2\, p (1 - p)$, and lie within [0, 1].
+
+    Source: E. B. Wilson (1927), Journal of the American Statistical Association 22.
+
+    Args:
+        share: $\hat p$, in [0, 1].
+        size: N, how many independent yes-or-no observations it is worth, above 0.
+        quantile: z, of the normal law or Student's, above 0.
+
+    Raises:
+        ValueError: if a number is out of its range.
+    """
+    arguments.number("share", share, least=0, most=1)
+    arguments.number("size", size, above=0)
+    spread = arguments.number("quantile", quantile, above=0) ** 2 / size
+    middle, half = share + spread / 2, math.sqrt(spread * (share * (1 - share) + spread / 4))
+    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
 
 
 def _unit(values: Float[Tensor, " n"]) -> float:
