@@ -10,14 +10,14 @@ import math
 import warnings
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int, Real
-from scipy import optimize, stats
+from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics.estimates import Estimate, as_sample, clopper_pearson, newcombe, wilson
+from leakage.metrics.low_rates import tpr_bounds
 from leakage.metrics.scores import Scores, apart
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
@@ -52,7 +52,7 @@ def evaluate(
     """Advantage, true and false positive rate of calling a member whatever reaches `threshold`.
 
     The threshold must not depend on these scores: take it from `calibrate_threshold` on others. The rates carry exact
-    binomial intervals, the advantage Newcombe's.
+    binomial intervals, the advantage Newcombe's; all are conservative.
 
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
@@ -68,7 +68,10 @@ def evaluate(
 def membership_advantage(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Estimate:
-    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`."""
+    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`.
+
+    The interval, Newcombe's, is conservative.
+    """
     return evaluate(member=member, outsider=outsider, threshold=threshold, level=level).advantage
 
 
@@ -80,7 +83,8 @@ def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], 
     the one-sided Kolmogorov–Smirnov distance. The threshold is chosen on the data it is measured on, so the estimate
     is optimistic, by some $0.9/\sqrt n$ where nothing leaks (two samples of n); `calibrate_threshold` and `evaluate`
     are not. The interval is for the best advantage of the laws themselves and is valid for every pair of laws: the
-    Dvoretzky–Kiefer–Wolfowitz bands of the two samples, each at half the error, added up. So it is wide.
+    Dvoretzky–Kiefer–Wolfowitz bands of the two samples, each at half the error, added up. So it is wide, and
+    conservative.
 
     Source of the bands: P. Massart (1990), Annals of Probability 18.
 
@@ -112,8 +116,9 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
     $$ N = A' (1 - A') / V', $$
 
     where A' and DeLong's variance V' are those of the samples with one more score above all others and one more below.
-    They matter where a sample is small or nearly separated and the plain variance too small, and vanish against many. It is conservative for few scores and near 0 and 1. Perfectly separated or all-equal scores have an
-    exact interval: min(m, n) independent pairs all came out alike.
+    They matter where a sample is small or nearly separated and the plain variance too small, and vanish against many.
+    The interval is conservative for few scores and near 0 and 1. Perfectly separated or all-equal scores have an exact
+    one: min(m, n) independent pairs all came out alike.
 
     Source: E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson (1988), Biometrics 44; E. B. Wilson (1927), JASA 22; the
     scores added, after A. Agresti, B. A. Coull (1998), The American Statistician 52, are ours.
@@ -129,7 +134,9 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
         unseen = 1 - ((1 - level) / 2) ** (1 / min(len(member), len(outsider)))
         return Estimate(area, area * (1 - unseen), area * (1 - unseen) + unseen, n=n, level=level)
     ends = both.new_tensor([-math.inf, math.inf])
-    wider = Scores(*(torch.cat([ends[:1], kind, ends[1:]]) for kind in ranked[:2]), *(count + 2 for count in ranked[2:]))
+    wider = Scores(
+        *(torch.cat([ends[:1], kind, ends[1:]]) for kind in ranked[:2]), *(count + 2 for count in ranked[2:])
+    )
     variance = sum(float(shares.var()) / len(shares) for shares in wider.placements())
     smoothed = float(wider.auc())
     size, quantile = smoothed * (1 - smoothed) / variance, float(stats.norm.ppf((1 + level) / 2))
@@ -156,87 +163,8 @@ def tpr_at_fpr(
     """
     ranked = _ranked(member, outsider)
     found = int(ranked.found_at_fpr(fpr))
-    low, high = _tpr_bounds(ranked, fpr, level)
+    low, high = tpr_bounds(ranked, fpr=fpr, level=level)
     return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
-
-
-def tpr_bounds(
-    *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float, level: float = 0.95
-) -> tuple[float, float]:
-    r"""Between which bounds the true positive rate of the *laws* lies at a false positive rate of `fpr`; conservative.
-
-    What is bounded is the most that any threshold finds that accuses at most a share `fpr` of all outsiders there are,
-    ties decided against the attacker:
-
-    $$ \theta = \Pr(s_m > q), \qquad q = \min\{t : \Pr(s_o > t) \le \text{fpr}\} . $$
-
-    With the outsiders in falling order $x_1 \ge \dots \ge x_n$, $x_0 = \infty$, $x_{n+1} = -\infty$, with
-    $N(x)$ members above x, $B \sim \text{Bin}(n, \text{fpr})$ and the ends of Clopper and Pearson for m members at a
-    one-sided error ε,
-
-    $$ \text{low} = \min_j \text{CP}^-\big(N(x_j);\, \varepsilon(\Pr(B \le j))\big), \quad
-       \text{high} = \max_j \text{CP}^+\big(N(x_{j+1});\, \varepsilon(\Pr(B \ge j))\big), \quad
-       \varepsilon(p) = \Phi\big({-\sqrt{c - z^2}}\big), \quad z = \max(0, \Phi^{-1}(1 - p)), $$
-
-    over the ranks with $z^2 \le c$, where $\tfrac12 \Pr(\chi^2_1 > c) + \tfrac14 \Pr(\chi^2_2 > c)$ is half the
-    error. If J outsiders reach q, then $x_J \ge q$ and low misses θ only if the p-values of J and of the members
-    beyond q, which are independent and at least uniform, have $z^2 + z'^2 > c$; high likewise, with those beyond q. So
-    each end holds at any size, for all laws, with ties. To share the error between ranks and members on a circle, not a
-    rectangle, makes the ends narrower wherever both matter.
-
-    Where n·fpr < 1 the outsiders show little of q: low is 0 unless $(1 - \text{fpr})^n$ is below some 0.01, and high
-    holds all the same. Source: own derivation.
-
-    Args:
-        member: scores of the members.
-        outsider: scores of the outsiders, however few.
-        fpr: false positive rate allowed, in (0, 1).
-        level: coverage of the interval.
-
-    Raises:
-        ValueError: as `evaluate`, or if `fpr` is outside (0, 1).
-    """
-    return _tpr_bounds(_ranked(member, outsider), fpr, level)
-
-
-def _tpr_bounds(ranked: Scores, fpr: float, level: float) -> tuple[float, float]:
-    arguments.number("fpr", fpr, above=0, below=1)
-    arguments.number("level", level, above=0, below=1)
-    members, alarms = len(ranked.member), stats.binom(len(ranked.outsider), fpr)
-    radius = _radius((1 - level) / 2)
-    beyond = float(stats.norm.sf(math.sqrt(radius)))  # no rank with a smaller tail takes part
-    middle = int(alarms.median())
-    fewest, most = int(alarms.ppf(beyond)), int(alarms.isf(beyond))
-    # Beyond the median z stays 0, and the ranks there bound less tightly than the median itself.
-    lower, upper = np.arange(fewest, middle + 1), np.arange(middle, most + 1)
-    under, over = _error_left(alarms.cdf(lower), radius), _error_left(alarms.sf(upper - 1), radius)
-    least, largest = _members_beyond(ranked, lower), _members_beyond(ranked, upper + 1)
-    low = np.where(least > 0, stats.beta.ppf(under, least, members - least + 1), 0.0)
-    high = np.where(largest < members, stats.beta.isf(over, largest + 1, members - largest), 1.0)
-    return float(low.min()), float(high.max())
-
-
-def _radius(error: float) -> float:
-    """c: so far from the origin, squared, is a pair of normal variables, negative ones put to 0, at this rate."""
-
-    def excess(squared: float) -> float:
-        return float(stats.chi2.sf(squared, 1) / 2 + stats.chi2.sf(squared, 2) / 4 - error)
-
-    return float(optimize.brentq(excess, 0.0, float(stats.chi2.isf(error, 2)), xtol=1e-12))
-
-
-def _error_left(tails: np.ndarray, radius: float) -> np.ndarray:
-    """The error that the members may have beside ranks of these tail probabilities."""
-    spent = np.square(np.maximum(stats.norm.isf(tails), 0.0))
-    return stats.norm.sf(np.sqrt(np.maximum(radius - spent, 0.0)))
-
-
-def _members_beyond(ranked: Scores, ranks: np.ndarray) -> np.ndarray:
-    """How many members exceed the outsiders of these ranks, 1 the highest; 0 is above everybody, n + 1 below."""
-    ends = ranked.outsider.new_tensor([math.inf])
-    falling = torch.cat([ends, ranked.outsider.flip(0), -ends])
-    cuts = falling[torch.as_tensor(ranks, device=falling.device)]
-    return (len(ranked.member) - torch.searchsorted(ranked.member, cuts, right=True)).cpu().numpy()
 
 
 def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:

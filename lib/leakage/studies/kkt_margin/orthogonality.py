@@ -78,6 +78,8 @@ def stage_probability(
 ) -> Estimate:
     """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of them.
 
+    The interval is the exact one, which is conservative.
+
     Raises:
         ValueError: if the stage is not one of `STAGES`, or as `staircase`.
     """

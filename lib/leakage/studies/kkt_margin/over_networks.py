@@ -34,7 +34,7 @@ def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
 
 
 def above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
-    """The `rate` of answers larger than a level in size.
+    """The `rate` of answers larger than a level in size, as conservative.
 
     Raises:
         ValueError: as `rate`.
