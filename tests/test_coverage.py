@@ -18,7 +18,7 @@ import torch
 from scipy import stats
 
 import leakage
-from leakage.metrics import estimates, low_rates, roc
+from leakage.metrics import epsilon_bounds, estimates, low_rates, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
@@ -354,6 +354,29 @@ def laws():
     yield Row(influence.law_distances, "both laws at once", found, truth, conservative=True)
 
 
+def privacy():
+    """Answers that tell the truth with the chance that ε allows, and no more."""
+    truth, chance = math.log(3), 0.75
+
+    def ends(bound):
+        return Estimate(bound.epsilon, bound.epsilon, math.inf, n=bound.guesses)
+
+    found = of_counts(
+        lambda *pairs: ends(epsilon_bounds.of_trials(*pairs, delta=0.0)), coins(60, 0.75), coins(80, 0.25)
+    )
+    yield Row(epsilon_bounds.of_trials, "60 and 80 trainings", found, truth, conservative=True)
+
+    def run(told, coin):
+        member = coin == 1
+        scores = torch.where(told == 1, member, ~member).to(DTYPE)
+        order = torch.argsort(scores, descending=True)
+        return ends(epsilon_bounds.one_run(scores[order], member[order], guesses=[(20, 20), (5, 5)], delta=0.0))
+
+    yield Row(
+        epsilon_bounds.one_run, "40 coins", each(run, coins(40, chance), coins(40, 0.5)), truth, conservative=True
+    )
+
+
 TABLE = [
     *proportions(),
     *means(),
@@ -364,6 +387,7 @@ TABLE = [
     *rounds(),
     *pools_and_models(),
     *laws(),
+    *privacy(),
 ]
 
 
@@ -394,9 +418,11 @@ def _with_intervals() -> set[str]:
     """The public functions, methods and properties whose annotation says that they return estimates."""
     texts = {path: path.read_text("utf-8") for path in LIBRARY.rglob("*.py")}
     trees = {
-        path: ast.parse(text).body for path, text in texts.items() if "Estimate" in text or "leakage.metrics" in text
+        path: ast.parse(text).body
+        for path, text in texts.items()
+        if "Estimate" in text or "Bound" in text or "leakage.metrics" in text
     }
-    holders = {"Estimate"}
+    holders = {"Estimate", "Bound"}
     for node in (node for tree in trees.values() for node in tree if isinstance(node, ast.ClassDef)):
         fields = [part.annotation for part in node.body if isinstance(part, ast.AnnAssign)]
         holders |= {node.name for field in fields if "Estimate" in _names(field)}
