@@ -7,7 +7,7 @@ the losses. Nothing here trains, draws or judges.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float64
@@ -102,7 +102,7 @@ def _rmia(given: Given, *, offline: bool = False) -> Tensor:
     return _each(partial(shadow_models.rmia, population=given.population, offline=offline), given)
 
 
-def _lira(given: Given, **settings: object) -> Tensor:
+def _lira(given: Given, **settings: Any) -> Tensor:
     return _each(partial(shadow_models.lira, **settings), given)
 
 

@@ -6,7 +6,7 @@ from leakage import arguments
 from leakage.auditing import attacks, jackknife
 from leakage.auditing.evidence import Found
 from leakage.auditing.given import Given
-from leakage.auditing.measures import Measured, tpr_at
+from leakage.auditing.measures import Measured
 from leakage.auditing.notes import notes, of_twins
 from leakage.auditing.result import Audit
 
@@ -37,7 +37,7 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
                 attacks.ATTACKS[name].sees,
                 measured.interval("auc", level=level),
                 measured.interval("advantage", level=level),
-                {fpr: measured.interval(tpr_at(fpr), level=level) for fpr in rates},
+                {fpr: measured.tpr(fpr, level=level) for fpr in rates},
             )
         )
     reservations = notes(given, attacks.support(given), fprs=rates, level=level)

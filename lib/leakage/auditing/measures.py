@@ -83,10 +83,12 @@ class Measured:
             self.ranked.advantage(0.0, beyond=True) if metric == "advantage" else self.ranked.tpr_at_fpr(_rate(metric))
         )
 
-    def interval(self, metric: str, *, level: float) -> Estimate | None:
-        """The mean over the targets, or None where a rate is not visible."""
-        if metric not in METRICS and not visible(self.outsiders, _rate(metric)):
-            return None
+    def tpr(self, fpr: float, *, level: float) -> Estimate | None:
+        """The true positive rate at a false positive rate, or None where that is not visible."""
+        return self.interval(tpr_at(fpr), level=level) if visible(self.outsiders, fpr) else None
+
+    def interval(self, metric: str, *, level: float) -> Estimate:
+        """The mean over the targets of `auc`, `advantage` or a visible `tpr@F`."""
         targets = len(self.scores)
         if targets == 1:
             return self._one(0, metric, level)

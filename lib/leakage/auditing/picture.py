@@ -38,8 +38,7 @@ def roc_figure(audit: Evidence) -> Figure:
             rates = [float(ranked.tpr_at_fpr(fpr).mean()) for fpr in grid]
             ax.plot(grid, _drawn(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
         measured = _measured(audit, audit.strongest.attack)
-        found = (measured.interval(tpr_at(fpr), level=audit.level) for fpr in grid)
-        best = [estimate for estimate in found if estimate is not None]
+        best = [measured.interval(tpr_at(fpr), level=audit.level) for fpr in grid]
         ax.fill_between(
             grid,
             _drawn([estimate.low for estimate in best]),
