@@ -158,6 +158,17 @@ def test_planted_rows_are_the_most_exposed():
     assert {record["group"] for record in first} == {"0", "3"}
 
 
+def test_a_row_found_often_comes_before_one_that_was_found_once():
+    member = subsets()
+    member[:, :2] = False
+    member[0, 0], member[:7, 1] = True, True
+    losses = some_losses(member, 0.0)
+    losses[:, :2] = np.where(member[:, :2], 1e-6, 5.0)
+    first, second = (audit.of_losses(losses, member, fprs=(0.05,)).records(2)[place] for place in (0, 1))
+    assert (first["row"], first["of models"]) == (1, 7)
+    assert second["found"] >= second["of models"] / 2
+
+
 def test_a_slice_that_leaks_is_told_from_one_that_does_not():
     member = pairs(8, 600)
     leaking = np.arange(600) % 2 == 0

@@ -73,7 +73,8 @@ def records(audit: Evidence, k: int) -> Table:
     def mean(values: Tensor) -> np.ndarray:
         return ((values * member).sum(0) / times.clamp_min(1)).numpy()
 
-    share, outranks, score = mean(caught.double()), mean(below / ranked.outsiders.unsqueeze(-1)), mean(scores)
+    outranks, score = mean(below / ranked.outsiders.unsqueeze(-1)), mean(scores)
+    share = (caught.sum(0) / (times + 1)).numpy()  # once of one time is less sure than nine of ten
     rows = np.flatnonzero(times.numpy())
     rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
     known = {"label": audit.labels, "group": audit.groups}

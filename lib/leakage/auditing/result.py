@@ -44,7 +44,7 @@ class Audit(Evidence):
 
         `found` says of how many of the models that were trained on the row the attack found it while accusing at most
         a share `at FPR` of the outsiders, the least of `fprs` that can be seen; `outranks` is the mean share of the
-        outsiders whose score is lower.
+        outsiders whose score is lower. Rows are in order of found / (of models + 1), then of `outranks`.
 
         Raises:
             ValueError: if `k` is no whole number from 1 on.
