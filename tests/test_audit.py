@@ -348,6 +348,35 @@ def test_a_table_shows_itself():
     assert "<table>" in audit.of_losses(some_losses(pairs(), 2.0), pairs())._repr_html_()
 
 
+def measured_alone(scores, member, fpr):
+    """AUC, advantage and TPR of one target, by their definitions."""
+    inside, outside = scores[member], scores[~member]
+    wins = (inside[:, None] > outside).double() + 0.5 * (inside[:, None] == outside).double()
+    spared = outside.sort(descending=True).values[int(fpr * len(outside))]
+    positive = (inside > 0).double().mean() - (outside > 0).double().mean()
+    return torch.stack([wins.mean(), positive, (inside > spared).double().mean()])
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("member", [pairs(8, 60), subsets(5, 61)], ids=["pairs", "subsets"])
+def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
+    losses = some_losses(member, 1.0)
+    known = giving.given((4 * losses).round() / 4 if coarse else losses, member, correct=losses < 0.5)
+    left = [known.without(part) for part in jackknife.groups(known)]
+    found = jackknife.errors(known, list(attacks.ATTACKS), [0.07])
+    each = [attacks.scores(rest) for rest in left]
+    assert len(found) == len(each[0]) == 7
+    for name, errors in found.items():
+        values = [
+            torch.stack([measured_alone(*row, 0.07) for row in zip(scores[name], rest.attacked, strict=True)]).mean(0)
+            for scores, rest in zip(each, left, strict=True)
+        ]
+        expected = (torch.stack(values).var(0, correction=0) * (len(left) - 1)).sqrt()
+        assert torch.allclose(
+            torch.tensor([errors[metric] for metric in ("auc", "advantage", "tpr@0.07")]).double(), expected, atol=1e-12
+        ), name
+
+
 def jackknifed(losses, member):
     """The error of LiRA's mean AUC by leaving out one model after the other."""
     without = []

@@ -39,13 +39,23 @@ def means(
         partner: each model's partner; without it, all other models are references.
         target: the one target wanted; by default every model is the target once.
     """
-    asked = rows(len(kind), target)
+    count = counts(kind, partner, target=target)
+    return Means(count, _left(values * kind, partner, target) / count.clamp_min(1))
 
-    def left(each: Tensor) -> Tensor:
-        own = each[..., asked, :]
-        # Of target and partner exactly one is of the kind, and is taken out of the sum over all.
-        own = own if partner is None else own + each[..., partner[asked], :]
-        return each.sum(-2, keepdim=True) - own
 
-    count = left(kind.double())
-    return Means(count, left(values * kind) / count.clamp_min(1))
+def counts(
+    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None = None, *, target: int | None = None
+) -> Float64[Tensor, "targets points"]:
+    """How many references are of one kind, for each target and point; the arguments are those of `means`."""
+    return _left(kind.double(), partner, target)
+
+
+def _left(
+    each: Float64[Tensor, "*e models points"], partner: Int[Tensor, " models"] | None, target: int | None
+) -> Float64[Tensor, "*e targets points"]:
+    """The sum over all models less the target and its partner."""
+    asked = rows(each.shape[-2], target)
+    own = each[..., asked, :]
+    # Of target and partner exactly one is of the kind, and is taken out of the sum over all.
+    own = own if partner is None else own + each[..., partner[asked], :]
+    return each.sum(-2, keepdim=True) - own
