@@ -33,7 +33,11 @@ from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
 
 LIBRARY = Path(leakage.__file__).parent
-OTHERWISE: dict[str, str] = {}  # a function with intervals that has no row: why
+OTHERWISE = {  # a function with intervals that has no row: why
+    f"leakage.{face}.{name}": "passes on to metrics.epsilon_bounds"
+    for face in ("audit", "auditing.canaries")
+    for name in ("one_run", "of_trials")
+}
 
 
 @dataclass(frozen=True)

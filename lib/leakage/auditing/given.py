@@ -82,8 +82,8 @@ def given(
         TypeError: if something does not hold numbers.
         ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
     """
-    values, notes = _finite("losses", _matrix("losses", losses))
-    truths = _matrix("member", member, truth=True)
+    values, notes = _finite("losses", matrix("losses", losses))
+    truths = matrix("member", member, truth=True)
     if len(truths) == 1 < len(values) and truths.shape[1] == values.shape[1]:
         if target is None:
             raise ValueError(
@@ -99,11 +99,11 @@ def given(
         )
     asked, more = None, []
     if population is not None:
-        asked, more = _finite("population", _matrix("population", population))
+        asked, more = _finite("population", matrix("population", population))
         if len(asked) != len(values):
             raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(asked)} rows.")
         asked = asked.to(values.dtype)
-    right = None if correct is None else _matrix("correct", correct, truth=True)
+    right = None if correct is None else matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     return Given(
@@ -135,8 +135,13 @@ def names(name: str, values: Any, rows: int) -> np.ndarray | None:
     return np.array([str(value) for value in found.tolist()], dtype=str)
 
 
-def _matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    """A tensor (models, rows) of floats or, `truth`, of truth values."""
+def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
+    """A tensor (models, rows) of floats or, `truth`, of truth values.
+
+    Raises:
+        TypeError: if it does not hold real numbers.
+        ValueError: if it is no matrix, or what are to be truth values are none.
+    """
     if not isinstance(values, Tensor):
         try:
             array = np.asarray(values)
