@@ -7,14 +7,18 @@ never enters its own calibration, and `without` keeps it out of everyone else's,
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
 
 
 def calibrated(
-    scores: Float[Tensor, "models n"], member: Bool[Tensor, "models n"], *, without: int | None = None
+    scores: Float[Tensor, "models n"],
+    member: Bool[Tensor, "models n"],
+    *,
+    without: int | None = None,
+    partner: Int[Tensor, " models"] | None = None,
 ) -> Float[Tensor, "models n"]:
     r"""Each score minus the mean over the *other* models that were not trained on the point.
 
@@ -25,19 +29,21 @@ def calibrated(
 
     **A leak to avoid.** Which points have model i among their references *is* the membership of i. Whoever fits an
     attack on a shadow model j and aims it at the target i must therefore take $\tilde s_j$ with `without=i`.
-    That j is among the references of i tells nothing: the attacker knows D_j.
+    That j is among the references of i tells nothing: the attacker knows D_j. But in complementary pairs the partner of
+    i is a reference where x is a member of i, and tells; with `partner` it is none.
 
     Args:
         scores: $s_i(x)$.
         member: whether model i was trained on x.
         without: a model that is a reference for no other.
+        partner: each model's partner, which is no reference for it, in complementary pairs.
 
     Returns:
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
 
     Raises:
         ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
-            that was not reached), `without` is no model, or a point has no reference.
+            that was not reached), `without` or a partner is no model, or a point has no reference.
     """
     models, points = arguments.truth("member", member, "models n").shape
     arguments.real("scores", scores, "models n", models=models, n=points)
@@ -47,6 +53,9 @@ def calibrated(
     reference = 1 - torch.eye(models, dtype=scores.dtype, device=scores.device)  # of a row's model, by column
     if without is not None:
         reference[:, without] = 0
+    if partner is not None:
+        arguments.whole("partner", partner, "models", most=models - 1, models=models)
+        reference.scatter_(1, partner[:, None], 0)
     outside = (~member).to(scores.dtype)
     count, total = reference @ outside, reference @ (outside * scores)
     missing = int((count.amin(0) < 1).sum())
