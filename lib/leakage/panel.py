@@ -163,8 +163,7 @@ def _rmia(panel: Panel, **how: object) -> Float[Tensor, "models points"]:
 
 def _compared(panel: Panel, scores: Tensor) -> Float[Tensor, "models points"]:
     """Scores less those of shadow models that were not trained on the point."""
-    panel.need_outsiders()
-    return calibrated(scores, panel.member, partner=panel.partner)
+    return calibrated(scores, panel.member, panel.partner)
 
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────

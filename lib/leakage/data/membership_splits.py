@@ -1,8 +1,9 @@
 """Which models are trained on which points of a pool, so that a membership attack can be judged fairly.
 
 In complementary pairs every point is a member of exactly half of the models, and an attack on one model learns from the
-others *except its partner*: without the target alone, a point's count of members would give the answer away. Numbers
-are positions in the pool. Nothing here reads a data set or trains.
+others *except its partner*: without the target alone, a point's count of members would give the answer away. In
+independent subsets (`partner=None`) nothing is given away, and all others are references. Numbers are positions in the
+pool. Nothing here reads a data set or trains.
 """
 
 from dataclasses import dataclass
@@ -58,6 +59,27 @@ def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tenso
     size = arguments.count("size", size, least=1, most=points // 4)
     order = torch.randperm(points, generator=generator, device=generator.device)
     return order[: 4 * size].view(4, size)
+
+
+def check_design(
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None,
+    *,
+    least: int = 1,
+    target: int | None = None,
+) -> None:
+    """Refuse a design that does not fit: `check_pairs`, or without partners one with fewer than two other models.
+
+    Raises:
+        ValueError: if shapes do not fit, a target is no model, there are too few references, or as `check_pairs`.
+    """
+    arguments.filled("member", arguments.truth("member", member, "models points"))
+    if target is not None:
+        arguments.count("target", target, most=len(member) - 1)
+    if partner is not None:
+        check_pairs(member, partner, least=least)
+    elif len(member) < 3:
+        raise ValueError(f"`member` must have two models or more besides the target, got {len(member)} in all.")
 
 
 def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"], *, least: int = 1) -> None:

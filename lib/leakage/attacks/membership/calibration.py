@@ -16,9 +16,9 @@ from leakage import arguments
 def calibrated(
     scores: Float[Tensor, "models n"],
     member: Bool[Tensor, "models n"],
+    partner: Int[Tensor, " models"] | None = None,
     *,
     without: int | None = None,
-    partner: Int[Tensor, " models"] | None = None,
 ) -> Float[Tensor, "models n"]:
     r"""Each score minus the mean over the *other* models that were not trained on the point.
 
@@ -29,21 +29,22 @@ def calibrated(
 
     **A leak to avoid.** Which points have model i among their references *is* the membership of i. Whoever fits an
     attack on a shadow model j and aims it at the target i must therefore take $\tilde s_j$ with `without=i`.
-    That j is among the references of i tells nothing: the attacker knows D_j. But in complementary pairs the partner of
-    i is a reference where x is a member of i, and tells; with `partner` it is none.
+    That j is among the references of i tells nothing: the attacker knows D_j.
 
     Args:
         scores: $s_i(x)$.
         member: whether model i was trained on x.
+        partner: each model's partner, in complementary pairs: with it in, members would have one reference more.
         without: a model that is a reference for no other.
-        partner: each model's partner, which is no reference for it, in complementary pairs.
+
+    A point that all others were trained on has the mean of $R_i$ over the points that have references.
 
     Returns:
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
 
     Raises:
         ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
-            that was not reached), `without` or a partner is no model, or a point has no reference.
+            that was not reached), `without` or a partner is no model, or no point has a reference.
     """
     models, points = arguments.truth("member", member, "models n").shape
     arguments.real("scores", scores, "models n", models=models, n=points)
@@ -55,13 +56,15 @@ def calibrated(
         reference[:, without] = 0
     if partner is not None:
         arguments.whole("partner", partner, "models", most=models - 1, models=models)
-        reference.scatter_(1, partner[:, None], 0)
+        reference.scatter_(1, partner.long()[:, None], 0)
     outside = (~member).to(scores.dtype)
     count, total = reference @ outside, reference @ (outside * scores)
-    missing = int((count.amin(0) < 1).sum())
-    if missing:
+    known = count > 0
+    if not bool(known.any(-1).all()):
         raise ValueError(
-            f"`member` must leave each point a reference for each model; {missing} have none. "
+            "`member` must leave each model points of which it has references; some model has no reference at all. "
             "Train more models, or each on fewer points."
         )
-    return scores - total / count
+    mean = total / count.clamp_min(1)
+    usual = (mean * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+    return scores - torch.where(known, mean, usual)

@@ -204,11 +204,6 @@ class Panel:
             if int((shadows @ kind.double()).amax()) < least:
                 raise Hidden(f"needs {least} shadow models that saw a point and {least} that did not: ≥ {models} models")
 
-    def need_outsiders(self) -> None:
-        """Hide from an attack that needs, for each point, a shadow model that was not trained on it."""
-        if int((self.shadows.double() @ (~self.member).double()).amin()) < 1:
-            raise Hidden("needs for each point a shadow model that was not trained on it: more models, or smaller parts")
-
     # ── other panels ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
