@@ -43,7 +43,8 @@ MAY_IMPORT = {
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
-    "studies": MIDDLE | UPPER | {"attacks"},
+    "panel": MIDDLE | UPPER | {"attacks"},
+    "studies": MIDDLE | UPPER | {"attacks", "panel"},
     "pipeline": MIDDLE
     | UPPER
     | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "claims", "palette"}

@@ -63,6 +63,7 @@ QUICK = {
     "metrics_trends": ("a_curve_is_read_off_between_epochs",),
     "models_activations": ("as_many_derivatives_come_as_were_asked_for",),
     "models_two_layer": (),
+    "panel": ("every_point_has_a_finite_score_under_every_model",),
     "studies_blessing_feature_models": ("every_law_has_one_point_and_labels_of_both_signs",),
     "studies_blessing_halves": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
     "studies_blessing_logistic_simulation": (

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leakage import arguments
 
 Classifier = Callable[[Tensor], Tensor]
-"""Logits `(t, classes)` of points `(t, d)`; of posteriors their logarithms will do."""
+"""Logits `(t, classes)` of points `(t, d)`, a module's of any shape; of posteriors their logarithms will do."""
 _CHUNK = 4096  # points at once
 
 
@@ -34,7 +34,7 @@ class OfModule:
     module: nn.Module
 
     @torch.no_grad()
-    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+    def __call__(self, points: Float[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
         """The logits.
 
         Raises:
@@ -73,7 +73,7 @@ class OfEstimator:
 
     estimator: Estimator
 
-    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+    def __call__(self, points: Float[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
         """The logits.
 
         Raises:

@@ -46,7 +46,7 @@ class Panel:
     """
 
     networks: Sequence[Classifier]
-    points: Float[Tensor, "points *d"] | None
+    points: Float[Tensor, "points ..."] | None
     labels: Int[Tensor, " points"] | None
     member: Bool[Tensor, "models points"]
     partner: Int[Tensor, " models"] | None = None
@@ -70,7 +70,7 @@ class Panel:
     def of_modules(
         cls,
         modules: Sequence[nn.Module],
-        points: Float[Tensor, "points *d"],
+        points: Float[Tensor, "points ..."],
         labels: Int[Tensor, " points"],
         member: Bool[Tensor, "models points"],
         partner: Int[Tensor, " models"] | None = None,
@@ -202,7 +202,9 @@ class Panel:
         shadows, models = self.shadows.double(), 2 * least + (1 if self.partner is None else 2)
         for kind in (self.member, ~self.member):
             if int((shadows @ kind.double()).amax()) < least:
-                raise Hidden(f"needs {least} shadow models that saw a point and {least} that did not: ≥ {models} models")
+                raise Hidden(
+                    f"needs {least} shadow models that saw a point and {least} that did not: ≥ {models} models"
+                )
 
     # ── other panels ────────────────────────────────────────────────────────────────────────────────────────────────
 
