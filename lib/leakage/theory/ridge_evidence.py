@@ -9,11 +9,12 @@ $$ u = s + r x_0, \qquad r = y_0 - x_0^\top \hat w = \frac{y_0 - x_0^\top A^{-1}
 
 So whoever sees predictions at $x_0$ and at k - 1 other points, or the weights, has the log-likelihood ratio
 
-$$ L = \log(1 + h) + r z - \tfrac12 \kappa r^2, \qquad z = q^\top C^{-1} (v - \bar v), \quad \kappa = q^\top C^{-1} q, $$
+$$ L = \log(1 + h) + r z - \tfrac12 \kappa r^2, \qquad z = q^\top C^{-1} (v - \bar v), \quad
+   \kappa = q^\top C^{-1} q, \qquad q_i = x_i^\top A^{-1} x_0, $$
 
-where v are the predictions, with mean $\bar v$ and covariance C without the row, and $q = \operatorname{cov}$-free
-images of $x_0$ under the same map, $q_i = x_i^\top A^{-1} x_0$. What k predictions add is κ alone: it grows from
-$h^2 / \operatorname{var}(\hat y_0)$ at k = 1 to $x_0^\top G^{-1} x_0 / \sigma^2$ for the weights. All this is ours.
+where v are the predictions seen, and $\bar v$ and C are their mean and covariance in a model without the row.
+What more predictions add is κ alone: it grows from $h^2 / \operatorname{var}(\hat y_0)$ at k = 1 to
+$x_0^\top G^{-1} x_0 / \sigma^2$ for the weights, and for μ = 0 the two are equal. All this is ours.
 Nothing here trains or draws.
 """
 

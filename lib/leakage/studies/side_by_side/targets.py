@@ -1,11 +1,11 @@
 """Targets of one protocol: models of a kind on complementary halves of some rows, as a panel that attacks are run on.
 
-The rows, the halves, the initial weights and the shuffles follow from the seed and a name. All kinds of one name see the
-same halves, so that they can be compared model by model.
+The rows, the halves, the initial weights and the shuffles follow from the seed and a name. All kinds of one name see
+the same halves, so that they can be compared model by model.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from leakage.data.labelled import Labelled
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, OfEstimator
+from leakage.panel import evaluate
 from leakage.runtime import stream
 from leakage.trainers import criteria, ensembles
 from leakage.trainers.criteria import Examples
@@ -78,6 +79,25 @@ def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, see
     pool = Labelled(features, labels)
     trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}", device))
     return Panel(trained, features.double(), labels, pairs.member, pairs.partner)
+
+
+def questions(panel: Panel, name: str, *, seed: int) -> float:
+    """How often an attack asks a target about a point, of all it asks: points times answers, for each of them."""
+    counted = [_Counting(network) for network in panel.networks]
+    evaluate(replace(panel, networks=counted), [name], generator=stream(seed, "side by side/questions"))
+    return sum(one.asked[0] for one in counted) / panel.member.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class _Counting:
+    """A classifier that counts what it is asked."""
+
+    network: Classifier
+    asked: list[int] = field(default_factory=lambda: [0])
+
+    def __call__(self, points: Tensor) -> Tensor:
+        self.asked[0] += len(points)
+        return self.network(points)
 
 
 def _perceptrons(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
