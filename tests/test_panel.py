@@ -186,9 +186,15 @@ def panel_of(**changed):
     return Panel(**(whole | changed))
 
 
-def estimators(*labels):
-    fitted = [LogisticRegression().fit(ROWS.numpy(), [one] * 20 + [labels[-1]] * 20) for one in labels[:-1]]
-    return Panel.of_estimators(fitted * 2, ROWS.numpy(), [labels[0]] * POINTS, PAIRS.member[: 2 * len(fitted)])
+SEEN = LogisticRegression().fit(ROWS.numpy(), LABELS.numpy())
+
+
+def test_an_estimator_that_never_saw_a_class_gives_it_no_chance():
+    fewer = LogisticRegression().fit(ROWS.numpy(), 2 * LABELS.numpy())
+    panel = Panel.of_estimators([SEEN, SEEN, fewer], ROWS.numpy(), LABELS.numpy(), SUBSETS[:3])
+    assert panel.logits.shape == (3, POINTS, 3)
+    assert float(panel.logits[2].exp()[:, 1].max()) < 1e-15
+    torch.testing.assert_close(panel.logits[0].exp()[:, :2], torch.from_numpy(SEEN.predict_proba(ROWS.numpy())))
 
 
 test_what_fits_no_panel_is_refused = refusals(
@@ -204,7 +210,8 @@ test_what_fits_no_panel_is_refused = refusals(
     (lambda: evaluate(PLANTED, {"mine": lambda p: p.losses[0]}, generator=stream(0, "a")), "scores of mine` must have"),
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("gap"), "`name` must be one of"),
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("loss", "acc"), "`rate` must be one of"),
-    (lambda: estimators("a", "b", "c"), "same classes"),
+    (lambda: Panel.of_estimators([SEEN], ROWS.numpy(), [2] * POINTS, SUBSETS[:1]), "`labels` must be classes"),
+    (lambda: panel_of(networks=[*NETWORKS[1:], lambda rows: torch.zeros(len(rows), 3)]).logits, "same classes"),
 )
 
 

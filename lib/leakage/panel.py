@@ -60,14 +60,22 @@ class Standing:
         Raises:
             ValueError: if an attack or a rate is not there.
         """
+        found = mean_interval(self.each(name, rate, over=over), level=level)
+        least, most = (-1.0, 1.0) if over is not None or rate == "advantage" else (0.0, 1.0)
+        return Estimate(found.estimate, max(found.low, least), min(found.high, most), found.n, level)
+
+    def each(self, name: str, rate: str = "auc", *, over: str | None = None) -> Float64[Tensor, " independent"]:
+        """The rate or the difference that `interval` is about, for each model or complementary pair.
+
+        Raises:
+            ValueError: as `interval`.
+        """
         values = self._rates(name, rate)
         if over is not None:
             values = values - self._rates(over, rate)
-        if self.panel.partner is not None:
-            values = (values + values[self.panel.partner])[self.panel.first_of_pairs] / 2
-        found = mean_interval(values, level=level)
-        least, most = (-1.0, 1.0) if over is not None or rate == "advantage" else (0.0, 1.0)
-        return Estimate(found.estimate, max(found.low, least), min(found.high, most), found.n, level)
+        if self.panel.partner is None:
+            return values
+        return (values + values[self.panel.partner])[self.panel.first_of_pairs] / 2
 
     def __str__(self) -> str:
         """A table: a line for each attack."""

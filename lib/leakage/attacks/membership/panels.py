@@ -94,18 +94,16 @@ class Panel:
         """Fitted scikit-learn classifiers, with their rows and labels as they were given to `fit`: arrays or lists.
 
         Raises:
-            ValueError: if a row is no row of numbers, the estimators know other classes than each other or than
-                `labels`, or as `Panel`.
+            ValueError: if a row is no row of numbers, a label is no class that some estimator knows, or as `Panel`.
         """
-        classes = np.asarray(getattr(estimators[0], "classes_", np.unique(np.asarray(labels))))
-        if any(not np.array_equal(getattr(one, "classes_", classes), classes) for one in estimators):
-            raise ValueError("`estimators` must know the same classes; train each on rows of every class.")
         truth = np.asarray(labels)
+        known = [np.asarray(getattr(one, "classes_", np.unique(truth))) for one in estimators]
+        classes = np.unique(np.concatenate(known))
         place = np.searchsorted(classes, truth).clip(max=len(classes) - 1)
         if not np.array_equal(classes[place], truth):
             raise ValueError(f"`labels` must be classes that the estimators know, {arguments.shown(classes.tolist())}.")
         return cls(
-            [OfEstimator(one) for one in estimators],
+            [OfEstimator(one, classes) for one in estimators],
             torch.as_tensor(np.asarray(points, dtype=float)),
             torch.as_tensor(place),
             torch.as_tensor(np.asarray(member, dtype=bool)),
@@ -163,6 +161,11 @@ class Panel:
         for one in self.asked:
             network = one.to(torch.float64) if isinstance(one, Mlp) else one
             found.append(check_logits(network(rows), count=len(rows)).double())
+        if len({one.shape[1] for one in found}) > 1:
+            raise ValueError(
+                f"`networks` must have logits of the same classes, got {[one.shape[1] for one in found]} of them; "
+                "scikit-learn's come through `Panel.of_estimators`."
+            )
         return torch.stack(found).detach()
 
     @cached_property

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from sklearn.ensemble import RandomForestClassifier
@@ -135,7 +136,8 @@ def _forest(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generat
     seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator, device=generator.device).tolist()
     x, y = pool.features.cpu().numpy(), pool.labels.cpu().numpy()
     for rows, number in zip(pairs.rows.cpu().numpy(), seeds, strict=True):
-        fitted.append(OfEstimator(RandomForestClassifier(_TREES, random_state=number).fit(x[rows], y[rows])))
+        forest = RandomForestClassifier(_TREES, random_state=number).fit(x[rows], y[rows])
+        fitted.append(OfEstimator(forest, np.arange(classes)))
     return fitted
 
 
