@@ -104,19 +104,32 @@ def ranked(ratios: Ratios) -> Scores:
     return apart(member=ratios.member.flatten(), outsider=ratios.outsider.flatten())
 
 
-def agreement(setting: Rows, *, trainings: int, seed: int, nodes: int = 96) -> Float[Tensor, "points laws"]:
-    r"""p-values of trained regressions' weights against the exact law of L, for each row asked about, without and with.
+def agreement(
+    setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
+) -> Float[Tensor, "points laws"]:
+    r"""p-values of trained regressions against the exact law of L, for each row asked about, without it and with it.
 
-    L of a trained model is the log-ratio of its weights' two Gaussian densities, written down directly.
+    L of a trained model is the log-ratio of the two Gaussian densities of what is seen, written down directly.
+
+    Args:
+        setting: the rows.
+        trainings: of each law.
+        seed: of the run.
+        others: how many predictions are seen besides that at the row; None for the weights.
+        nodes: see `Rows.from_answers`.
     """
-    law = setting.from_answers(nodes=nodes)
+    width = setting.others.shape[1]
+    queries = None if others is None else gaussian((others, width), generator=stream(seed, "ladder/queries"))
+    law = setting.from_answers(queries, nodes=nodes)
     found = []
     for place in range(len(setting.labels)):
-        laws, ratios = [_law(setting, place, inside) for inside in (False, True)], []
+        row = setting.asked[place : place + 1]
+        view = torch.eye(width, dtype=row.dtype) if queries is None else torch.cat([row, queries])
+        laws, ratios = [_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
-            name = f"ladder/agreement/{place}/{inside}"
-            weights = _trained(setting, place, inside, trainings, generator=stream(seed, name))
-            ratios.append(laws[1].log_prob(weights) - laws[0].log_prob(weights))
+            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}")
+            seen = _trained(setting, place, inside, trainings, generator=draws) @ view.mT
+            ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
         pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
         found.append(torch.tensor([ks_test(seen, known).p_value for seen, known in pairs]))
     return torch.stack(found)
@@ -129,10 +142,12 @@ def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
     return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
 
 
-def _law(setting: Rows, place: int, inside: bool) -> MultivariateNormal:
+def _law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
+    """Of what is seen of the weights."""
     inverse, added = _maps(setting, place, inside)
+    inverse = view @ inverse
     mean = inverse @ (setting.gram @ setting.beta + added)
-    covariance = setting.noise**2 * inverse @ setting.gram @ inverse
+    covariance = setting.noise**2 * inverse @ setting.gram @ inverse.mT
     return MultivariateNormal(mean, (covariance + covariance.mT) / 2)
 
 
