@@ -5,13 +5,14 @@ import math
 import subprocess
 
 import pytest
+import yaml
 
 from declared import claim, declaration, save
 from kernels import without_kernels
 from leakage.claims import declarations
 from leakage.pipeline import plan, replications, tables
 from leakage.pipeline.book import open_book
-from miniature import add_chapter, edit, executions, leakage, make_repository, run
+from miniature import add_chapter, edit, executions, judgement, leakage, make_repository, run
 from patience import HANGS
 
 
@@ -48,7 +49,7 @@ def kept(root) -> dict:
 
 
 def seeds(root, chapter) -> list[int]:
-    return [one["seed"] for one in kept(root)[chapter]["runs"]]
+    return [one["seed"] for one in kept(root)[chapter]]
 
 
 def test_every_chapter_runs_once_at_each_seed_of_the_commit(repository):
@@ -56,7 +57,7 @@ def test_every_chapter_runs_once_at_each_seed_of_the_commit(repository):
     assert leakage(repository, "replicate", "--seeds", "2") == 0
     assert seeds(repository, "sums") == seeds(repository, "words") == replications.drawn(head, 2)
     assert len(set(replications.drawn(head, 50))) == 50
-    (found,) = (one["claims"]["sums.a"] for one in kept(repository)["sums"]["runs"][:1])
+    (found,) = (one["claims"]["sums.a"] for one in kept(repository)["sums"][:1])
     assert (found["verdict"], found["found"]) == ("held", "1.00 [0.90, 1.10]")
     assert found["margins"] == {"held": [pytest.approx(0.9)], "refuted": [pytest.approx(-1.1)]}
     assert leakage(repository, "replicate", "--seeds", "2") == 0  # what is kept is no change, and is not run again
@@ -71,11 +72,11 @@ def test_what_was_found_before_an_interruption_stays_and_more_seeds_are_added(re
             leakage(repository, "replicate", "--seeds", "3", "--jobs", "1")
     first = kept(repository)
     assert leakage(repository, "replicate", "--seeds", "3") == 0
-    assert [one["seed"] for one in first["sums"]["runs"]] == seeds(repository, "sums")[:1]
+    assert [one["seed"] for one in first["sums"]] == seeds(repository, "sums")[:1]
     assert len(executions(repository)) == 6
 
 
-def test_a_changed_rule_begins_its_chapter_anew_and_changed_words_do_not(repository):
+def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     old = kept(repository)
     edit(repository / "book/claims/sums.yml", "x.high < 2", "x.high < 3")
@@ -83,11 +84,41 @@ def test_a_changed_rule_begins_its_chapter_anew_and_changed_words_do_not(reposit
     head = commit(repository)
     assert replications.summaries(open_book(repository)).keys() == {"words.a"}
     assert leakage(repository, "replicate", "--seeds", "2") == 0
-    assert seeds(repository, "sums") == replications.drawn(head, 2)
-    assert seeds(repository, "words")[:1] == [one["seed"] for one in old["words"]["runs"]]
-    assert kept(repository)["words"]["commit"] == old["words"]["commit"]
-    (earlier,) = kept(repository)["sums"]["earlier"]
-    assert earlier["runs"] == old["sums"]["runs"], "what the old rules said is kept"
+    assert kept(repository)["sums"][:1] == old["sums"], "what the old rules said is kept"
+    assert seeds(repository, "sums")[1:] == replications.drawn(head, 2)
+    assert seeds(repository, "words") == [old["words"][0]["seed"], replications.drawn(head, 1)[0]]
+    told = replications.summaries(open_book(repository))
+    assert {id: one["seeds"] for id, one in told.items()} == {"words.a": 2, "sums.a": 2}
+
+
+@pytest.fixture
+def long_chapter(repository):
+    """A third chapter, with a claim more, `long.b`, in a cell before that of `long.a`."""
+    add_chapter(repository, "long", "x = 1", "x, " + judgement("long.b"))
+    second = claim("long.b", values={"x": "w"}, holds="x.high < 4", refuted="x.low > 4")
+    path = repository / "book/claims/long.yml"
+    content = yaml.safe_load(path.read_text("utf-8"))
+    path.write_text(yaml.safe_dump(content | {"claims": [*content["claims"], second]}, sort_keys=False), "utf-8")
+    commit(repository)
+    return repository
+
+
+def test_only_the_cells_that_a_changed_rule_needs_are_executed(long_chapter, capsys):
+    assert "✓ long: 6 cells" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
+    (whole,) = kept(long_chapter)["long"]
+    assert {id: one["seconds"] for id, one in whole["claims"].items()} == {"long.a": 0.5, "long.b": 1.0}
+    edit(long_chapter / "book/claims/long.yml", "x.high < 4", "x.high < 3")
+    commit(long_chapter)
+    assert "✓ long: 4 cells" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
+    assert [{*one["claims"]} for one in kept(long_chapter)["long"]] == [{"long.a", "long.b"}, {"long.b"}]
+
+
+def test_claims_that_take_long_can_be_left_out(long_chapter):
+    assert leakage(long_chapter, "replicate", "long", "--seeds", "1") == 0
+    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0") == 0
+    assert len(kept(long_chapter)["long"]) == 1
+    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0.6") == 0
+    assert len(kept(long_chapter)["long"]) == 3
 
 
 def test_without_a_clean_commit_nothing_is_replicated(repository, capsys):
@@ -101,7 +132,7 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_the_others_are_kept(reposito
     commit(repository)
     status, _, error = run(repository, ["replicate", "--seeds", "1"], capsys)
     assert (status, seeds(repository, "words") != []) == (0, True)
-    assert kept(repository)["sums"]["runs"][0]["claims"] == {}
+    assert kept(repository)["sums"][0]["claims"] == {}
     assert error == ""
 
 
@@ -115,20 +146,25 @@ def declared(tmp_path):
     return one
 
 
-def part(*margins: list[float], verdict="held") -> dict:
-    found = [{"verdict": verdict, "margins": {"held": one, "refuted": [-1]}} for one in margins]
-    return {"runs": [{"claims": {"t.one": one}} for one in found]}
+@pytest.fixture
+def runs(declared):
+    def of(*margins: list[float], verdict="held", rule="") -> list[dict]:
+        shared = {"rule": rule or replications.rule_digest(declared), "verdict": verdict}
+        return [{"claims": {"t.one": shared | {"margins": {"held": one, "refuted": [-1]}}}} for one in margins]
+
+    return of
 
 
-def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared):
-    told = replications.summary(part([1, 10], [3, 30]), declared)
+def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):
+    told = replications.summary(runs([1, 10], [3, 30]), declared)
     assert (told["seeds"], told["same"]) == (2, 2)
     assert told["distance"] == pytest.approx((1 + 3) / 2 / math.sqrt(2))  # both are as far in units of their own
-    assert replications.summary(part([1, "inf"], [3, "inf"]), declared)["distance"] == pytest.approx(math.sqrt(2))
-    assert replications.summary(part([1, 5], [1, 5]), declared)["distance"] == math.inf
-    assert replications.summary(part([1, 5]), declared)["distance"] is None
-    assert replications.summary(part([1, 5], [1, 5], verdict="undecided"), declared)["same"] == 0
-    assert replications.summary({"runs": [{"claims": {}}]}, declared) is None
+    assert replications.summary(runs([1, "inf"], [3, "inf"]), declared)["distance"] == pytest.approx(math.sqrt(2))
+    assert replications.summary(runs([1, 5], [1, 5]), declared)["distance"] == math.inf
+    assert replications.summary(runs([1, 5]), declared)["distance"] is None
+    assert replications.summary(runs([1, 5], [1, 5], verdict="undecided"), declared)["same"] == 0
+    assert replications.summary([{"claims": {}}], declared) is None
+    assert replications.summary(runs([1, 5], rule="of another time"), declared) is None
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ def _repro(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "status": "ok" if outcome.ok else "failed",
         "error": error,
         "seconds": outcome.seconds,
+        "durations": list(outcome.durations),
         "profile": plan.parameters["profile"],
         "seed": plan.parameters["seed"],
         "data": dict(plan.data),

@@ -134,11 +134,12 @@ def build(
 
 @commands.command()
 @click.argument("chapters", nargs=-1)
-@click.option("--seeds", type=_Whole(1, _MOST_JOBS), default=10, show_default=True, help="How many, of the commit's.")
+@click.option("--seeds", type=_Whole(1, _MOST_JOBS), default=10, show_default=True, help="How many for each claim.")
+@click.option("--under", type=click.FloatRange(0), default=float("inf"), help="Only claims that take fewer seconds.")
 @click.option("--jobs", type=_Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]")
 @_where
 def replicate(
-    chapters: tuple[str, ...], seeds: int, jobs: int | None, root: Path | None, build_dir: Path | None
+    chapters: tuple[str, ...], seeds: int, under: float, jobs: int | None, root: Path | None, build_dir: Path | None
 ) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
     from leakage.pipeline import replications
@@ -150,7 +151,7 @@ def replicate(
     book = open_book(root, build_dir)
     lend_a_home(book.build)
     with Progress() as progress:
-        given = {"seeds": seeds, "checksum": registered_checksum, "jobs": jobs}
+        given = {"seeds": seeds, "under": under, "checksum": registered_checksum, "jobs": jobs}
         faults = replicate_book(book, chapters, **given, progress=progress)
     for fault in faults:
         click.echo(fault, err=True)

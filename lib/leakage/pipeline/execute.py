@@ -33,13 +33,17 @@ THREADS = 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an execution ended; `cell` counts code cells from 1, and `error` is one line, "" if all went well."""
+    """How an execution ended; `cell` counts code cells from 1, and `error` is one line, "" if all went well.
+
+    `durations` are the seconds that each code cell took, 0 where it was not run.
+    """
 
     chapter: str
     seconds: float
     cell: int
     cells: int
     error: str = ""
+    durations: tuple[float, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -127,7 +131,8 @@ def _received(receiving: Connection) -> Iterator[Started | str]:
 def _conclude(task: Task, last: Started, error: str, seconds: float, finish: Finish) -> Outcome:
     """Put the executed notebook in its place, complete or not, with its error where it has one."""
     notebook = _grown(task)
-    outcome = Outcome(task.chapter, round(seconds, 1), last.cell, last.cells, error or _error_shown(notebook))
+    error = error or _error_shown(notebook)
+    outcome = Outcome(task.chapter, round(seconds, 1), last.cell, last.cells, error, _durations(notebook))
     _tidy(notebook)
     if not outcome.ok:
         _show_error(notebook, outcome)
@@ -152,6 +157,11 @@ def _error_shown(notebook: NotebookNode) -> str:
             if output.output_type == "error":
                 return one_line(f"{output.ename}: {output.evalue}")
     return ""
+
+
+def _durations(notebook: NotebookNode) -> tuple[float, ...]:
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return tuple(round(cell.metadata.get("papermill", {}).get("duration") or 0.0, 3) for cell in cells)
 
 
 def _tidy(notebook: NotebookNode) -> None:

@@ -16,7 +16,7 @@ from leakage.pipeline.storage import write_text
 
 REPRO = "repro"  # metadata key of an executed notebook: its content key, its status and its provenance
 PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
-_EXECUTION = ("key", "status", "error", "seconds", "profile", "seed", "data", "depends_on", "changed")
+_EXECUTION = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on", "changed")
 _DIGEST = "digest"
 
 

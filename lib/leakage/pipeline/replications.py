@@ -1,7 +1,8 @@
 """The kept replications of the book: what each claim's rules said at seeds that nobody chose.
 
-`book/records/replication.json` has for each chapter the commit that the seeds were drawn from, a digest of the rules
-and one entry for each seed. It says something of a chapter only as long as its rules stand.
+`book/records/replication.json` has for each chapter its runs: the seed, the commit whose hash gave it, and what was
+found of each claim with a digest of the rules that said so. Runs of rules that have been replaced stay, and say nothing
+of the rules of today.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ import numpy as np
 from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim, Declarations
 from leakage.pipeline.book import Book, Refusal, read_json
 
+_DIGITS = 12  # hexadecimal ones, of the digest of a rule
 _WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # of the rule that gives a verdict
 
 
@@ -29,27 +31,30 @@ def drawn(commit: str, number: int) -> list[int]:
     return [int(word) >> 1 for word in np.random.SeedSequence(int(commit, 16)).generate_state(number)]
 
 
-def rules_digest(declared: Declarations) -> str:
-    """A digest of the rules of a chapter and the verdicts expected of them, whatever the words around them are."""
-    rules = [
-        (claim.id, claim.expected, *((word, rule.text) for word, rule in claim.rules.items()))
-        for claim in declared.claims
-    ]
-    return hashlib.sha256(repr(sorted(rules)).encode()).hexdigest()
+def rule_digest(claim: Claim) -> str:
+    """A digest of the rules of a claim and the verdict expected of them, whatever the words around them are."""
+    rules = [(word, rule.text) for word, rule in claim.rules.items()]
+    return hashlib.sha256(repr((claim.id, claim.expected, rules)).encode()).hexdigest()[:_DIGITS]
 
 
-def summary(part: Mapping[str, Any], claim: Claim) -> dict[str, Any] | None:
+def of_claim(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    """What the runs of a chapter found of the claim, by the rules that it has now."""
+    found = (run["claims"][claim.id] for run in runs if claim.id in run["claims"])
+    return [one for one in found if one["rule"] == rule_digest(claim)]
+
+
+def summary(runs: Sequence[Mapping[str, Any]], claim: Claim) -> dict[str, Any] | None:
     """Of one claim: seeds at which it was judged, those with the expected verdict, and the distance from the threshold.
 
     The distance is that of the rule that gives the expected verdict, with each of its comparisons in units of its own
     standard deviation over the seeds, in the mean over them; infinite where nothing varies. None for a claim that no
-    run has judged.
+    run has judged by the rules of today.
     """
-    runs = [run["claims"][claim.id] for run in part["runs"] if claim.id in run["claims"]]
-    if not runs:
+    found = of_claim(runs, claim)
+    if not found:
         return None
-    same = sum(run["verdict"] == claim.expected for run in runs)
-    return {"seeds": len(runs), "same": same, "distance": _distance(runs, claim)}
+    same = sum(one["verdict"] == claim.expected for one in found)
+    return {"seeds": len(found), "same": same, "distance": _distance(found, claim)}
 
 
 def _distance(runs: Sequence[Mapping[str, Any]], claim: Claim) -> float | None:
@@ -78,22 +83,20 @@ def read(book: Book) -> dict[str, Any]:
     kept = read_json(path)
     try:
         for chapter in (name for name in book.chapters if name in kept):
-            int(kept[chapter]["commit"], 16)
-            list(kept[chapter]["earlier"])
-            for claim in book.declarations(chapter).claims:
-                if kept[chapter]["rules"] == rules_digest(book.declarations(chapter)):
-                    summary(kept[chapter], claim)
+            _summaries(kept[chapter], book.declarations(chapter))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
     return kept
 
 
 def summaries(book: Book) -> dict[str, dict[str, Any]]:
-    """The summaries of all claims whose rules are those that were replicated, by id."""
-    kept = read(book)
+    """The summaries of all claims that were replicated with the rules they have now, by id."""
     found = {}
-    for chapter in (name for name in book.chapters if name in kept):
-        declared = book.declarations(chapter)
-        if kept[chapter]["rules"] == rules_digest(declared):
-            found |= {claim.id: one for claim in declared.claims if (one := summary(kept[chapter], claim))}
+    for chapter, runs in read(book).items():
+        if chapter in book.chapters:
+            found |= _summaries(runs, book.declarations(chapter))
     return found
+
+
+def _summaries(runs: Sequence[Mapping[str, Any]], declared: Declarations) -> dict[str, dict[str, Any]]:
+    return {claim.id: one for claim in declared.claims if (one := summary(runs, claim))}
