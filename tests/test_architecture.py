@@ -44,11 +44,13 @@ MAY_IMPORT = {
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
     "panel": MIDDLE | UPPER | {"attacks"},
+    "auditing": MIDDLE | UPPER | {"attacks", "checked_files", "fingerprints", "palette"},
+    "audit": frozenset({"auditing"}),
     "studies": MIDDLE | UPPER | {"attacks", "panel"},
     "pipeline": MIDDLE
     | UPPER
     | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "claims", "palette"}
-    | {"figures", "attacks"},
+    | {"figures", "attacks", "audit", "auditing"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})

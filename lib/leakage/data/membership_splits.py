@@ -49,6 +49,25 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
     return Pairs(rows, member, partner)
 
 
+def complementary_halves(
+    points: int, models: int, *, generator: torch.Generator
+) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
+    """Members and partners as in `complementary_pairs`, of any number of points: halves may differ by one.
+
+    Raises:
+        ValueError: if `points` is below 2, or `models` is not an even number from 2 on.
+    """
+    points, models = arguments.count("points", points, least=2), arguments.count("models", models, least=2)
+    if models % 2:
+        raise ValueError(f"`models` must be even, got {models!r}: each model has a partner.")
+    device = generator.device
+    rank = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
+    pair = torch.arange(models // 2, device=device).unsqueeze(-1)
+    first = rank < (points + pair % 2) // 2  # the larger half goes round
+    member = torch.stack([first, ~first], dim=1).flatten(0, 1)
+    return member, torch.arange(models, device=device).unflatten(0, (-1, 2)).flip(-1).flatten()
+
+
 def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
     """Four disjoint random sets of a pool: a target's members and outsiders, then a shadow model's.
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
+from leakage.attacks.membership import references
 
 
 def calibrated(
@@ -19,11 +20,14 @@ def calibrated(
     partner: Int[Tensor, " models"] | None = None,
     *,
     without: int | None = None,
-) -> Float[Tensor, "models n"]:
+    target: int | None = None,
+) -> Float[Tensor, "targets n"]:
     r"""Each score minus the mean over the *other* models that were not trained on the point.
 
     $$ \tilde s_i(x) = s_i(x) - \frac{1}{|R_i(x)|} \sum_{j \in R_i(x)} s_j(x), \qquad
        R_i(x) = \{ j \ne i, \text{without} : x \notin D_j \} $$
+
+    A point that all others were trained on takes the mean of these means over the points that have references.
 
     Source: offline calibration by difference, Watson et al. (2022).
 
@@ -36,8 +40,7 @@ def calibrated(
         member: whether model i was trained on x.
         partner: each model's partner, in complementary pairs: with it in, members would have one reference more.
         without: a model that is a reference for no other.
-
-    A point that all others were trained on has the mean of $R_i$ over the points that have references.
+        target: calibrate this model's scores only; the result then has one row.
 
     Returns:
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
@@ -54,9 +57,13 @@ def calibrated(
     reference = 1 - torch.eye(models, dtype=scores.dtype, device=scores.device)  # of a row's model, by column
     if without is not None:
         reference[:, without] = 0
+    if target is not None:
+        arguments.count("target", target, most=models - 1)
     if partner is not None:
         arguments.whole("partner", partner, "models", most=models - 1, models=models)
         reference.scatter_(1, partner.long()[:, None], 0)
+    asked = references.rows(models, target)
+    reference, own = reference[asked], scores[asked]
     outside = (~member).to(scores.dtype)
     count, total = reference @ outside, reference @ (outside * scores)
     known = count > 0
@@ -67,4 +74,4 @@ def calibrated(
         )
     mean = total / count.clamp_min(1)
     usual = (mean * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
-    return scores - torch.where(known, mean, usual)
+    return own - torch.where(known, mean, usual)
