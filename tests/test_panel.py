@@ -132,6 +132,28 @@ def test_an_attack_of_your_own_is_one_line():
     assert "mine" in str(found)
 
 
+def test_intervals_cover_what_other_models_on_other_points_give():
+    draws, found = stream(0, "coverage"), []
+    for _ in range(120):
+        pairs = complementary_pairs(60, 8, generator=draws)
+        logits = torch.randn(60, generator=draws) + torch.randn(8, 60, generator=draws) + pairs.member
+        losses = torch.nn.functional.softplus(-logits.double())
+        panel = Panel.of_losses(losses, pairs.member, pairs.partner)
+        found.append(evaluate(panel, ["loss"], fprs=(0.1,), generator=draws))
+    for rate in ("auc", "advantage", "tpr_at_0.1"):
+        intervals = [one.interval("loss", rate) for one in found]
+        truth = sum(one.estimate for one in intervals) / len(found)
+        covered = sum(one.agrees_with(truth) for one in intervals) / len(found)
+        assert covered > 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(found))  # wide by intention: nothing from above
+
+
+def test_a_panel_too_small_to_leave_points_out_has_no_interval():
+    member = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]).bool()
+    panel = Panel.of_losses(PLANTED.losses[:4, :4], member, torch.tensor([1, 0, 3, 2]))
+    few = evaluate(panel, ["loss"], fprs=(), generator=stream(0, "a")).interval("loss")
+    assert (few.low, few.high) == (0.0, 1.0)
+
+
 def test_a_rate_that_so_few_outsiders_cannot_show_is_said():
     row = evaluate(PLANTED, ["loss"], fprs=(0.1, 0.001), generator=stream(0, "a")).rows["loss"]
     assert [*row.rates] == ["auc", "advantage", "tpr_at_0.1"]
