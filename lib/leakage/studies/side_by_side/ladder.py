@@ -59,7 +59,16 @@ class Measured(NamedTuple):
     rung: str
 
 
-def rows(*, penalty: float, seed: int, n: int = 40, p: int = 20, asked: int = 40, noise: float = 1.0) -> Rows:
+def rows(
+    *,
+    penalty: float,
+    seed: int,
+    n: int = 40,
+    p: int = 20,
+    asked: int = 40,
+    noise: float = 1.0,
+    device: torch.device | str = "cpu",
+) -> Rows:
     r"""Standard normal rows with $\beta \sim N(0, I/p)$, and rows of the same law to ask about.
 
     The same rows at every penalty.
@@ -67,7 +76,7 @@ def rows(*, penalty: float, seed: int, n: int = 40, p: int = 20, asked: int = 40
     Raises:
         ValueError: as `Rows`.
     """
-    draws = stream(seed, "ladder/rows")
+    draws = stream(seed, "ladder/rows", device)
     others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
     beta = gaussian((p,), generator=draws) / p**0.5
     labels = points @ beta + noise * gaussian((asked,), generator=draws)
@@ -80,7 +89,9 @@ def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
     Raises:
         ValueError: as `Rows.from_answers`.
     """
-    queries = gaussian((max(SEVERAL), setting.others.shape[1]), generator=stream(seed, "ladder/queries"))
+    queries = gaussian(
+        (max(SEVERAL), setting.others.shape[1]), generator=stream(seed, "ladder/queries", setting.others.device)
+    )
     found = {}
     for name, ratios in {
         "label": setting.from_label,
@@ -92,8 +103,8 @@ def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
     }.items():
         fine, coarse = ranked(ratios(nodes=nodes)), ranked(ratios(nodes=nodes // 2))
         area = float(fine.auc())
-        fpr = torch.logspace(-3, 0, 61, dtype=torch.float64)[:-1]
-        curve = torch.stack([fine.tpr_at_fpr(float(rate)) for rate in fpr])
+        fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=setting.others.device)[:-1]
+        curve = torch.stack([fine.tpr_at_fpr(rate) for rate in fpr.tolist()])
         tpr = tuple(float(fine.tpr_at_fpr(rate)) for rate in FPRS)
         found[name] = Rung(area, tpr, abs(area - float(coarse.auc())) + 1e-9, fpr, curve)
     return found
@@ -118,20 +129,21 @@ def agreement(
         others: how many predictions are seen besides that at the row; None for the weights.
         nodes: see `Rows.from_answers`.
     """
-    width = setting.others.shape[1]
-    queries = None if others is None else gaussian((others, width), generator=stream(seed, "ladder/queries"))
+    device, width = setting.others.device, setting.others.shape[1]
+    asked = stream(seed, "ladder/queries", device)
+    queries = None if others is None else gaussian((others, width), generator=asked)
     law = setting.from_answers(queries, nodes=nodes)
     found = []
     for place in range(len(setting.labels)):
         row = setting.asked[place : place + 1]
-        view = torch.eye(width, dtype=row.dtype) if queries is None else torch.cat([row, queries])
+        view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
         laws, ratios = [_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
-            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}")
+            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}", device)
             seen = _trained(setting, place, inside, trainings, generator=draws) @ view.mT
             ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
         pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
-        found.append(torch.tensor([ks_test(seen, known).p_value for seen, known in pairs]))
+        found.append(torch.tensor([ks_test(seen, known).p_value for seen, known in pairs], device=device))
     return torch.stack(found)
 
 
@@ -170,7 +182,9 @@ def measured(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[s
     arguments.count("ensembles", ensembles, least=2)
     areas: dict[str, list[Tensor]] = {name: [] for name in RUNGS}
     for number in range(ensembles):
-        predictions, member = _ensemble(setting, models, generator=stream(seed, f"ladder/ensemble/{number}"))
+        predictions, member = _ensemble(
+            setting, models, generator=stream(seed, f"ladder/ensemble/{number}", setting.others.device)
+        )
         for name, scores in _attacks(setting, predictions, member).items():
             areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
     return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
@@ -217,7 +231,7 @@ def _ensemble(
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
     """Predictions at each row of regressions of its own, half of which it is in."""
     count = len(setting.labels)
-    member = torch.rand(models, count, generator=generator) < 0.5
+    member = torch.rand(models, count, generator=generator, device=generator.device) < 0.5
     seen = []
     for place in range(count):
         without, within = (_trained(setting, place, inside, models, generator=generator) for inside in (False, True))
