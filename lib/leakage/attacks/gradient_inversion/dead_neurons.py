@@ -1,0 +1,106 @@
+r"""Several inputs of a ReLU layer, told apart by the neurons that are dead for one of them.
+
+In the span V of the $\tilde x_i = (x_i, 1)$ the gradient of the first layer is $C = M V = \Delta^\top U$, with
+$\tilde x_i = V u_i$ and $\Delta_{ij} = \delta_{ij} = 0$ wherever neuron j is dead for input i. The dual vector $q_i$ of
+input i, $u_k^\top q_i = 0$ for all $k \ne i$, gives $C q_i = \delta_i$ up to scale: it is orthogonal to every row whose
+neuron is dead for i. So B - 1 of these rows give $q_i$, and all q give U, whatever the loss and the layers above are.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations, islice
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
+
+MOST_INPUTS = 12
+"""The largest batch that is looked for: the number of draws grows as $2^B$."""
+_CHUNK = 2048  # draws at a time
+_DRAWS = 24  # times 2^B: a draw is right for one input with the chance 2^(1 - B) where half of the neurons are dead
+_ZERO = {torch.float32: 1e-6, torch.float64: 1e-9}  # of the largest slope: what counts as dead; rounding leaves less
+_SAME = 1e-3  # sine of the angle below which two duals are one
+_SPARE = 6  # candidates beyond B, since rows that are alike in another way have a common normal, too
+_SELECTIONS = 400  # of B candidates
+
+
+def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Float[Tensor, "B d"] | None:
+    r"""The inputs whose dead neurons are those of the gradient; `None` if no selection of duals gives any.
+
+    1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals with the most zeros.
+    2. Of the selections of B normals, the one whose inputs switch on the neurons it says, $[W, c]\, \tilde x_i > 0$
+       where $\delta_{ij} \ne 0$, is the batch. The last coordinate 1 gives the lengths; without a bias they are 1.
+
+    Source: Dimitrov et al. (2024), SPEAR, Sections 3 and 4, who draw and select in the same way and judge a whole batch
+    by its sparsity; that a bias gives the length is ours, as is the least squares over all dead neurons.
+    """
+    first, basis = equations.first, equations.basis
+    rows = first.rows @ basis
+    sizes = rows.norm(dim=-1)
+    rows = rows / sizes.amax()
+    zero = _ZERO[first.precision]
+    alive = rows[sizes > zero * sizes.amax()]
+    batch = equations.batch
+    found, best, fewest = rows.new_zeros((0, batch)), None, len(rows) * batch + 1
+    for _ in range(-(-_DRAWS * 2**batch // _CHUNK) if len(alive) >= batch else 0):
+        found = _sparsest(torch.cat([found, _normals(alive, generator)]), alive, zero)
+        for inputs, wrong in islice(_batches(found, rows, equations, zero), _SELECTIONS):
+            if wrong < fewest:
+                best, fewest = inputs, wrong
+            if not wrong:
+                return inputs
+    return best
+
+
+def _normals(rows: Float[Tensor, "n b"], generator: torch.Generator) -> Float[Tensor, "s b"]:
+    """The normals of random selections of b - 1 rows."""
+    size = rows.shape[1]
+    if size == 1:
+        return torch.ones_like(rows[:1])
+    drawn = torch.randint(len(rows), (_CHUNK, size - 1), generator=generator, device=rows.device)
+    picked = torch.nn.functional.normalize(rows[drawn], dim=-1)
+    # The rows are the same from draw to draw, so that few draws are all there is where b is 2.
+    return torch.linalg.svd(picked, full_matrices=True).Vh[:, -1]
+
+
+def _sparsest(normals: Float[Tensor, "s b"], rows: Float[Tensor, "n b"], zero: float) -> Float[Tensor, "c b"]:
+    """The different normals with the most zeros, each fitted again to all rows that it switches off."""
+    count, size = len(rows), rows.shape[1]
+    off = ((normals @ rows.mT).abs() <= 10 * zero).sum(1)
+    kept = []
+    for index in off.argsort(descending=True, stable=True).tolist():
+        dead = rows[(rows @ normals[index]).abs() <= 10 * zero]
+        fitted = normals[index]
+        if len(dead) >= size - 1 > 0:
+            fitted = torch.linalg.svd(dead, full_matrices=True).Vh[-1]
+        apart = all(float(1 - (fitted @ other).abs()) > _SAME**2 for other in kept)
+        if apart and len(dead) < count:
+            kept.append(fitted)
+        if len(kept) == size + _SPARE:
+            break
+    return torch.stack(kept) if kept else normals[:0]
+
+
+def _batches(
+    normals: Float[Tensor, "c b"], rows: Float[Tensor, "m b"], equations: ModuleEquations, zero: float
+) -> Iterator[tuple[Float[Tensor, "B d"], int]]:
+    """The batch of every selection of normals, and on how many neurons it contradicts itself."""
+    first = equations.first
+    for selection in combinations(range(len(normals)), equations.batch):
+        duals = normals[list(selection)].mT
+        points, failed = torch.linalg.inv_ex(duals)
+        if bool(failed) or not bool(points.isfinite().all()):
+            continue
+        full = points @ equations.basis.mT
+        on = (rows @ duals).abs() > 10 * zero
+        if first.biased:
+            if not bool(full[:, -1].abs().min() > 0):
+                continue
+            full = full / full[:, -1:]
+        else:
+            full = torch.nn.functional.normalize(full, dim=-1)
+            agreement = ((first.weights @ full.mT > 0) == on).double().mean(0)
+            full = torch.where(agreement < 0.5, -1.0, 1.0).to(full).unsqueeze(-1) * full
+        wrong = int(((first.weights @ full.mT > 0) != on).sum())
+        yield full[:, : first.layer.in_features], wrong
