@@ -32,8 +32,8 @@ _LEAST_ALIVE = 2  # neurons, or one input is whatever its one row says
 class ModuleReconstruction(Reconstruction):
     r"""A batch from a module's gradient, and what is known of it.
 
-    `residuals` are $\rho_i = \partial L / \partial f(x_i)$, a row of k numbers for each input, in float64 like all else;
-    `labels` are classes (whole numbers) for the cross-entropy.
+    `residuals` are $\rho_i = \partial L / \partial f(x_i)$, a row of k numbers for each input; `labels` are classes
+    (whole numbers) for the cross-entropy. All else is in float64.
 
     Attributes:
         route: how it was found.
@@ -94,7 +94,7 @@ def of_several(equations: ModuleEquations, unknowns: Float[Tensor, " p"], *, len
 def explained(first: FirstLayer, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> float:
     """The largest relative distance, over the layers that were given, between their gradient and that of the batch.
 
-    Each parameter counts by its own size, but rounding by that of the largest: what is 0 up to rounding explains nothing.
+    Each parameter counts by its own size, but one that is small beside the largest counts by that one's.
     """
     simulated = first.simulated(inputs, residuals)
     largest = max(float(part.norm()) for part in first.gradient.values())

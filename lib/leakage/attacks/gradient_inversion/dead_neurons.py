@@ -19,7 +19,8 @@ MOST_INPUTS = 12
 """The largest batch that is looked for: the number of draws grows as $2^B$."""
 _CHUNK = 2048  # draws at a time
 _DRAWS = 24  # times 2^B: a draw is right for one input with the chance 2^(1 - B) where half of the neurons are dead
-_ZERO = {torch.float32: 1e-6, torch.float64: 1e-9}  # of the largest slope: what counts as dead; rounding leaves less
+_ZERO = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the largest slope: what counts as dead; rounding leaves less
+_CLEAR = 100.0  # times that: the least singular value of rows with a single normal
 _SAME = 1e-3  # sine of the angle below which two duals are one
 _SPARE = 6  # candidates beyond B, since rows that are alike in another way have a common normal, too
 _SELECTIONS = 400  # of B candidates
@@ -40,11 +41,11 @@ def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Floa
     sizes = rows.norm(dim=-1)
     rows = rows / sizes.amax()
     zero = _ZERO[first.precision]
-    alive = rows[sizes > zero * sizes.amax()]
+    alive = rows[sizes > _CLEAR * zero * sizes.amax()]
     batch = equations.batch
     found, best, fewest = rows.new_zeros((0, batch)), None, len(rows) * batch + 1
     for _ in range(-(-_DRAWS * 2**batch // _CHUNK) if len(alive) >= batch else 0):
-        found = _sparsest(torch.cat([found, _normals(alive, generator)]), alive, zero)
+        found = _sparsest(torch.cat([found, _normals(alive, zero, generator)]), alive, zero)
         for inputs, wrong in islice(_batches(found, rows, equations, zero), _SELECTIONS):
             if wrong < fewest:
                 best, fewest = inputs, wrong
@@ -53,29 +54,36 @@ def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Floa
     return best
 
 
-def _normals(rows: Float[Tensor, "n b"], generator: torch.Generator) -> Float[Tensor, "s b"]:
+def _normals(rows: Float[Tensor, "n b"], zero: float, generator: torch.Generator) -> Float[Tensor, "s b"]:
     """The normals of random selections of b - 1 rows."""
     size = rows.shape[1]
     if size == 1:
         return torch.ones_like(rows[:1])
     drawn = torch.randint(len(rows), (_CHUNK, size - 1), generator=generator, device=rows.device)
     picked = torch.nn.functional.normalize(rows[drawn], dim=-1)
-    # The rows are the same from draw to draw, so that few draws are all there is where b is 2.
-    return torch.linalg.svd(picked, full_matrices=True).Vh[:, -1]
+    _, sizes, right = torch.linalg.svd(picked, full_matrices=True)
+    # Rows that are dead for two inputs depend on each other and have no single normal.
+    return right[sizes[:, -1] > _CLEAR * zero, -1]
 
 
 def _sparsest(normals: Float[Tensor, "s b"], rows: Float[Tensor, "n b"], zero: float) -> Float[Tensor, "c b"]:
     """The different normals with the most zeros, each fitted again to all rows that it switches off."""
     count, size = len(rows), rows.shape[1]
-    off = ((normals @ rows.mT).abs() <= 10 * zero).sum(1)
+    unit = torch.nn.functional.normalize(rows, dim=-1)
+    off = ((normals @ unit.mT).abs() <= 10 * zero).sum(1)
     kept = []
     for index in off.argsort(descending=True, stable=True).tolist():
-        dead = rows[(rows @ normals[index]).abs() <= 10 * zero]
         fitted = normals[index]
-        if len(dead) >= size - 1 > 0:
+        if any(float(1 - (fitted @ other).abs()) <= _SAME**2 for other in kept):
+            continue
+        switched = (unit @ fitted).abs() <= 10 * zero
+        dead = rows[switched]
+        if size > 1:
+            sizes = torch.linalg.svdvals(unit[switched])
+            if len(sizes) < size - 1 or not float(sizes[size - 2]) > _CLEAR * zero:
+                continue
             fitted = torch.linalg.svd(dead, full_matrices=True).Vh[-1]
-        apart = all(float(1 - (fitted @ other).abs()) > _SAME**2 for other in kept)
-        if apart and len(dead) < count:
+        if len(dead) < count:
             kept.append(fitted)
         if len(kept) == size + _SPARE:
             break
@@ -87,13 +95,15 @@ def _batches(
 ) -> Iterator[tuple[Float[Tensor, "B d"], int]]:
     """The batch of every selection of normals, and on how many neurons it contradicts itself."""
     first = equations.first
+    sizes = rows.norm(dim=-1, keepdim=True)
+    told = (sizes > _CLEAR * zero) | (sizes <= zero)  # what is between is neither alive nor dead
     for selection in combinations(range(len(normals)), equations.batch):
         duals = normals[list(selection)].mT
         points, failed = torch.linalg.inv_ex(duals)
         if bool(failed) or not bool(points.isfinite().all()):
             continue
         full = points @ equations.basis.mT
-        on = (rows @ duals).abs() > 10 * zero
+        on = ((rows @ duals).abs() > 10 * zero * sizes) & (sizes > zero)
         if first.biased:
             if not bool(full[:, -1].abs().min() > 0):
                 continue
@@ -102,5 +112,5 @@ def _batches(
             full = torch.nn.functional.normalize(full, dim=-1)
             agreement = ((first.weights @ full.mT > 0) == on).double().mean(0)
             full = torch.where(agreement < 0.5, -1.0, 1.0).to(full).unsqueeze(-1) * full
-        wrong = int(((first.weights @ full.mT > 0) != on).sum())
+        wrong = int(((first.weights @ full.mT > 0) != on).logical_and(told).sum())
         yield full[:, : first.layer.in_features], wrong

@@ -206,9 +206,8 @@ def described(module: nn.Module) -> str:
 
 def _first(module: nn.Module) -> tuple[str, nn.Module]:
     """The first module in order of registration that has parameters of its own."""
-    return next(
-        (n, part) for n, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None
-    )
+    own = ((name, part, next(part.parameters(recurse=False), None)) for name, part in module.named_modules())
+    return next((name, part) for name, part, value in own if value is not None)
 
 
 def _below(name: str, part: str) -> str:
@@ -249,5 +248,8 @@ def _readout(first: FirstLayer, width: int) -> str | None:
     if not names or names[-1] not in first.gradient or names[-1] == _below(first.name, "bias"):
         return None
     weights = torch.arange(1, width + 1).to(first.layer.weight).unsqueeze(0)
-    found = first.simulated(first.layer.weight.new_zeros((1, first.layer.in_features)), weights)[names[-1]]
+    try:
+        found = first.simulated(first.layer.weight.new_zeros((1, first.layer.in_features)), weights)[names[-1]]
+    except (RuntimeError, ValueError):  # of what a layer does to a single input in training; see `deterministic`
+        return None
     return names[-1] if torch.allclose(found, weights[0], rtol=1e-12) else None

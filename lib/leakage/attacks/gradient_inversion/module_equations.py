@@ -10,6 +10,7 @@ Derivatives are autograd's, so that the layers above may be any. Without a bias 
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +64,9 @@ class ModuleEquations:
         if first.biased:
             origin = last / last.square().sum()
             directions = torch.linalg.svd(last.unsqueeze(0)).Vh[1:].mT
+        with warnings.catch_warnings():  # the first derivative of the forward mode loads what PyTorch itself deprecates
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.func.jvp(torch.tanh, (last,), (last,))
         with torch.no_grad():
             outputs = first.outputs(basis.new_zeros((1, first.layer.in_features))).shape[1]
         width = first.layer.out_features

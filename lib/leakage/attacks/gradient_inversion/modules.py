@@ -34,6 +34,8 @@ from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.attacks.gradient_inversion.refine import certified
+from leakage.models.activations import Activation
+from leakage.trainers.federated import find_loss
 
 _DRAWN = 64  # places of a try, of which the best are polished
 _STARTS = 8
@@ -93,6 +95,8 @@ def invert(
     known = first_layer.named(module, gradient)
     # Layers that draw, as dropout does, take from PyTorch's own generator: it is put back.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
+        if next(module.parameters(recurse=False), None) is not None and not isinstance(module, nn.Linear):
+            module, known = _in_layers(module, known, batch, loss)
         first = first_layer.of_module(module, known, shape=shape, generator=generator)
         if loss is not None:
             outputs.check(loss, width=first.outputs(torch.zeros_like(first.layer.weight[:1])).shape[1])
@@ -204,6 +208,40 @@ def _as_in_the_paper(
     return found.inputs.double()
 
 
+class _Entrywise(nn.Module):
+    """An activation as a layer."""
+
+    def __init__(self, activation: Activation) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.activation(inputs)
+
+
+def _in_layers(
+    module: nn.Module, gradient: Mapping[str, Tensor], batch: int, loss: str | None
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The two layers of a module that holds them as bare parameters, such as a `models.clients.Client`."""
+    loss = loss or "half_sum"
+    try:
+        seen = Observation.from_module(module, gradient, batch=batch, loss=loss)
+    except ValueError as error:
+        raise NoRoute(f"`module` must begin with nn.Linear, or be of two layers with one output: {error}") from error
+    assert seen.readout is not None  # `from_module` gives it
+    m, d = seen.weights.shape
+    layers = nn.Sequential(nn.Linear(d, m, bias=False), _Entrywise(seen.activation), nn.Linear(m, 1)).to(seen.weights)
+    parts = {"0.weight": seen.weights, "2.weight": seen.readout.unsqueeze(0)}
+    layers.load_state_dict({**parts, "2.bias": seen.weights.new_tensor([seen.bias])})
+    scale = find_loss(loss).scale(batch)
+    found = {}
+    if seen.hidden is not None:
+        found["0.weight"] = scale * m * seen.readout.unsqueeze(-1) * seen.hidden
+    if seen.outputs is not None:
+        found["2.weight"] = scale * seen.outputs.unsqueeze(0)
+    return layers, found
+
+
 def _drawn(equations: ModuleEquations, norm: float | None, generator: torch.Generator) -> Float[Tensor, "s B f"]:
     """Places in the span, spread over a range of lengths unless the length is known."""
     like, width = equations.basis, equations.directions.shape[1]
@@ -223,18 +261,16 @@ def _undetermined(
     """A batch of a layer without a bias with lengths that were chosen, and in words what its gradient leaves open."""
     doubts = []
     sizes = inputs.norm(dim=-1, keepdim=True)
-    unit = inputs / sizes
-    if certificate.explained(first, unit, residuals * sizes) < 10 * enough:
-        wanted = 1.0 if norm is None else norm
-        inputs, residuals = unit * wanted, residuals * sizes / wanted
+    if certificate.explained(first, 2 * inputs, residuals / 2) < enough:
+        factor = (1.0 if norm is None else norm) / sizes
+        inputs, residuals = inputs * factor, residuals / factor
         if norm is None:
             doubts.append(_SCALE)
     for index in range(len(inputs)):
         turned = torch.ones_like(sizes)
         turned[index] = -1.0
-        same = [
-            turn for turn in (turned, 1.0) if certificate.explained(first, turned * inputs, turn * residuals) < enough
-        ]
+        both = [turned * residuals, residuals]
+        same = [part for part in both if certificate.explained(first, turned * inputs, part) < enough]
         if not same:
             continue
         signs = outputs.signs(residuals, loss)
@@ -242,5 +278,5 @@ def _undetermined(
             doubts.append(_MIRROR)
             break
         if float(signs[index]) < 0:
-            inputs, residuals = turned * inputs, same[0] * residuals
+            inputs, residuals = turned * inputs, same[0]
     return inputs, residuals, tuple(doubts)

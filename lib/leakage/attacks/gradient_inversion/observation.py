@@ -142,7 +142,7 @@ class Reconstruction:
     """
 
     inputs: Float[Tensor, "B d"]
-    residuals: Float[Tensor, "B *k"]
+    residuals: Float[Tensor, "B ..."]
     labels: Real[Tensor, " B"] | None = None
     residual: float = float("nan")
     ambiguous: tuple[str, ...] = ()
@@ -204,6 +204,8 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
             expected = module(probes).reshape(-1)
     except RuntimeError as error:
         raise ValueError(f"`module` must take inputs of dimension {weights.shape[1]}: {error}") from error
+    if len(expected) != len(probes):
+        raise ValueError(f"`module` must give one output for each input, got {len(expected) / len(probes):g}.")
     closest, fitting = float("inf"), []
     for candidate in [activation(name)] if name else ACTIVATIONS.values():
         values = candidate(probes @ weights.mT) @ readout

@@ -1,8 +1,11 @@
 r"""Residuals and labels of inputs that were found, from the gradient of the layers above the first.
 
-A residual here is $\rho_i = \partial L / \partial f(x_i)$, one number for each output. Of the cross-entropy, $\rho_i = s
-\,(\operatorname{softmax}(f(x_i)) - e_{y_i})$ with $s = 1/B$ for the mean and 1 for the sum, so that the label is the one
-negative entry. Nothing here draws or searches.
+A residual here is $\rho_i = \partial L / \partial f(x_i)$, one number for each output. Of the cross-entropy,
+
+$$ \rho_i = s\, (\operatorname{softmax}(f(x_i)) - e_{y_i}) , $$
+
+with $s = 1/B$ for the mean and 1 for the sum, so that the label is the one negative entry. Nothing here draws or
+searches.
 """
 
 import torch
