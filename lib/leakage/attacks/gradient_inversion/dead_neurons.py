@@ -29,12 +29,13 @@ _SELECTIONS = 400  # of B candidates
 def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Float[Tensor, "B d"] | None:
     r"""The inputs whose dead neurons are those of the gradient; `None` if no selection of duals gives any.
 
-    1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals with the most zeros.
+    1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals whose zeros are best told by a
+       hyperplane, as $[W, c]\, \tilde x_i = 0$ tells those of $q_i$.
     2. Of the selections of B normals, the one whose inputs switch on the neurons it says, $[W, c]\, \tilde x_i > 0$
        where $\delta_{ij} \ne 0$, is the batch. The last coordinate 1 gives the lengths; without a bias they are 1.
 
-    Source: Dimitrov et al. (2024), SPEAR, Sections 3 and 4, who draw and select in the same way and judge a whole batch
-    by its sparsity; that a bias gives the length is ours, as is the least squares over all dead neurons.
+    Source: SPEAR (Dimitrov et al. 2024), who draw normals in the same way and filter them by their sparsity. The
+    hyperplane, and the least squares over all dead neurons, are ours.
     """
     first, basis = equations.first, equations.basis
     rows = first.rows @ basis
@@ -44,8 +45,9 @@ def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Floa
     alive = rows[sizes > _CLEAR * zero * sizes.amax()]
     batch = equations.batch
     found, best, fewest = rows.new_zeros((0, batch)), None, len(rows) * batch + 1
+    reach = first.weights @ basis
     for _ in range(-(-_DRAWS * 2**batch // _CHUNK) if len(alive) >= batch else 0):
-        found = _sparsest(torch.cat([found, _normals(alive, zero, generator)]), alive, zero)
+        found = _likeliest(torch.cat([found, _normals(alive, zero, generator)]), rows, reach, zero)
         for inputs, wrong in islice(_batches(found, rows, equations, zero), _SELECTIONS):
             if wrong < fewest:
                 best, fewest = inputs, wrong
@@ -66,13 +68,19 @@ def _normals(rows: Float[Tensor, "n b"], zero: float, generator: torch.Generator
     return right[sizes[:, -1] > _CLEAR * zero, -1]
 
 
-def _sparsest(normals: Float[Tensor, "s b"], rows: Float[Tensor, "n b"], zero: float) -> Float[Tensor, "c b"]:
-    """The different normals with the most zeros, each fitted again to all rows that it switches off."""
-    count, size = len(rows), rows.shape[1]
-    unit = torch.nn.functional.normalize(rows, dim=-1)
-    off = ((normals @ unit.mT).abs() <= 10 * zero).sum(1)
+def _likeliest(
+    normals: Float[Tensor, "s b"], rows: Float[Tensor, "m b"], reach: Float[Tensor, "m b"], zero: float
+) -> Float[Tensor, "c b"]:
+    """The different normals whose zeros a hyperplane tells best, each fitted again to all rows that it switches off."""
+    size = rows.shape[1]
+    unit = torch.nn.functional.normalize(rows, dim=-1) * (rows.norm(dim=-1, keepdim=True) > _CLEAR * zero)
+    alive = unit.any(1)
+    # Which neurons are on is the sign of W x, so that a linear fit of it has few errors, unless the normal is wrong.
+    on = torch.where((normals @ unit.mT).abs() > 10 * zero, 1.0, -1.0).to(rows)
+    told = ((on @ torch.linalg.pinv(reach).mT @ reach.mT > 0) == (on > 0)).sum(1)
+    unit, rows = unit[alive], rows[alive]
     kept = []
-    for index in off.argsort(descending=True, stable=True).tolist():
+    for index in told.argsort(descending=True, stable=True).tolist():
         fitted = normals[index]
         if any(float(1 - (fitted @ other).abs()) <= _SAME**2 for other in kept):
             continue
@@ -83,7 +91,7 @@ def _sparsest(normals: Float[Tensor, "s b"], rows: Float[Tensor, "n b"], zero: f
             if len(sizes) < size - 1 or not float(sizes[size - 2]) > _CLEAR * zero:
                 continue
             fitted = torch.linalg.svd(dead, full_matrices=True).Vh[-1]
-        if len(dead) < count:
+        if len(dead) < len(rows):
             kept.append(fitted)
         if len(kept) == size + _SPARE:
             break
