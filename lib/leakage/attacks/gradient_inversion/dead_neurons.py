@@ -29,8 +29,8 @@ _SELECTIONS = 400  # of B candidates
 def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Float[Tensor, "B d"] | None:
     r"""The inputs whose dead neurons are those of the gradient; `None` if no selection of duals gives any.
 
-    1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals whose zeros are best told by a
-       hyperplane, as $[W, c]\, \tilde x_i = 0$ tells those of $q_i$.
+    1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals whose zeros are best told by
+       a hyperplane, as $[W, c]\, \tilde x_i = 0$ tells those of $q_i$.
     2. Of the selections of B normals, the one whose inputs switch on the neurons it says, $[W, c]\, \tilde x_i > 0$
        where $\delta_{ij} \ne 0$, is the batch. The last coordinate 1 gives the lengths; without a bias they are 1.
 
