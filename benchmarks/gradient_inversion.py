@@ -75,7 +75,7 @@ NEEDED = {
     "matching": Needed(ratio=5.0),
     "images": Needed(ratio=5.0),
     "own.1": Needed(ratio=100.0),
-    "own.4": Needed(ratio=3.0),
+    "own.4": Needed(ratio=2.0),
 }
 
 

@@ -87,17 +87,21 @@ class FirstLayer:
         r"""$\partial f(x_i) / \partial z_i$."""
         width = self.outputs(inputs).shape[1]
         unit = torch.eye(width, dtype=inputs.dtype, device=inputs.device)
-        return torch.stack([self.slopes(inputs, row.expand(len(inputs), width)) for row in unit], dim=1).detach()
+        rows = torch.func.vmap(lambda row: self.slopes(inputs, row.expand(len(inputs), width)))(unit)
+        return rows.transpose(0, 1)
 
     def simulated(self, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> dict[str, Tensor]:
         """The gradient of this batch, by parameter names."""
         shaped = inputs.reshape(len(inputs), *self.shape)
 
-        def total(parameters: dict[str, Tensor]) -> Tensor:
-            outputs = torch.func.functional_call(self.network, parameters, (shaped,))
-            return (residuals * outputs.reshape(len(inputs), -1)).sum()
-
-        return torch.func.grad(total)(dict(self.network.named_parameters()))
+        names, values = zip(*self.network.named_parameters(), strict=True)
+        # With other leaves than the parameters themselves, and without `torch.func`, whose first use takes seconds.
+        leaves = [value.detach().requires_grad_() for value in values]
+        with torch.enable_grad():
+            outputs = torch.func.functional_call(self.network, dict(zip(names, leaves, strict=True)), (shaped,))
+            total = (residuals * outputs.reshape(len(inputs), -1)).sum()
+        found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        return dict(zip(names, found, strict=True))
 
     def deterministic(self, *, generator: torch.Generator) -> bool:
         """Whether every output depends on its own input alone, and twice in the same way."""

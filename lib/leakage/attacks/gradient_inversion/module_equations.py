@@ -104,8 +104,10 @@ class ModuleEquations:
         return torch.cat(parts)
 
     def jacobian(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "e p"]:
-        """The derivatives of `error`."""
-        return torch.func.jacfwd(self.error)(unknowns)
+        r"""The derivatives of `error`; those by $\rho$ are known, since it is linear in them."""
+        size = self.batch * self.directions.shape[1]
+        by_points = torch.func.jacfwd(lambda free: self.error(torch.cat([free, unknowns[size:]])))(unknowns[:size])
+        return torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
 
     def starting(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
         r"""The unknowns at these inputs, with the $\rho_i$ that fit best."""
@@ -118,15 +120,11 @@ class ModuleEquations:
         r"""Starts at these $t_i$, with the $\rho_i$ that fit best, and their misfits."""
 
         def fit(point: Tensor) -> tuple[Tensor, Tensor]:
-            def of_residuals(residuals: Tensor) -> Tensor:
-                return self.error(torch.cat([point.flatten(), residuals]))
-
-            none = point.new_zeros(self.batch * self.outputs)
-            left = of_residuals(none)
-            slopes = torch.func.jacfwd(of_residuals)(none)
+            none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.outputs)])
+            left, slopes = self.error(none), self._by_residuals(none)
             gram = slopes.mT @ slopes
             ridge = (_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
-            eye = torch.eye(len(none), dtype=gram.dtype, device=gram.device)
+            eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
             found = torch.linalg.solve(gram + ridge * eye, -slopes.mT @ left)
             return torch.cat([point.flatten(), found]), (left + slopes @ found).norm()
 
@@ -149,6 +147,16 @@ class ModuleEquations:
         last = history[-1].nan_to_num(torch.inf)
         best = int(last.argmin())
         return ends[best], float(last[best])
+
+    def _by_residuals(self, unknowns: Tensor) -> Tensor:
+        heads = self.first.heads(self.inputs(unknowns))[..., : self.neurons]
+        target = self.first.rows[: self.neurons] @ self.basis
+        parts = [torch.einsum("icj,ib->jbic", heads, self._points(unknowns)).flatten(2).flatten(0, 1) / target.norm()]
+        if self.first.readout is not None:
+            unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
+            size = self.first.gradient[self.first.readout].norm().clamp_min(torch.finfo(unit.dtype).tiny)
+            parts.append(unit.repeat(1, self.batch) / size)
+        return torch.cat(parts)
 
     def _points(self, unknowns: Tensor) -> Tensor:
         free = unknowns[: self.batch * self.directions.shape[1]].reshape(self.batch, -1)
