@@ -111,7 +111,7 @@ TABLE = {
     ),
     "gradient_inversion": Line(
         dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=2)
-        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=800, rounds=2),
+        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=240, rounds=2),
         dict(tensor="same values", span="same values", matching="same batches", images="same batches")
         | dict(own="same batch"),
         "singular value decomposition",
