@@ -43,11 +43,13 @@ MAY_IMPORT = {
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
+    "auditing": MIDDLE | UPPER | {"attacks", "checked_files", "fingerprints", "palette"},
+    "audit": frozenset({"auditing"}),
     "studies": MIDDLE | UPPER | {"attacks"},
     "pipeline": MIDDLE
     | UPPER
     | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "claims", "palette"}
-    | {"figures", "attacks"},
+    | {"figures", "attacks", "audit", "auditing"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})

@@ -70,3 +70,15 @@ def test_designs_that_mislead_an_attack_are_refused(change, message):
     drawn = splits.complementary_pairs(10, 6, generator=stream(0, "splits"))
     with pytest.raises(ValueError, match=message):
         splits.check_pairs(*change(drawn.member, drawn.partner), least=2)
+
+
+@pytest.mark.parametrize("points", [2, 9, 10])
+def test_halves_of_any_number_of_points_are_complements(points):
+    member, partner = splits.complementary_halves(points, 6, generator=stream(0, "halves"))
+    splits.check_pairs(member, partner, least=2)
+    sizes = member.sum(-1).tolist()
+    assert {min(pair) for pair in zip(sizes[::2], sizes[1::2], strict=True)} == {points // 2}
+    if points % 2:
+        assert sizes[::2] == [4, 5, 4], "the larger half goes round"
+    with pytest.raises(ValueError, match="`models` must be even"):
+        splits.complementary_halves(points, 5, generator=stream(0, "halves"))

@@ -1,8 +1,9 @@
 """Which models are trained on which points of a pool, so that a membership attack can be judged fairly.
 
 In complementary pairs every point is a member of exactly half of the models, and an attack on one model learns from the
-others *except its partner*: without the target alone, a point's count of members would give the answer away. Numbers
-are positions in the pool. Nothing here reads a data set or trains.
+others *except its partner*: without the target alone, a point's count of members would give the answer away. In
+independent subsets (`partner=None`) nothing is given away, and all others are references. Numbers are positions in the
+pool. Nothing here reads a data set or trains.
 """
 
 from dataclasses import dataclass
@@ -48,6 +49,25 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
     return Pairs(rows, member, partner)
 
 
+def complementary_halves(
+    points: int, models: int, *, generator: torch.Generator
+) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
+    """Members and partners as in `complementary_pairs`, of any number of points: halves may differ by one.
+
+    Raises:
+        ValueError: if `points` is below 2, or `models` is not an even number from 2 on.
+    """
+    points, models = arguments.count("points", points, least=2), arguments.count("models", models, least=2)
+    if models % 2:
+        raise ValueError(f"`models` must be even, got {models!r}: each model has a partner.")
+    device = generator.device
+    rank = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
+    pair = torch.arange(models // 2, device=device).unsqueeze(-1)
+    first = rank < (points + pair % 2) // 2  # the larger half goes round
+    member = torch.stack([first, ~first], dim=1).flatten(0, 1)
+    return member, torch.arange(models, device=device).unflatten(0, (-1, 2)).flip(-1).flatten()
+
+
 def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
     """Four disjoint random sets of a pool: a target's members and outsiders, then a shadow model's.
 
@@ -58,6 +78,27 @@ def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tenso
     size = arguments.count("size", size, least=1, most=points // 4)
     order = torch.randperm(points, generator=generator, device=generator.device)
     return order[: 4 * size].view(4, size)
+
+
+def check_design(
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None,
+    *,
+    least: int = 1,
+    target: int | None = None,
+) -> None:
+    """Refuse a design that does not fit: `check_pairs`, or without partners one with fewer than two other models.
+
+    Raises:
+        ValueError: if shapes do not fit, a target is no model, there are too few references, or as `check_pairs`.
+    """
+    arguments.filled("member", arguments.truth("member", member, "models points"))
+    if target is not None:
+        arguments.count("target", target, most=len(member) - 1)
+    if partner is not None:
+        check_pairs(member, partner, least=least)
+    elif len(member) < 3:
+        raise ValueError(f"`member` must have two models or more besides the target, got {len(member)} in all.")
 
 
 def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"], *, least: int = 1) -> None:

@@ -58,7 +58,7 @@ def one_run(
        f(v) = \Pr\bigl(\operatorname{Bin}(r, \tfrac{e^\varepsilon}{1 + e^\varepsilon}) \ge v\bigr), $$
 
     whatever the attack is and however the points depend on each other. The bound is the largest ε for which p is below
-    $1 - \text{level}$, shared out equally among the numbers of guesses that are tried.
+    $1 - \text{level}$, shared out equally among the numbers of guesses that are tried. It is conservative.
 
     Source: Steinke, Nasr and Jagielski (2023), Privacy Auditing with One (1) Training Run, Theorem 5.2.
 
@@ -122,8 +122,8 @@ def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, l
     $$ \varepsilon \ge \max\Bigl(\log \frac{\mathrm{TPR}_{\text{low}} - \delta}{\mathrm{FPR}_{\text{high}}},\;
        \log \frac{1 - \mathrm{FPR}_{\text{high}} - \delta}{1 - \mathrm{TPR}_{\text{low}}}\Bigr) $$
 
-    with Clopper–Pearson ends, each one-sided at half the error, so that both hold together. Many points of one training
-    are not independent trials; for these there is `one_run`.
+    with Clopper–Pearson ends, each one-sided at half the error, so that both hold together: it is conservative. Many
+    points of one training are not independent trials; for these there is `one_run`.
 
     Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
 

@@ -7,7 +7,9 @@ Nothing here is random, or knows what a member is: see `roc` for that.
 import math
 import operator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Real
 from scipy import stats
@@ -72,15 +74,38 @@ class Estimate:
 
 
 def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Estimate:
-    """The exact interval of a proportion: it covers at least as often as it says, at any size.
+    """The exact interval of a proportion, conservative: it covers at least as often as it says, at any size.
 
-    Source: C. J. Clopper, E. S. Pearson (1934), Biometrika 26, through `scipy.stats.binomtest`.
+    Source: C. J. Clopper, E. S. Pearson (1934), Biometrika 26; the ends are those of `exact_ends`.
 
     Raises:
         ValueError: unless 0 <= `successes` <= `trials`, with at least one trial and at most 2⁵³.
     """
-    interval = _proportion(successes, trials, level=level, method="exact")
-    return Estimate(successes / trials, *interval, n=trials, level=level)
+    arguments.number("level", level, above=0, below=1)
+    successes, trials = operator.index(successes), operator.index(trials)
+    if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
+        raise ValueError(
+            f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"
+        )
+    low, high = (float(end) for end in exact_ends(successes, trials, error=(1 - level) / 2))
+    return Estimate(successes / trials, low, high, n=trials, level=level)
+
+
+def exact_ends(successes: Any, trials: int, *, error: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Clopper and Pearson's ends of a proportion, elementwise, each missing the truth with probability `error` at most.
+
+    Args:
+        successes: whole numbers from 0 to `trials`.
+        trials: at least one.
+        error: in (0, 1), for each end, of one number or the shape of `successes`.
+
+    Returns:
+        The chances at which so many successes and more, and so many and fewer, have the probability `error`.
+    """
+    found = np.asarray(successes, dtype=float)
+    with np.errstate(invalid="ignore"):
+        low, high = stats.beta.ppf(error, found, trials - found + 1), stats.beta.isf(error, found + 1, trials - found)
+    return np.where(found > 0, low, 0.0), np.where(found < trials, high, 1.0)
 
 
 def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 0.95) -> Estimate:
@@ -88,24 +113,27 @@ def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 
 
     $$ \Big[d - \sqrt{(p_1 - l_1)^2 + (u_2 - p_2)^2},\; d + \sqrt{(u_1 - p_1)^2 + (p_2 - l_2)^2}\Big] $$
 
-    with $d = p_1 - p_2$ and the Wilson intervals $[l_i, u_i]$: unlike the textbook formula it stays
-    within [-1, 1] and keeps its width when a proportion is 0 or 1.
+    with $d = p_1 - p_2$ and the exact intervals $[l_i, u_i]$ of `clopper_pearson`: unlike the textbook formula it stays
+    within [-1, 1] and keeps its width when a proportion is 0 or 1. It is conservative; with Wilson's intervals, which
+    Newcombe takes, it is narrower by a fifth at five trials and by a twentieth at two hundred, but covers as little as
+    87 % of five and five.
 
-    Source: R. G. Newcombe (1998), Statistics in Medicine 17, method 10.
+    Source: R. G. Newcombe (1998), Statistics in Medicine 17, method 10, with other intervals.
 
     Raises:
         ValueError: as `clopper_pearson`.
     """
-    low_1, high_1 = _proportion(*first, level=level, method="wilson")
-    low_2, high_2 = _proportion(*second, level=level, method="wilson")
-    p_1, p_2 = first[0] / first[1], second[0] / second[1]
-    low = p_1 - p_2 - math.hypot(p_1 - low_1, high_2 - p_2)
-    high = p_1 - p_2 + math.hypot(high_1 - p_1, p_2 - low_2)
-    return Estimate(p_1 - p_2, max(low, -1.0), min(high, 1.0), n=first[1] + second[1], level=level)
+    one, other = (clopper_pearson(*pair, level=level) for pair in (first, second))
+    difference = one.estimate - other.estimate
+    low = difference - math.hypot(one.estimate - one.low, other.high - other.estimate)
+    high = difference + math.hypot(one.high - one.estimate, other.estimate - other.low)
+    return Estimate(difference, max(low, -1.0), min(high, 1.0), n=one.n + other.n, level=level)
 
 
 def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     """The mean of independent values with Student's t interval: exact for normal values, sound for many.
+
+    Of few and skewed values it covers less: of ten exponential ones 90 %, of thirty 93 %.
 
     Raises:
         ValueError: if there are fewer than two values, or one is not finite.
@@ -121,9 +149,14 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
 
 
 def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
-    """Mean of `first` minus mean of `second`, two independent samples, with Welch's interval.
+    r"""Mean of `first` minus mean of `second`, two independent samples; conservative.
 
-    Source: B. L. Welch (1947), Biometrika 34, through `scipy.stats.ttest_ind`.
+    $$ \bar x_1 - \bar x_2 \pm \sqrt{h_1^2 + h_2^2}, $$
+
+    with the half widths of Student's intervals of the means. Of normal values it covers at least as often as it says,
+    whatever their variances and however few there are, while Welch's interval of 2 and 30 values covers 87 %.
+
+    Source: S. K. Banerjee (1960), Sankhyā 22.
 
     Raises:
         ValueError: if a sample has fewer than two values, one that is not finite, or more than one axis, or `level` is
@@ -131,11 +164,12 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
     """
     arguments.number("level", level, above=0, below=1)
     given = {"first": first, "second": second}
-    samples = [arguments.tensor(name, as_sample(values, name, least=2), "n") for name, values in given.items()]
-    test = stats.ttest_ind(*(sample.cpu().numpy() for sample in samples), equal_var=False)
-    low, high = test.confidence_interval(level)  # pyright: ignore[reportAttributeAccessIssue]
-    difference = float(samples[0].mean() - samples[1].mean())
-    return Estimate(difference, low, high, sum(map(len, samples)), level)
+    one, other = (
+        mean_interval(arguments.tensor(name, as_sample(values, name, least=2), "n"), level=level)
+        for name, values in given.items()
+    )
+    difference, half = one.estimate - other.estimate, math.hypot(one.high - one.estimate, other.high - other.estimate)
+    return Estimate(difference, difference - half, difference + half, one.n + other.n, level)
 
 
 def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> Float[Tensor, "*shape"]:
@@ -158,18 +192,29 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
     return arguments.real(name, values.detach().to(torch.float64))
 
 
+def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]:
+    r"""The ends of Wilson's interval of a share, for a `size` that need not be whole.
+
+    They are the shares p with $N (\hat p - p)^2 = z^2\, p (1 - p)$, and lie within [0, 1].
+
+    Source: E. B. Wilson (1927), Journal of the American Statistical Association 22.
+
+    Args:
+        share: $\hat p$, in [0, 1].
+        size: N, how many independent yes-or-no observations it is worth, above 0.
+        quantile: z, of the normal law or Student's, above 0.
+
+    Raises:
+        ValueError: if a number is out of its range.
+    """
+    arguments.number("share", share, least=0, most=1)
+    arguments.number("size", size, above=0)
+    spread = arguments.number("quantile", quantile, above=0) ** 2 / size
+    middle, half = share + spread / 2, math.sqrt(spread * (share * (1 - share) + spread / 4))
+    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
+
+
 def _unit(values: Float[Tensor, " n"]) -> float:
     """1, or the power of two that is a share of the largest size where squares would over- or underflow."""
     largest = float(values.abs().max())
     return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)
-
-
-def _proportion(successes: int, trials: int, *, level: float, method: str) -> tuple[float, float]:
-    arguments.number("level", level, above=0, below=1)
-    successes, trials = operator.index(successes), operator.index(trials)
-    if not 0 <= successes <= trials or not 1 <= trials <= _EXACT:
-        raise ValueError(
-            f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"
-        )
-    interval = stats.binomtest(successes, trials).proportion_ci(level, method=method)
-    return float(interval.low), float(interval.high)

@@ -16,7 +16,8 @@ from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, as_sample, clopper_pearson, newcombe
+from leakage.metrics.estimates import Estimate, as_sample, clopper_pearson, newcombe, wilson
+from leakage.metrics.low_rates import tpr_bounds
 from leakage.metrics.scores import Scores, apart
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
@@ -51,7 +52,7 @@ def evaluate(
     """Advantage, true and false positive rate of calling a member whatever reaches `threshold`.
 
     The threshold must not depend on these scores: take it from `calibrate_threshold` on others. The rates carry exact
-    binomial intervals, the advantage Newcombe's.
+    binomial intervals, the advantage Newcombe's; all are conservative.
 
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
@@ -67,7 +68,10 @@ def evaluate(
 def membership_advantage(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Estimate:
-    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`."""
+    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`.
+
+    The interval, Newcombe's, is conservative.
+    """
     return evaluate(member=member, outsider=outsider, threshold=threshold, level=level).advantage
 
 
@@ -79,7 +83,8 @@ def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], 
     the one-sided Kolmogorov–Smirnov distance. The threshold is chosen on the data it is measured on, so the estimate
     is optimistic, by some $0.9/\sqrt n$ where nothing leaks (two samples of n); `calibrate_threshold` and `evaluate`
     are not. The interval is for the best advantage of the laws themselves and is valid for every pair of laws: the
-    Dvoretzky–Kiefer–Wolfowitz bands of the two samples, each at half the error, added up. So it is wide.
+    Dvoretzky–Kiefer–Wolfowitz bands of the two samples, each at half the error, added up. So it is wide, and
+    conservative.
 
     Source of the bands: P. Massart (1990), Annals of Probability 18.
 
@@ -106,26 +111,36 @@ def curve(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> Roc:
 def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
     r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$.
 
-    DeLong's variance on the logit scale keeps the interval within [0, 1]. Where that variance is 0 (perfectly separated
-    or all-equal scores) the interval is exact: min(m, n) independent pairs all came out alike.
+    The interval is Wilson's for a share, with the number of pairs that are worth as much as these samples,
 
-    Source: E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson (1988), Biometrics 44; M. S. Pepe (2003), The Statistical
-    Evaluation of Medical Tests, section 5.2 (logit scale).
+    $$ N = A' (1 - A') / V', $$
+
+    where A' and DeLong's variance V' are those of the samples with one more score above all others and one more below.
+    They matter where a sample is small or nearly separated and the plain variance too small, and vanish against many.
+    The interval is conservative for few scores and near 0 and 1. Perfectly separated or all-equal scores have an exact
+    one: min(m, n) independent pairs all came out alike.
+
+    Source: E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson (1988), Biometrics 44; E. B. Wilson (1927), JASA 22; the
+    scores added, after A. Agresti, B. A. Coull (1998), The American Statistician 52, are ours.
 
     Raises:
         ValueError: as `evaluate`, or if a sample has fewer than two scores.
     """
     arguments.number("level", level, above=0, below=1)
     ranked = _ranked(member, outsider, least=2)
-    area, placements = float(ranked.auc()), ranked.placements()
-    error = math.sqrt(sum(float(shares.var()) / len(shares) for shares in placements))
-    if error > 0 and 0 < area < 1:
-        half = float(stats.norm.ppf((1 + level) / 2)) * error / (area * (1 - area))
-        low, high = (1 / (1 + (1 - area) / area * math.exp(-shift)) for shift in (-half, half))
-    else:
+    area, n = float(ranked.auc()), len(member) + len(outsider)
+    both = torch.cat([ranked.member, ranked.outsider])
+    if area in (0.0, 1.0) or bool((both == both[0]).all()):
         unseen = 1 - ((1 - level) / 2) ** (1 / min(len(member), len(outsider)))
-        low, high = area * (1 - unseen), area * (1 - unseen) + unseen
-    return Estimate(area, low, high, n=len(member) + len(outsider), level=level)
+        return Estimate(area, area * (1 - unseen), area * (1 - unseen) + unseen, n=n, level=level)
+    ends = both.new_tensor([-math.inf, math.inf])
+    wider = Scores(
+        *(torch.cat([ends[:1], kind, ends[1:]]) for kind in ranked[:2]), *(count + 2 for count in ranked[2:])
+    )
+    variance = sum(float(shares.var()) / len(shares) for shares in wider.placements())
+    smoothed = float(wider.auc())
+    size, quantile = smoothed * (1 - smoothed) / variance, float(stats.norm.ppf((1 + level) / 2))
+    return Estimate(area, *wilson(area, size=size, quantile=quantile), n=n, level=level)
 
 
 def tpr_at_fpr(
@@ -134,20 +149,22 @@ def tpr_at_fpr(
     """The share of members found while at most a share `fpr` of these outsiders is accused.
 
     A member counts as found if it scores strictly above the first outsider that must not be accused: ties are decided
-    against the attacker. The interval is the exact binomial one for the threshold found; it leaves out that another
-    sample of outsiders would give another threshold.
+    against the attacker. The interval is that of `tpr_bounds`: it allows for the sampling of the members and for that
+    of the threshold, and is conservative.
 
     Args:
         member: scores of the members.
-        outsider: scores of the outsiders, at least `1 / fpr`.
+        outsider: scores of the outsiders, at least `1 / fpr`; for fewer see `tpr_bounds`.
         fpr: false positive rate allowed, in (0, 1).
         level: coverage of the interval.
 
     Raises:
         ValueError: as `evaluate`; if `fpr` is outside (0, 1); or if n·fpr < 1, where no rate that small can be seen.
     """
-    found = int(_ranked(member, outsider).found_at_fpr(fpr))
-    return clopper_pearson(found, len(member), level=level)
+    ranked = _ranked(member, outsider)
+    found = int(ranked.found_at_fpr(fpr))
+    low, high = tpr_bounds(ranked, fpr=fpr, level=level)
+    return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
 
 
 def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:

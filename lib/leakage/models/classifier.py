@@ -11,13 +11,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Num
 from torch import Tensor, nn
 
 from leakage import arguments
 
 Classifier = Callable[[Tensor], Tensor]
-"""Logits `(t, classes)` of points `(t, d)`; of posteriors their logarithms will do."""
+"""Logits `(t, classes)` of points `(t, …)`; of posteriors their logarithms will do."""
 _CHUNK = 4096  # points at once
 
 
@@ -25,7 +25,8 @@ _CHUNK = 4096  # points at once
 class OfModule:
     """A PyTorch module that gives logits, asked in evaluation mode and a chunk at a time.
 
-    Points go in with the dtype and on the device of the module's first parameter, or in float32 where there is none.
+    Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
+    float32 where there is none.
 
     Attributes:
         module: from points to logits.
@@ -34,17 +35,18 @@ class OfModule:
     module: nn.Module
 
     @torch.no_grad()
-    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+    def __call__(self, points: Num[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
         """The logits.
 
         Raises:
             ValueError: if what the module gives are no logits of two classes or more.
         """
         like = next(self.module.parameters(), torch.empty(0, device=points.device))
+        kind = like if points.is_floating_point() else like.device
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            parts = [self.module(part.to(like)) for part in points.split(_CHUNK)]
+            parts = [self.module(part) for part in points.to(kind).split(_CHUNK)]
         finally:
             for part, training in modes:
                 part.training = training

@@ -1,4 +1,4 @@
-"""The command line `leakage`: build the book, keep a record, fetch data, look at what there is.
+"""The command line `leakage`: build the book, keep a record, fetch data, look at what there is, audit saved losses.
 
 Each command checks its arguments, calls one function and turns the result into lines and an exit status: 0 if all is
 well, 1 if something failed (one line for each fault on stderr, what was finished is kept), 2 if the request cannot be
@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from leakage.pipeline.audit_command import audit
 from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
@@ -77,7 +78,10 @@ _parameters = _options(
 @click.group()
 @click.version_option(package_name="leakage")
 def commands() -> None:
-    """Privacy Leakage, Reproduced: run the attacks, judge the claims, build the book."""
+    """Privacy Leakage, Reproduced: run the attacks, judge the claims, build the book, audit a model."""
+
+
+commands.add_command(audit)
 
 
 @commands.command()

@@ -2,9 +2,10 @@ r"""Members lose less: membership by comparing a point's loss with a threshold l
 
 The attacker sees the loss of each point, so it knows the true label, and has reference models of which it knows the
 members. Scores (models, points) are larger for likelier members and positive where the attack says "member". Every
-model is the target once; its references are all others but its partner (`data.membership_splits`), so each point has
-equally many reference losses as member and as outsider. Leading dimensions are independent (epochs, say). Nothing here
-trains or draws.
+model is the target once, or `target` alone. Its references are all others but its partner, where models come in
+complementary pairs (`data.membership_splits`): each point then has equally many reference losses as member and as
+outsider. In independent subsets (`partner=None`) the shares are taken of what there is. Leading dimensions are
+independent (epochs, say). Nothing here trains or draws.
 """
 
 import math
@@ -14,14 +15,20 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.membership_splits import check_pairs
+from leakage.attacks.membership import references
+from leakage.data.membership_splits import check_design
 
 _LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
+_MOST_COMPARED = 2**24  # losses of all targets compared at once: 128 MiB of counts
 
 
 def global_thresholds(
-    losses: Float[Tensor, "*e models points"], member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
-) -> Float64[Tensor, "*e models"]:
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets"]:
     r"""One threshold τ for each target, the best on all losses of its references.
 
     $$ \tau = \arg\max_\tau \; \frac{|\{s \in S : s < \tau\}|}{|S|}
@@ -34,36 +41,56 @@ def global_thresholds(
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 
     Raises:
-        ValueError: if losses are negative, not finite or beyond 1e150, shapes do not fit, or the design tells (see
-            `check_pairs`).
+        ValueError: if losses are negative, not finite or beyond 1e150, shapes do not fit, the design tells (see
+            `check_design`), or the references of a target have no members or no outsiders.
     """
-    check_losses(losses, member, partner)
-    model = torch.arange(len(partner), device=losses.device)[:, None].expand(member.shape).flatten()
+    check_losses(losses, member, partner, target=target)
+    targets, partners = _left_out(member, partner, target)
+    _check_kinds(member, targets)
+    model = torch.arange(len(member), device=losses.device)[:, None].expand(member.shape).flatten()
     each = losses.double().reshape(-1, member.numel())
-    found = [_best_thresholds(row, member.flatten(), model, partner) for row in each]
-    return torch.stack(found).reshape(losses.shape[:-1])
+    found = [_best_thresholds(row, member.flatten(), model, targets, partners) for row in each]
+    return torch.stack(found).reshape(*losses.shape[:-2], len(targets))
 
 
 def sample_thresholds(
-    losses: Float[Tensor, "*e models points"], member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
-) -> Float64[Tensor, "*e models points"]:
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
     r"""A threshold τ(x) for each target and point, the best on the point's own losses; see `global_thresholds`.
+
+    A point whose references are all members or all outsiders has the global threshold.
 
     Source: Tan et al. (2023), eq. (71): "attack R" of Ye et al. (2022), for CIFAR10 and Multi30k.
 
     Raises:
         ValueError: as `global_thresholds`.
     """
-    check_losses(losses, member, partner)
-    model = torch.arange(len(partner), device=losses.device).expand(member.mT.shape)
+    check_losses(losses, member, partner, target=target)
+    targets, partners = _left_out(member, partner, target)
+    model = torch.arange(len(member), device=losses.device).expand(member.mT.shape)
     each = losses.double().reshape(-1, *member.shape).mT
-    found = [_best_thresholds(rows, member.mT, model, partner) for rows in each]
-    return torch.stack(found).reshape(losses.shape)
+    found = [_best_thresholds(rows, member.mT, model, targets, partners) for rows in each]
+    own = torch.stack(found).reshape(*losses.shape[:-2], len(targets), losses.shape[-1])
+    if partner is not None:
+        return own
+    inside = member.sum(0) - member[targets].long()
+    lacking = (inside == 0) | (inside == len(member) - 1)
+    if not bool(lacking.any()):
+        return own
+    return torch.where(lacking, global_thresholds(losses, member, target=target).unsqueeze(-1), own)
 
 
 def global_scores(
-    losses: Float[Tensor, "*e models points"], member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
-) -> Float64[Tensor, "*e models points"]:
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
     r"""$s = \tau - \ell$ with one threshold for each target: `global_thresholds`.
 
     Where no threshold gains anything τ counts as 0, which no loss falls below: nobody is accused.
@@ -71,29 +98,36 @@ def global_scores(
     Raises:
         ValueError: as `global_thresholds`.
     """
-    return global_thresholds(losses, member, partner).clamp_min(0).unsqueeze(-1) - losses.double()
+    thresholds = global_thresholds(losses, member, partner, target=target)
+    return thresholds.clamp_min(0).unsqueeze(-1) - losses.double()[..., references.rows(len(member), target), :]
 
 
 def sample_scores(
-    losses: Float[Tensor, "*e models points"], member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
-) -> Float64[Tensor, "*e models points"]:
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
     r"""$s = \tau(x) - \ell$ with a threshold of its own for each point: `sample_thresholds`; as `global_scores`.
 
     Raises:
         ValueError: as `global_thresholds`.
     """
-    return sample_thresholds(losses, member, partner).clamp_min(0) - losses.double()
+    thresholds = sample_thresholds(losses, member, partner, target=target)
+    return thresholds.clamp_min(0) - losses.double()[..., references.rows(len(member), target), :]
 
 
 def check_losses(
     losses: Float[Tensor, "*e models points"],
     member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"],
+    partner: Int[Tensor, " models"] | None,
     *,
     least: int = 1,
+    target: int | None = None,
 ) -> None:
-    """Raise the errors of every attack on losses; `least` references of either kind are needed."""
-    check_pairs(member, partner, least=least)
+    """Raise the errors of every attack on losses; pairs must leave `least` references of either kind."""
+    check_design(member, partner, least=least, target=target)
     models, points = member.shape
     arguments.tensor("losses", losses, "*e models points", models=models, points=points)
     if bool(losses.isnan().any()):
@@ -106,20 +140,51 @@ def check_losses(
     arguments.real("losses", losses, least=0, most=_LARGEST_LOSS)
 
 
+def _left_out(member: Tensor, partner: Tensor | None, target: int | None) -> tuple[Tensor, Tensor]:
+    """The targets, and of each the other model that is no reference: itself once more, where it has no partner."""
+    models = torch.arange(len(member), device=member.device)
+    asked = references.rows(len(member), target)
+    return models[asked], (models if partner is None else partner)[asked]
+
+
+def _check_kinds(member: Bool[Tensor, "models points"], targets: Int[Tensor, " t"]) -> None:
+    inside = member.sum(-1)
+    left = inside.sum() - inside[targets]
+    if bool(((left == 0) | (left == (len(member) - 1) * member.shape[-1])).any()):
+        raise ValueError(
+            "`member` must give the references of each target members and outsiders, from which a threshold is "
+            "learned; without, judge the negative loss itself."
+        )
+
+
 def _best_thresholds(
     losses: Float64[Tensor, "*b k"],
     member: Bool[Tensor, "*b k"],
     model: Int[Tensor, "*b k"],
-    partner: Int[Tensor, " t"],
+    targets: Int[Tensor, " t"],
+    partners: Int[Tensor, " t"],
 ) -> Float64[Tensor, " t *b"]:
-    """For each target the best thresholds on its references' losses, half of which are members'."""
+    """For each target the best thresholds on its references' losses; several targets at once."""
     ordered, order = losses.sort(-1)
     member, model = member.gather(-1, order), model.gather(-1, order)
-    partner = partner.view(-1, *[1] * model.ndim)
-    target = torch.arange(len(partner), device=losses.device).view_as(partner)
+    size = max(1, _MOST_COMPARED // losses.numel())
+    parts = zip(targets.split(size), partners.split(size), strict=True)
+    return torch.cat([_best_ordered(ordered, member, model, *part) for part in parts])
+
+
+def _best_ordered(
+    ordered: Float64[Tensor, "*b k"],
+    member: Bool[Tensor, "*b k"],
+    model: Int[Tensor, "*b k"],
+    target: Int[Tensor, " t"],
+    partner: Int[Tensor, " t"],
+) -> Float64[Tensor, " t *b"]:
+    """`_best_thresholds` of ascending losses."""
+    target, partner = (some.view(-1, *[1] * model.ndim) for some in (target, partner))
     counted = (model != target) & (model != partner)
-    sign = member.to(torch.int32) * 2 - 1
-    gain = (counted * sign).cumsum(-1, dtype=torch.int32)
+    inside, outside = ((counted & kind).sum(-1, keepdim=True) for kind in (member, ~member))
+    # Differences of shares as whole numbers: nothing is rounded, so ties are ties.
+    gain = torch.where(member, outside, -inside).mul_(counted).cumsum(-1)
     ties = torch.zeros_like(member)
     ties[..., :-1] = ordered[..., 1:] == ordered[..., :-1]
     best, last = gain.masked_fill_(ties, 0).max(-1)  # the first of equal ones

@@ -2,9 +2,9 @@ r"""Membership by likelihood ratios over shadow models: LiRA and RMIA.
 
 The attacker sees the loss (or the logit) of each point, knows its true label, and has shadow models of which it knows
 the members. The conventions are those of `loss_threshold`: scores (models, points) are larger for likelier members and
-positive where the attack says "member"; every model is the target once, and its references are all others but its
-partner. Sums over references are sums over all models less two terms, so nothing is looped over. Nothing here trains or
-draws.
+positive where the attack says "member"; every model is the target once, or `target` alone, and its references are all
+others but its partner, if it has one. *Online* attacks have references that were trained on a point and others that
+were not; *offline* ones need the latter only. Nothing here trains or draws.
 """
 
 import math
@@ -15,115 +15,194 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
+from leakage.attacks.membership import references
 from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
-from leakage.data.membership_splits import check_pairs
+from leakage.attacks.membership.references import Means
+from leakage.data.membership_splits import check_design
 
+LINEAR = 0.3
+"""The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 
 
 def lira(
     losses: Float[Tensor, "*e models points"],
     member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"],
+    partner: Int[Tensor, " models"] | None = None,
     *,
     variance: str = "fixed",
-) -> Float64[Tensor, "*e models points"]:
+    offline: bool = False,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
     r"""`lira_of_logits` for whoever has losses only, by `posterior.logit`.
 
     Raises:
-        ValueError: as `loss_threshold.global_thresholds`, if fewer than two references of a kind are left for some
-            point, or the variance is unknown.
+        ValueError: as `loss_threshold.global_thresholds`, or as `lira_of_logits`.
     """
-    check_losses(losses, member, partner, least=2)
-    return lira_of_logits(logit(losses), member, partner, variance=variance)
+    check_losses(losses, member, partner, least=2, target=target)
+    return lira_of_logits(logit(losses), member, partner, variance=variance, offline=offline, target=target)
 
 
 def lira_of_logits(
     logits: Float[Tensor, "*e models points"],
     member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"],
+    partner: Int[Tensor, " models"] | None = None,
     *,
     variance: str = "fixed",
-) -> Float64[Tensor, "*e models points"]:
-    r"""The log-likelihood ratio of a logit under two Gaussians fitted to the references (online LiRA), in nats.
+    offline: bool = False,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
+    r"""The log-likelihood ratio of a logit under two Gaussians fitted to the references (LiRA), in nats.
 
     $$ s(x) = \log N(\phi; \mu_1(x), \sigma_1^2) - \log N(\phi; \mu_0(x), \sigma_0^2),
        \qquad \phi = \log \tfrac{p}{1-p} $$
 
-    Source: Carlini et al. (2022), algorithm 1. Our fixed variances are means of the points' own unbiased ones; the
-    authors' code takes the variance of all logits together, which includes how points differ from each other.
+    Offline there is no first Gaussian, and $s(x) = (\phi - \mu_0(x)) / \sigma_0$, in standard deviations: it orders
+    points as the probability $\Pr(Z \le \phi)$ of $Z \sim N(\mu_0, \sigma_0^2)$ does, which rounds to 1 beyond 8.
+    Positive scores then are larger than those of half of the outsiders.
+
+    In independent subsets some points may lack references of a kind. Where none was trained on a point, its $\mu_1$ is
+    $\mu_0$ plus the mean difference over the points that have both (and the other way round); where there are fewer
+    than two, its variance is the `fixed` one, the mean over the points that have two.
+
+    Source: Carlini et al. (2022), algorithm 1, and eq. (4) for the offline attack. Our fixed variances are means of the
+    points' own unbiased ones; the authors' code takes the variance of all logits together, which includes how points
+    differ from each other.
 
     Args:
         logits: φ of the true label, of every model on every point: `posterior.margin`, which rounds nothing away.
         member: who was trained on what.
-        partner: each model's partner.
+        partner: each model's partner, in complementary pairs; None for independent subsets.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ for all points of a target, better with few references;
             `own` for one pair for each point.
+        offline: use only references that were not trained on a point.
+        target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_pairs`), fewer than two
-            references of a kind are left for some point, or the variance is unknown.
+        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_design`), the variance is
+            unknown, or no point has two references of a kind that is needed.
     """
     arguments.choice("variance", variance, VARIANCES)
-    check_pairs(member, partner, least=2)
+    check_design(member, partner, least=2, target=target)
     arguments.real("logits", logits, "*e models points", models=member.shape[0], points=member.shape[1])
     phi = logits.double()
     phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
-    score = torch.zeros_like(phi)
-    for sign, kind in ((1, member), (-1, ~member)):
-        mean, square = (_reference_mean(values, kind, partner) for values in (phi, phi.square()))
-        count = len(partner) // 2 - 1
-        spread = VARIANCES[variance]((square - mean.square()) * count / (count - 1)).clamp_min(_LEAST_VARIANCE)
-        score -= sign * ((phi - mean).square() / spread + spread.log()) / 2
+    asked = phi[..., references.rows(len(member), target), :]
+    inside, outside = (references.means(phi, kind, partner, target=target) for kind in (member, ~member))
+    outer, inner = _filled(outside, inside), None if offline else _filled(inside, outside)
+    spread = _spread(phi, ~member, partner, target, outside, variance)
+    if inner is None:
+        return (asked - outer) / spread.sqrt()
+    score = torch.zeros_like(asked)
+    for sign, mean, wide in ((1, inner, _spread(phi, member, partner, target, inside, variance)), (-1, outer, spread)):
+        score -= sign * ((asked - mean).square() / wide + wide.log()) / 2
     return score
 
 
-VARIANCES: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "fixed": lambda spread: spread.mean(-1, keepdim=True),
-    "own": lambda spread: spread,
+VARIANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "fixed": lambda spread, known: (spread * known).mean(-1, keepdim=True) / known.double().mean(-1, keepdim=True),
+    "own": lambda spread, known: spread.where(known, VARIANCES["fixed"](spread, known)),
 }
-"""How `lira` estimates $\\sigma^2$ from the points' own variances."""
+"""How `lira` estimates $\\sigma^2$ from the points' own variances, known where there are two references."""
 
 
 def rmia(
     losses: Float[Tensor, "*e models points"],
     member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"],
+    partner: Int[Tensor, " models"] | None = None,
     *,
     gamma: float = 1.0,
-) -> Float64[Tensor, "*e models points"]:
-    r"""How large a share of the pool a point dominates, less one half (RMIA, online).
+    population: Float[Tensor, "*e models z"] | None = None,
+    offline: bool = False,
+    slope: float = LINEAR,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
+    r"""How large a share of a population a point dominates, less one half (RMIA).
 
     $$ s(x) = \Pr_z\Bigl(\frac{\Lambda(x)}{\Lambda(z)} \ge \gamma\Bigr) - \tfrac12, \qquad
        \Lambda(x) = \frac{p_\theta(x)}{\tfrac12 \bar p_1(x) + \tfrac12 \bar p_0(x)}, $$
 
-    with $p = e^{-\ell}$, its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$), and z a point
-    of the pool, half of which are members. So with γ = 1 the attack accuses the half that ranks highest. The score
-    rises with Λ(x): within one target any γ orders points as Λ does, up to the ties it makes.
+    with $p = e^{-\ell}$ and its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$). Without a
+    population z is a point of the pool; half of it are members, so that with γ = 1 the attack accuses the half that
+    ranks highest. The score rises with Λ(x): within one target any γ and any population order points as Λ does, up to
+    the ties they make.
 
-    Source: Zarifzadeh, Liu, Shokri (2024), eqs. (2) and (8). There z is another sample of the population.
+    Offline, and where no reference is trained on a point, $\bar p_1 = a \bar p_0 + 1 - a$; where all are, the mean is
+    $\bar p_1$ alone. No model is trained on the population, whose $\bar p_1$ is made in the same way.
+
+    Source: Zarifzadeh, Liu, Shokri (2024), eqs. (2) and (8), and their linear approximation
+    $\tfrac12 ((1 + a) \bar p_0 + 1 - a)$ for the offline attack.
+
+    Args:
+        losses: of every model on every point.
+        member: who was trained on what.
+        partner: each model's partner, in complementary pairs; None for independent subsets.
+        gamma: γ, the ratio by which z must be dominated.
+        population: losses of every model on other points, which no model was trained on.
+        offline: use only references that were not trained on a point.
+        slope: a, in [0, 1].
+        target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: as `lira`, or if `gamma` is not positive.
+        ValueError: as `lira`, if `gamma` is not positive, `slope` is not in [0, 1], or the population does not fit.
     """
     arguments.number("gamma", gamma, above=0)
-    check_losses(losses, member, partner, least=2)
+    arguments.number("slope", slope, least=0, most=1)
+    check_losses(losses, member, partner, least=2, target=target)
+    given = {"target": target, "offline": offline, "slope": slope}
+    others = ratio = _ratio(losses, member, partner, **given)
+    if population is not None:
+        arguments.real("population", population, f"*e {len(member)} z", least=0)
+        unseen = member.new_zeros(population.shape[-2:])
+        others = _ratio(population, unseen, partner, **given)
+    below = torch.searchsorted(others.sort(-1).values, ratio - math.log(gamma), right=True)
+    return below.double() / others.shape[-1] - 0.5
+
+
+def _filled(own: Means, other: Means) -> Float64[Tensor, "*e targets points"]:
+    """The means of one kind; where a point has none, that of the other kind and the mean difference of the kinds."""
+    both = (own.count > 0) & (other.count > 0)
+    lacking = own.count == 0
+    if bool((lacking.any(-1) & ~both.any(-1)).any()):
+        raise ValueError(
+            "`member` must give some point both a reference that was trained on it and one that was not; where no "
+            "reference saw the points set `offline=True`."
+        )
+    difference = ((own.mean - other.mean) * both).sum(-1, keepdim=True) / both.sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(lacking, other.mean + difference, own.mean)
+
+
+def _spread(
+    phi: Float64[Tensor, "*e models points"],
+    kind: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None,
+    target: int | None,
+    found: Means,
+    variance: str,
+) -> Float64[Tensor, "*e targets either"]:
+    """The variance of the references of one kind, whose means are known."""
+    if bool((found.count < 2).all(-1).any()):
+        raise ValueError("`member` must give some point two references of each kind that is used; train more models.")
+    square = references.means(phi.square(), kind, partner, target=target).mean
+    unbiased = (square - found.mean.square()) * found.count / (found.count - 1).clamp_min(1)
+    return VARIANCES[variance](unbiased, found.count > 1).clamp_min(_LEAST_VARIANCE)
+
+
+def _ratio(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None,
+    *,
+    target: int | None,
+    offline: bool,
+    slope: float,
+) -> Float64[Tensor, "*e targets points"]:
+    """The logarithm of Λ: a chance may round to 0, its loss does not."""
     chance = torch.exp(-losses.double())
-    average = (_reference_mean(chance, member, partner) + _reference_mean(chance, ~member, partner)) / 2
-    # Logarithms: a chance may round to 0, its loss does not.
-    ratio = -losses.double() - average.clamp_min(torch.finfo(torch.float64).tiny).log()
-    below = torch.searchsorted(ratio.sort(-1).values, ratio - math.log(gamma), right=True)
-    return below.double() / ratio.shape[-1] - 0.5
-
-
-def _reference_mean(
-    values: Float64[Tensor, "*e models points"], kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]
-) -> Float64[Tensor, "*e models points"]:
-    """For each target and point the mean over the references of one kind.
-
-    Of target and partner exactly one is of that kind, and is taken out of the sum over all.
-    """
-    inside = values * kind
-    own = inside + inside[..., partner, :]
-    return (inside.sum(-2, keepdim=True) - own) / (len(partner) // 2 - 1)
+    inside, outside = (references.means(chance, kind, partner, target=target) for kind in (member, ~member))
+    guessed = slope * outside.mean + (1 - slope)
+    seen = guessed if offline else torch.where(inside.count > 0, inside.mean, guessed)
+    average = torch.where(outside.count > 0, (seen + outside.mean) / 2, inside.mean)
+    own = losses.double()[..., references.rows(len(member), target), :]
+    return -own - average.clamp_min(torch.finfo(torch.float64).tiny).log()

@@ -74,7 +74,7 @@ def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level:
 
     A member's output is pulled back to what the model without it would have said, $w + \gamma(\rho'(w) - y)$; both laws
     are then the standard normal one of $(h - \alpha Z_j) / \sigma$. Intervals are over training sets: the inequality of
-    Dvoretzky, Kiefer, Wolfowitz and Massart, made to hold for the two laws of all points at once.
+    Dvoretzky, Kiefer, Wolfowitz and Massart, made to hold for the two laws of all points at once, and so conservative.
 
     Args:
         found: outputs at the points, with refits.

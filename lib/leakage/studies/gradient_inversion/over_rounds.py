@@ -47,7 +47,7 @@ def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
 def median(values: Float[Tensor, " n"]) -> Estimate:
     """The median over rounds between two of the ordered values, which cover it at least as often as the level says.
 
-    The interval asks nothing of the law of the values; of fewer than six it is the whole line.
+    The interval is conservative and asks nothing of the law of the values; of fewer than six it is the whole line.
 
     Raises:
         ValueError: if there is no value, or one is not finite.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
-from scipy import special
+from scipy import special, stats
 from torch import Tensor
 
 from leakage import arguments
@@ -23,8 +23,6 @@ STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "f
 """What the proof of Theorem 3.2 needs or gives, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
-NORMAL_95 = 1.959963984540054
-"""How many standard errors there are on either side of a 95 % interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +78,8 @@ def stage_probability(
 ) -> Estimate:
     """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of them.
 
+    The interval is the exact one, which is conservative.
+
     Raises:
         ValueError: if the stage is not one of `STAGES`, or as `staircase`.
     """
@@ -92,7 +92,8 @@ def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -
     r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
 
     The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
-    square.
+    square. Each is known from the training sets of one dimension alone, so the quantile is Student's for these; of few
+    training sets that is conservative.
 
     Raises:
         ValueError: if there are fewer than two dimensions or training sets, or a ratio is not positive.
@@ -103,7 +104,7 @@ def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -
     weights = (x - x.mean()) / (x - x.mean()).square().sum()
     means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
     slope = float(weights @ means.log())
-    half = NORMAL_95 * float((weights * spread / means).square().sum().sqrt())
+    half = float(stats.t.ppf(0.975, runs - 1)) * float((weights * spread / means).square().sum().sqrt())
     return Estimate(slope, slope - half, slope + half, n=ratios.numel())
 
 

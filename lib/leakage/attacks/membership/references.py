@@ -1,0 +1,51 @@
+r"""Means over the reference models of a target: all others that have seen a point, or that have not.
+
+Numbers come in as (models, points), of which leading dimensions are independent; what goes out has a row for each
+target: every model, or the one named. The target never is a reference, nor is its partner, where models come in
+complementary pairs; in independent subsets (`partner=None`) all others are. Sums over references are sums over all
+models less one or two terms, so nothing is looped over. Nothing here trains or draws.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float64, Int
+from torch import Tensor
+
+
+class Means(NamedTuple):
+    """Over how many references of one kind, and their mean; 0 where there is none."""
+
+    count: Float64[Tensor, "targets points"]
+    mean: Float64[Tensor, "*e targets points"]
+
+
+def rows(models: int, target: int | None) -> slice:
+    """The rows of the targets: all, or that of one."""
+    return slice(0, models) if target is None else slice(target, target + 1)
+
+
+def means(
+    values: Float64[Tensor, "*e models points"],
+    kind: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Means:
+    """The mean over the references of one kind, for each target and point.
+
+    Args:
+        values: finite numbers.
+        kind: of which models the mean is taken, at each point: `member`, or its opposite.
+        partner: each model's partner; without it, all other models are references.
+        target: the one target wanted; by default every model is the target once.
+    """
+    asked = rows(len(kind), target)
+
+    def left(each: Tensor) -> Tensor:
+        own = each[..., asked, :]
+        # Of target and partner exactly one is of the kind, and is taken out of the sum over all.
+        own = own if partner is None else own + each[..., partner[asked], :]
+        return each.sum(-2, keepdim=True) - own
+
+    count = left(kind.double())
+    return Means(count, left(values * kind) / count.clamp_min(1))

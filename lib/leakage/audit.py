@@ -1,0 +1,137 @@
+"""Audit a model of your own: how much does it give away of who it was trained on?
+
+Three doors lead to one `Audit`: losses that are saved already, a scikit-learn classifier, a PyTorch module. NumPy,
+PyTorch and lists come in. What the sample cannot show is said in the notes and never raised; what cannot be used is
+refused with the cure. A score is larger for a likelier member. PyTorch and scikit-learn are imported by the calls, so
+that importing this module is quick.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakage.auditing.result import Audit
+
+FPRS = (0.01, 0.001)
+"""The false positive rates at which true positive rates are given."""
+
+
+def of_losses(
+    losses: Any,
+    member: Any,
+    *,
+    target: int | None = None,
+    population: Any = None,
+    correct: Any = None,
+    labels: Any = None,
+    groups: Any = None,
+    fprs: Sequence[float] = FPRS,
+    level: float = 0.95,
+) -> Audit:
+    """Audit models whose losses are known.
+
+    Complementary pairs are found by themselves; in any other design all other models are a target's references. So one
+    model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
+    that are each other's references are all given in the same way.
+
+    Args:
+        losses: -log p of the true label in nats, (models, rows), or (rows) of one model. Infinite ones are capped, and
+            a note says so.
+        member: whether the model was trained on the row, in the same shape; or one row, that of the target, where the
+            other models saw none of the rows.
+        target: the one model that is attacked. By default all are that have members and outsiders.
+        population: losses of every model on other rows, (models, z), that no model was trained on, for RMIA.
+        correct: whether each model's prediction is right, for the gap attack, which sees labels only.
+        labels: the class of each row, of any type, for slices.
+        groups: another name for each row, for slices.
+        fprs: false positive rates.
+        level: of the intervals.
+
+    Raises:
+        TypeError: if something does not hold numbers.
+        ValueError: if shapes do not fit, a loss is negative or NaN, a model has diverged, or no model has two members
+            and two outsiders.
+    """
+    from leakage.auditing.audited import audited
+    from leakage.auditing.given import given
+
+    known = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
+    return audited(given(losses, member, **known), fprs=fprs, level=level)
+
+
+def of_sklearn(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    models: int = 16,
+    generator: Any = None,
+    groups: Any = None,
+    fprs: Sequence[float] = FPRS,
+    level: float = 0.95,
+) -> Audit:
+    """Fit clones of a classifier on random halves of the rows and their complements, and audit them.
+
+    Args:
+        estimator: any classifier or pipeline with `fit` and `predict_proba`; it stays as it is.
+        X: rows of any kind that it takes: an array, a data frame, a sparse matrix, a list of texts.
+        y: their labels, of any type. Those that occur in one half only have probability 0 under the other's model.
+        models: how many clones, an even number; LiRA and RMIA need six.
+        generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
+        groups: a name for each row, for slices.
+        fprs: false positive rates.
+        level: of the intervals.
+
+    Raises:
+        TypeError: if the estimator has no `predict_proba`.
+        ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
+    """
+    from leakage.auditing.audited import audited
+    from leakage.auditing.estimators import trained
+
+    known, notes = trained(estimator, X, y, models=models, generator=generator, groups=groups)
+    return audited(known, fprs=fprs, level=level, more=notes)
+
+
+def of_module(
+    factory: Callable[[], Any],
+    train: Callable[[Any, Any, Any], Any] | None,
+    X: Any,
+    y: Any,
+    *,
+    models: int = 16,
+    generator: Any = None,
+    groups: Any = None,
+    fprs: Sequence[float] = FPRS,
+    level: float = 0.95,
+    folder: Path | str | None = None,
+    recipe: Any = None,
+) -> Audit:
+    """Train modules on random halves of the rows and their complements, and audit them.
+
+    Args:
+        factory: makes a new, untrained `nn.Module` that gives logits, two or more for each row.
+        train: trains a module in place, `train(module, X, y)`, on the rows it is given. Its draws from PyTorch's global
+            stream are seeded for each model. None trains all modules at once, by `recipe`; they must have no dropout.
+        X: the inputs, a tensor or an array, rows first.
+        y: classes, whole numbers from 0.
+        models: how many modules, an even number; LiRA and RMIA need six.
+        generator: as in `of_sklearn`.
+        groups: a name for each row, for slices.
+        fprs: false positive rates.
+        level: of the intervals.
+        folder: keeps what each finished model says, so that an interrupted audit goes on. A file counts only for the
+            same data, halves, initial weights and source of `train`; what `train` calls is not looked into.
+        recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
+
+    Raises:
+        TypeError: if `factory` makes no module, or X or y hold no numbers.
+        ValueError: if shapes do not fit, a label is no class of the module, a model diverges, or as `of_losses`.
+    """
+    from leakage.auditing.audited import audited
+    from leakage.auditing.modules import trained
+
+    known, notes = trained(
+        factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
+    )
+    return audited(known, fprs=fprs, level=level, more=notes)

@@ -1,0 +1,128 @@
+"""The attacks of an audit: which of them a design allows, and their scores.
+
+Scores (targets, rows) are larger for likelier members and positive where the attack says "member". The references of a
+target are all other models but its partner. Which attacks are possible follows from who was trained on what, never from
+the losses. Nothing here trains, draws or judges.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from leakage.attacks.membership import loss_threshold, references, shadow_models
+from leakage.attacks.membership.calibration import calibrated
+from leakage.auditing.given import Given
+
+
+class Support(NamedTuple):
+    """What the references of every target offer.
+
+    Attributes:
+        models: references of the target that has fewest.
+        both: each target has a point with a reference that saw it and one that did not.
+        seen: the largest number of references that saw one point, of the target that has fewest.
+        unseen: likewise of references that did not see it.
+        lonely: some point has no reference that did not see it.
+    """
+
+    models: int
+    both: bool
+    seen: int
+    unseen: int
+    lonely: bool
+
+
+class Attack(NamedTuple):
+    """An attack on losses, or on labels.
+
+    Attributes:
+        sees: what the attacker is given of each row.
+        possible: whether a design supports it.
+        scores: of all targets.
+    """
+
+    sees: str
+    possible: Callable[[Given, Support], bool]
+    scores: Callable[[Given], Tensor]
+
+
+def support(given: Given) -> Support:
+    """What the references of the targets offer."""
+    inside, outside = (_counts(given, kind) for kind in (given.member, ~given.member))
+    return Support(
+        models=int((inside + outside).amin()),
+        both=bool(((inside > 0) & (outside > 0)).any(-1).all()),
+        seen=int(inside.amax(-1).min()),
+        unseen=int(outside.amax(-1).min()),
+        lonely=bool((outside == 0).any()),
+    )
+
+
+def scores(given: Given) -> dict[str, Float64[Tensor, "targets points"]]:
+    """The scores of every attack that the design allows, by name; there always is one."""
+    found = support(given)
+    return {name: attack.scores(given) for name, attack in ATTACKS.items() if attack.possible(given, found)}
+
+
+def _counts(given: Given, kind: Tensor) -> Tensor:
+    nothing = torch.zeros(kind.shape, dtype=torch.float64)
+    return torch.cat([references.means(nothing, kind, given.partner, target=t).count for t in given.targets])
+
+
+def _each(attack: Callable[..., Tensor], given: Given) -> Tensor:
+    """The rows of the targets; all at once where every model is one."""
+    known = (given.losses, given.member, given.partner)
+    if len(given.targets) == len(given.losses):
+        return attack(*known)
+    return torch.cat([attack(*known, target=target) for target in given.targets])
+
+
+def _loss(given: Given) -> Tensor:
+    """Against a threshold learned on the references, or else the mean loss of the members (Yeom et al., 2018)."""
+    if support(given).both:
+        return _each(loss_threshold.global_scores, given)
+    losses, member = given.losses.double()[list(given.targets)], given.attacked
+    return (losses * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True) - losses
+
+
+def _gap(given: Given) -> Tensor:
+    assert given.correct is not None  # or else it is not possible
+    return given.correct[list(given.targets)].double() - 0.5
+
+
+def _calibrated(losses: Tensor, member: Tensor, partner: Tensor | None, *, target: int | None = None) -> Tensor:
+    return calibrated(-losses.double(), member, partner, target=target)
+
+
+def _rmia(given: Given, *, offline: bool = False) -> Tensor:
+    return _each(partial(shadow_models.rmia, population=given.population, offline=offline), given)
+
+
+def _lira(given: Given, **settings: Any) -> Tensor:
+    return _each(partial(shadow_models.lira, **settings), given)
+
+
+def _online(given: Given, found: Support) -> bool:
+    return found.both and min(found.seen, found.unseen) >= 2
+
+
+def _offline(given: Given, found: Support) -> bool:
+    return not _online(given, found) and found.unseen >= 2 and (found.both or not found.lonely)
+
+
+ATTACKS: Mapping[str, Attack] = {
+    "loss": Attack("loss", lambda given, found: True, _loss),
+    "sample threshold": Attack("loss", lambda given, found: found.both, partial(_each, loss_threshold.sample_scores)),
+    "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, _calibrated)),
+    "LiRA": Attack("loss", _online, _lira),
+    "LiRA, own variance": Attack("loss", _online, partial(_lira, variance="own")),
+    "LiRA, offline": Attack("loss", _offline, partial(_lira, offline=True)),
+    "RMIA": Attack("loss", _online, _rmia),
+    "RMIA, offline": Attack("loss", _offline, partial(_rmia, offline=True)),
+    "gap": Attack("label", lambda given, found: given.correct is not None, _gap),
+}
+"""Every attack of an audit, by name."""

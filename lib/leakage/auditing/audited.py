@@ -1,0 +1,57 @@
+"""From what is given to a result: run the attacks, measure each, and say what the design cannot show."""
+
+from collections.abc import Sequence
+
+from leakage import arguments
+from leakage.auditing import attacks, jackknife
+from leakage.auditing.evidence import Found
+from leakage.auditing.given import Given
+from leakage.auditing.measures import Measured
+from leakage.auditing.notes import notes, of_twins
+from leakage.auditing.result import Audit
+
+
+def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence[str] | None = None) -> Audit:
+    """Every attack that the design allows, measured.
+
+    Args:
+        given: the models.
+        fprs: false positive rates.
+        level: of the intervals.
+        more: further notes, which come first, of whoever knows the rows themselves. By default losses are searched for
+            signs of duplicates.
+
+    Raises:
+        ValueError: if a rate or the level is not in (0, 1).
+    """
+    rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
+    level = arguments.number("level", level, above=0, below=1)
+    scores = attacks.scores(given)
+    errors, parts = jackknife.errors(given, [*scores], rates), len(jackknife.groups(given))
+    found = []
+    for name, values in scores.items():
+        measured = Measured(values, given.attacked, errors.get(name, {}), parts)
+        found.append(
+            Found(
+                name,
+                attacks.ATTACKS[name].sees,
+                measured.interval("auc", level=level),
+                measured.interval("advantage", level=level),
+                {fpr: measured.tpr(fpr, level=level) for fpr in rates},
+            )
+        )
+    reservations = notes(given, attacks.support(given), fprs=rates, level=level)
+    return Audit(
+        found=tuple(found),
+        notes=(*(of_twins(given) if more is None else more), *reservations),
+        scores={name: values.numpy() for name, values in scores.items()},
+        member=given.attacked.numpy(),
+        targets=given.targets,
+        models=len(given.losses),
+        labels=given.labels,
+        groups=given.groups,
+        fprs=rates,
+        level=level,
+        errors=errors,
+        parts=parts,
+    )

@@ -1,0 +1,134 @@
+"""Which rows an audit finds exposed, which slices, and what its strongest attack achieves at least."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakage import arguments
+from leakage.auditing.evidence import Evidence
+from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
+from leakage.auditing.tables import Table
+from leakage.metrics.estimates import clopper_pearson
+from leakage.metrics.scores import marked
+
+_FEW = 10  # members or outsiders of a slice, on average over targets
+
+
+def check_metric(metric: str) -> str:
+    """`metric` if it is one of `METRICS` or `tpr@F` with F in (0, 1).
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if metric in METRICS:
+        return metric
+    rate = re.fullmatch(r"tpr@([0-9]*\.?[0-9]+(?:e-?[0-9]{1,3})?)", metric) if isinstance(metric, str) else None
+    if not rate or not 0 < float(rate[1]) < 1:
+        raise ValueError(
+            f"`metric` must be one of {', '.join(METRICS)} or tpr@F with F in (0, 1), such as tpr@0.01; "
+            f"got {arguments.shown(metric)}."
+        )
+    return metric
+
+
+def at_least(audit: Evidence, metric: str) -> float:
+    """See `Audit.at_least`."""
+    check_metric(metric)
+    if metric not in METRICS:
+        metric = _seen(audit, float(metric.removeprefix("tpr@")))
+    level = 1 - (1 - audit.level) / len(audit.found)
+    lows = []
+    for name, scores in audit.scores.items():
+        given = torch.from_numpy(scores), torch.from_numpy(audit.member), audit.errors.get(name, {}), audit.parts
+        lows.append(Measured(*given).interval(metric, level=level).low)
+    return max(lows)
+
+
+def _seen(audit: Evidence, fpr: float) -> str:
+    """The name of the rate, if it can be seen and its error is known."""
+    fewest = int((~audit.member).sum(-1).min())
+    if not visible(fewest, fpr):
+        needed = math.ceil(1 / fpr - 1e-9)
+        raise ValueError(f"tpr@{fpr:g} cannot be seen on {fewest:,} outsiders; it needs {needed:,} or more.")
+    if len(audit.targets) > 1 and fpr not in audit.fprs:
+        raise ValueError(f"tpr@{fpr:g} must be among the rates of the audit, got {audit.fprs}; give it in `fprs`.")
+    return tpr_at(fpr)
+
+
+def records(audit: Evidence, k: int) -> Table:
+    """See `Audit.records`."""
+    k = arguments.count("k", k, least=1)
+    scores, member = _strongest(audit)
+    fpr = visible_fpr(audit.fprs, int((~audit.member).sum(-1).min()))
+    ranked = marked(scores, member=member)
+    caught = (scores > ranked.first_spared(fpr).unsqueeze(-1)) & member
+    below = torch.searchsorted(ranked.outsider, scores.contiguous()).clamp_max(ranked.outsiders.unsqueeze(-1))
+    times = member.sum(0)
+
+    def mean(values: Tensor) -> np.ndarray:
+        return ((values * member).sum(0) / times.clamp_min(1)).numpy()
+
+    outranks, score = mean(below / ranked.outsiders.unsqueeze(-1)), mean(scores)
+    share = (caught.sum(0) / (times + 1)).numpy()  # once of one time is less sure than nine of ten
+    rows = np.flatnonzero(times.numpy())
+    rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
+    known = {"label": audit.labels, "group": audit.groups}
+    named = {name: values for name, values in known.items() if values is not None}
+    columns = ("row", "found", "of models", "at FPR", "outranks", "score", *named)
+    return Table(
+        columns,
+        tuple(
+            (
+                int(row),
+                int(caught[:, row].sum()),
+                int(times[row]),
+                f"{100 * fpr:g} %",
+                float(outranks[row]),
+                float(score[row]),
+                *(str(values[row]) for values in named.values()),
+            )
+            for row in rows
+        ),
+    )
+
+
+def slices(audit: Evidence) -> Table:
+    """See `Audit.slices`."""
+    scores, member = _strongest(audit)
+    fpr = visible_fpr(audit.fprs, int((~audit.member).sum(-1).min()))
+    cuts = marked(scores, member=member).first_spared(fpr)
+    columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
+    return Table(columns, tuple(_slice(scores, member, cuts, audit.level, *named) for named in _named(audit)))
+
+
+def _named(audit: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
+    for by, values in (("label", audit.labels), ("group", audit.groups)):
+        if values is not None:
+            yield from ((by, str(name), values == name) for name in np.unique(values))
+
+
+def _slice(
+    scores: Tensor, member: Tensor, cuts: Tensor, level: float, by: str, name: str, inside: np.ndarray
+) -> tuple[Any, ...]:
+    chosen = torch.from_numpy(inside)
+    within, kinds = scores[:, chosen], member[:, chosen]
+    members, outsiders = (float(kind.sum(-1).double().mean()) for kind in (kinds, ~kinds))
+    counts = (round(members), round(outsiders))
+    able = (torch.minimum(kinds.sum(-1), (~kinds).sum(-1)) >= 2).nonzero().flatten()
+    if not len(able) or min(members, outsiders) < _FEW:
+        return (by, name, *counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
+    area = Measured(within[able], kinds[able]).interval("auc", level=level)
+    hits, of = ((within > cuts.unsqueeze(-1)) & kinds).sum(-1), kinds.sum(-1)
+    left_out = f"{len(kinds) - len(able)} models left out" * (len(able) < len(kinds))
+    shares = zip(hits[able].tolist(), of[able].tolist(), strict=True)
+    share = mean_of([clopper_pearson(*each, level=level) for each in shares], level=level)
+    return (by, name, *counts, area, share, left_out)
+
+
+def _strongest(audit: Evidence) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(audit.scores[audit.strongest.attack]), torch.from_numpy(audit.member)

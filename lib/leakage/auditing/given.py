@@ -1,0 +1,217 @@
+"""What an audit is given, as tensors that fit: losses, members, and whatever is known about the rows.
+
+NumPy, PyTorch and lists come in; float32 stays float32, since a loss below its rounding is not 0 but unknown, and all
+else becomes float64 on the CPU. What cannot be used is refused by its name, with the cure; what can be used with a
+reservation is, and a note says so. Nothing here attacks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from leakage import arguments
+
+_INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
+_LEAST = 2  # members, and outsiders, of a model that is attacked
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The models, who was trained on what, and which of them are attacked.
+
+    Attributes:
+        losses: of each model on each row, finite and at least 0.
+        member: whether the model was trained on the row.
+        targets: the models that are attacked.
+        partner: each model's partner, where all come in complementary pairs.
+        population: losses on rows that no model was trained on.
+        correct: whether each model's prediction is right.
+        labels: a name for each row.
+        groups: another one.
+        notes: reservations.
+    """
+
+    losses: Float[Tensor, "models points"]
+    member: Bool[Tensor, "models points"]
+    targets: tuple[int, ...]
+    partner: Int[Tensor, " models"] | None
+    population: Float[Tensor, "models z"] | None
+    correct: Bool[Tensor, "models points"] | None
+    labels: np.ndarray | None
+    groups: np.ndarray | None
+    notes: tuple[str, ...]
+
+    @property
+    def attacked(self) -> Bool[Tensor, "targets points"]:
+        """The members of the targets."""
+        return self.member[list(self.targets)]
+
+    def without(self, models: Sequence[int]) -> "Given":
+        """The same without these models; there may be no target left."""
+        left = [model for model in range(len(self.losses)) if model not in models]
+        return replace(
+            self,
+            losses=self.losses[left],
+            member=self.member[left],
+            targets=tuple(place for place, model in enumerate(left) if model in self.targets),
+            partner=_partners(self.member[left]),
+            population=None if self.population is None else self.population[left],
+            correct=None if self.correct is None else self.correct[left],
+        )
+
+
+def given(
+    losses: Any,
+    member: Any,
+    *,
+    target: Any = None,
+    population: Any = None,
+    correct: Any = None,
+    labels: Any = None,
+    groups: Any = None,
+) -> Given:
+    """Everything checked and converted; see `audit.of_losses` for the arguments.
+
+    Raises:
+        TypeError: if something does not hold numbers.
+        ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
+    """
+    values, notes = _finite("losses", _matrix("losses", losses))
+    truths = _matrix("member", member, truth=True)
+    if len(truths) == 1 < len(values) and truths.shape[1] == values.shape[1]:
+        if target is None:
+            raise ValueError(
+                f"`member` must have a row for each of the {len(values)} models, got one row; where it is that of one "
+                "target and the others never saw the rows, say which with `target`."
+            )
+        row, truths = truths[0], torch.zeros(values.shape, dtype=torch.bool)
+        truths[arguments.count("target", target, most=len(values) - 1)] = row
+    if truths.shape != values.shape:
+        raise ValueError(
+            f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
+            f"{tuple(values.shape)}; is one of them transposed?"
+        )
+    asked, more = None, []
+    if population is not None:
+        asked, more = _finite("population", _matrix("population", population))
+        if len(asked) != len(values):
+            raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(asked)} rows.")
+        asked = asked.to(values.dtype)
+    right = None if correct is None else _matrix("correct", correct, truth=True)
+    if right is not None and right.shape != values.shape:
+        raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
+    return Given(
+        values,
+        truths,
+        _targets(truths, target),
+        _partners(truths),
+        asked,
+        right,
+        names("labels", labels, values.shape[1]),
+        names("groups", groups, values.shape[1]),
+        (*notes, *more),
+    )
+
+
+def names(name: str, values: Any, rows: int) -> np.ndarray | None:
+    """A text for each row, or None.
+
+    Raises:
+        ValueError: if there is not one for each row.
+    """
+    if values is None:
+        return None
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    found = np.asarray(values)
+    if found.shape != (rows,):
+        raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {found.shape}.")
+    return np.array([str(value) for value in found.tolist()], dtype=str)
+
+
+def _matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
+    """A tensor (models, rows) of floats or, `truth`, of truth values."""
+    if not isinstance(values, Tensor):
+        try:
+            array = np.asarray(values)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"`{name}` must be a matrix (models, rows) of numbers: {error}.") from error
+        if array.dtype.kind not in "bifu":
+            raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; convert it with `.astype(float)`.")
+        values = torch.from_numpy(np.ascontiguousarray(array, dtype=_plain(array.dtype)))
+    values = values.detach().cpu()
+    if values.is_complex():
+        raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
+    if values.ndim not in (1, 2) or not values.numel():
+        raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(values.shape)}.")
+    values = torch.atleast_2d(values)
+    if not truth:
+        short = values.dtype in (torch.float16, torch.bfloat16, torch.float32)
+        return values.to(torch.float32 if short else torch.float64)
+    if values.dtype != torch.bool and not bool(((values == 0) | (values == 1)).all()):
+        raise ValueError(f"`{name}` must hold truth values, or 0 and 1, got others; are arguments swapped?")
+    return values.bool()
+
+
+def _plain(dtype: np.dtype) -> np.dtype:
+    """A type that PyTorch has too, in this machine's order of bytes."""
+    return (
+        dtype
+        if dtype.kind == "b"
+        else np.dtype({2: np.float32, 4: np.float32}.get(dtype.itemsize * (dtype.kind == "f"), np.float64))
+    )
+
+
+def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, list[str]]:
+    """Losses that can be attacked, and a note where one was infinite."""
+    broken = losses.isnan().any(-1) | ((losses == math.inf).double().mean(-1) > 0.5)
+    if bool(broken.any()):
+        which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
+        raise ValueError(
+            f"`{name}` must be finite, got NaN or mostly inf of model {which}: training diverged; leave such models "
+            "out of `losses` and `member`, or train them again with a lower learning rate."
+        )
+    arguments.real(name, losses, least=0, finite=False)
+    infinite = losses == math.inf
+    if not bool(infinite.any()):
+        return losses, []
+    cap = max(_INFINITE, float(losses[~infinite].max()))
+    note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
+    return losses.masked_fill(infinite, cap), [note]
+
+
+def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:
+    models = len(member)
+    fewest = torch.minimum(member.sum(-1), (~member).sum(-1))
+    if target is not None:
+        target = arguments.count("target", target, most=models - 1)
+        if int(fewest[target]) < _LEAST:
+            raise ValueError(
+                f"`member` must have {_LEAST} members and {_LEAST} outsiders of the target, model {target}."
+            )
+        return (target,)
+    found = tuple((fewest >= _LEAST).nonzero().flatten().tolist())
+    if not found:
+        raise ValueError(
+            f"`member` must have {_LEAST} members and {_LEAST} outsiders of some model: nobody can be told."
+        )
+    return found
+
+
+def _partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models"] | None:
+    """Each model's partner, where all come in complementary pairs, each to be taken for one pair only."""
+    left: dict[bytes, list[int]] = {}
+    partner = [-1] * len(member)
+    for model, row in enumerate(member.numpy()):
+        if waiting := left.get((~row).tobytes()):
+            other = waiting.pop(0)
+            partner[model], partner[other] = other, model
+        else:
+            left.setdefault(row.tobytes(), []).append(model)
+    return None if -1 in partner else torch.tensor(partner)

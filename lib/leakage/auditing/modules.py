@@ -1,0 +1,203 @@
+"""PyTorch modules on random halves, trained by the caller or all at once, and what they say of every row.
+
+What a finished model says (its losses and whether it is right, no weights) is kept in one file for each model, if a
+folder is given: NumPy's format without objects, with a digest inside, so that no file can run code.
+"""
+
+import inspect
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from leakage import arguments, checked_files
+from leakage.auditing.given import Given, given
+from leakage.auditing.halves import drawn, of_duplicates, stream_of
+from leakage.fingerprints import fingerprint
+from leakage.models.classifier import OfModule
+from leakage.models.initialisation import initial
+from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples, classes
+from leakage.trainers.ensemble_checkpoints import Checkpoint
+from leakage.trainers.ensembles import Recipe
+from leakage.trainers.modules import Modules
+
+_RECIPE = Recipe(epochs=30, batch=64)
+
+
+def trained(
+    factory: Callable[[], Any],
+    train: Callable[[Any, Any, Any], Any] | None,
+    X: Any,
+    y: Any,
+    *,
+    models: int,
+    generator: Any,
+    groups: Any,
+    folder: Path | str | None,
+    recipe: Any,
+) -> tuple[Given, list[str]]:
+    """What an audit is given, and notes; see `audit.of_module`."""
+    X, y = _inputs(X), _classes(y)
+    if len(X) != len(y):
+        raise ValueError(f"`X` and `y` must have equally many rows, got {len(X)} and {len(y)}.")
+    if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
+        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
+    draws = stream_of(generator)
+    if train is None:
+        member = _equal_halves(len(X), models, draws)
+        losses, correct = _at_once(_made(factory), X, y, member, recipe or _RECIPE, draws, folder)
+    else:
+        member = drawn(len(X), models, draws)
+        starts = torch.randint(2**62, (models,), generator=draws).tolist()
+        places = tqdm(range(models), desc="Models", unit="model", disable=None)
+        found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
+        losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
+    known = given(losses, member, correct=correct, labels=y, groups=groups)
+    return known, of_duplicates(X, y.tolist(), member)
+
+
+def _one(
+    factory: Callable[[], Any],
+    train: Callable[[Any, Any, Any], Any],
+    X: Tensor,
+    y: Tensor,
+    member: Tensor,
+    start: int,
+    folder: Path | str | None,
+) -> tuple[Tensor, Tensor]:
+    """The losses of one model, and whether it is right; from its file if there is a good one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(start)  # the caller draws from the global stream
+        module = _made(factory)
+        X = _like(module, X)
+        weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
+        path = None
+        if folder is not None:
+            key = fingerprint((X, y, member, start, repr(module), weights, _source(factory), _source(train)))
+            path = Path(folder) / f"{key}.npz"
+        if path is not None and (kept := _read(path, len(X))) is not None:
+            return kept
+        _check(module, X, y)
+        train(module, X[member], y[member])
+        found = _asked(module, X, y)
+    if path is not None:
+        _write(path, found)
+    return found
+
+
+def _like(module: nn.Module, X: Tensor) -> Tensor:
+    """Fractions in the precision of the module."""
+    parameter = next(module.parameters(), None)
+    return X if parameter is None or not X.is_floating_point() else X.to(parameter.dtype)
+
+
+def _check(module: nn.Module, X: Tensor, y: Tensor) -> None:
+    """Refuse labels that are no class of the module, before anything is trained."""
+    arguments.whole("y", y, most=OfModule(module)(X[:2]).shape[-1] - 1)
+
+
+def _asked(module: nn.Module, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if not all(bool(part.isfinite().all()) for part in module.parameters()):
+        raise ValueError("`train` must leave finite parameters; a module has diverged: lower its learning rate.")
+    score = classes(OfModule(module)(X), y)
+    return score.losses, score.wrong == 0
+
+
+def _at_once(
+    module: nn.Module,
+    X: Tensor,
+    y: Tensor,
+    member: Tensor,
+    recipe: Recipe,
+    draws: torch.Generator,
+    folder: Path | str | None,
+) -> tuple[Tensor, Tensor]:
+    """All networks of one form, by the ensemble engine."""
+    X = _like(module, X)
+    examples = Examples((X,), y)
+    _check(module, X, y)
+    networks = Modules(
+        module,
+        initial(module, len(member), generator=draws, dtype=X.dtype if X.is_floating_point() else torch.float32),
+        criterion=classes,
+    )
+    rows = member.nonzero()[:, 1].view(len(member), -1)
+    kept = None if folder is None else Checkpoint(folder)
+    done = ensembles.train(
+        networks, examples, rows, recipe, generator=draws, checkpoint=kept, description=f"{len(member)} models"
+    )
+    score = done.scores(examples)
+    return score.losses, score.wrong == 0
+
+
+def _equal_halves(rows: int, models: int, draws: torch.Generator) -> Tensor:
+    """Complementary halves, or of an odd number of rows independent subsets that leave the middle out."""
+    member = drawn(rows, models, draws)
+    if rows % 2:
+        order = torch.rand(models, rows, generator=draws).argsort(-1)
+        member = order < rows // 2
+    return member
+
+
+def _made(factory: Callable[[], Any]) -> nn.Module:
+    module = factory()
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"`factory` must make an nn.Module when called, got {type(module).__name__}.")
+    return module
+
+
+def _inputs(X: Any) -> Tensor:
+    found = X.detach().cpu() if isinstance(X, Tensor) else _numbers("X", X)
+    if found.ndim < 2:
+        raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(found.shape)}.")
+    if found.is_floating_point():
+        arguments.real("X", found)
+    return found
+
+
+def _classes(y: Any) -> Tensor:
+    found = y.detach().cpu() if isinstance(y, Tensor) else _numbers("y", y)
+    if found.is_floating_point() and bool((found == found.round()).all()):
+        found = found.long()
+    return arguments.whole("y", found, "rows").long()
+
+
+def _numbers(name: str, values: Any) -> Tensor:
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; encode it first.")
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+def _source(function: Any) -> str:
+    """The text of a function, or else its name."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:
+    content = io.BytesIO()
+    losses, correct = (part.numpy() for part in found)
+    np.savez(content, losses=losses, correct=correct, digest=np.array(fingerprint((losses, correct))))
+    checked_files.write(path, content.getvalue())
+
+
+def _read(path: Path, rows: int) -> tuple[Tensor, Tensor] | None:
+    """What a file holds, or None where there is none or it is damaged: the model is then trained again."""
+    try:
+        with path.open("rb") as content, np.load(content, allow_pickle=False) as kept:
+            losses, correct, digest = kept["losses"], kept["correct"], str(kept["digest"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    if losses.shape != (rows,) or fingerprint((losses, correct)) != digest:
+        return None
+    return torch.from_numpy(losses), torch.from_numpy(correct)

@@ -1,0 +1,191 @@
+"""`leakage audit` judges a file, fails where a leak surely passes a bar, and writes nothing about a bad file."""
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leakage.pipeline import cli
+from leakage.runtime import stream
+from miniature import is_a_refusal
+from patience import HANGS
+
+ROOT = Path(__file__).parents[1]
+MEMBER = (torch.rand(8, 300, generator=stream(0, "member")) < 0.5).numpy()
+LOSSES = -torch.rand(8, 300, generator=stream(0, "losses"), dtype=torch.float64).log().numpy() * np.where(
+    MEMBER, 0.3, 1.0
+)
+GOOD = {"losses": LOSSES, "member": MEMBER}
+
+
+@pytest.fixture
+def scores(tmp_path):
+    path = tmp_path / "scores.npz"
+    np.savez(path, **GOOD, labels=np.arange(300) % 3, groups=np.array(["old", "new"] * 150))
+    return path
+
+
+def run(capsys, *arguments):
+    status = cli.main(["audit", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+def test_it_prints_the_table_and_writes_what_is_asked(scores, tmp_path, capsys):
+    page, numbers = tmp_path / "audit.html", tmp_path / "audit.json"
+    status, out, err = run(capsys, scores, "--report", page, "--json", numbers)
+    assert (status, err) == (0, "")
+    found = json.loads(numbers.read_text("utf-8"))
+    assert all(row["attack"] in out for row in found["attacks"])
+    assert {row["slice"] for row in found["slices"]} == {"0", "1", "2", "old", "new"}
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert {path.name for path in tmp_path.iterdir()} == {"audit.html", "audit.json", "scores.npz"}
+
+
+def test_the_lower_end_decides(scores, tmp_path, capsys):
+    from leakage import audit
+
+    surely = audit.of_losses(**GOOD).at_least("auc")
+    page = tmp_path / "audit.html"
+    assert run(capsys, scores, "--fail-above", f"auc={surely + 1e-6}")[0] == 0
+    status, _, err = run(
+        capsys, scores, f"--fail-above=auc={surely - 1e-6}", "--fail-above=tpr@0.05=1", "--report", page
+    )
+    assert status == 1
+    assert err.startswith("leakage: auc is at least")
+    assert err.count("\n") == 1
+    assert page.is_file()
+    status, _, err = run(capsys, scores, "--fail-above=auc=0", "--fail-above=tpr@0.05=0", "--fail-above=advantage=0")
+    assert (status, err.count("\n")) == (1, 3)
+
+
+def archive(**arrays):
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def with_a_wrong_size():
+    """An array whose header promises more than there is."""
+    content, whole = io.BytesIO(), archive(**GOOD)
+    with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(content, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name)[:-100])
+    return content.getvalue()
+
+
+def with_a_flipped_byte():
+    content = bytearray(archive(**GOOD))
+    content[len(content) // 3] ^= 0xFF
+    return bytes(content)
+
+
+BAD_FILES = {
+    "empty": b"",
+    "text": b"losses = [1, 2]",
+    "pickle": pickle.dumps(GOOD),
+    "torn": archive(**GOOD)[:500],
+    "only the start of a zip": b"PK\x03\x04junk",
+    "no array": archive(**GOOD).replace(b"NUMPY", b"MUNPY"),
+    "flipped": with_a_flipped_byte(),
+    "wrong size": with_a_wrong_size(),
+    "objects": archive(losses=np.array([{}, None], dtype=object), member=MEMBER),
+    "objects beside": archive(**GOOD, labels=np.array([{}] * 300, dtype=object)),
+    "no member": archive(losses=LOSSES),
+    "strange name": archive(**GOOD, Labels=np.arange(300)),
+    "no number": archive(**GOOD | {"losses": LOSSES.astype(str)}),
+    "NaN": archive(**GOOD | {"losses": LOSSES * np.nan}),
+    "shapes": archive(**GOOD | {"losses": LOSSES[:, 1:]}),
+    "target": archive(**GOOD, target=np.array([1.5])),
+    "target beyond": archive(**GOOD, target=np.array(8)),
+    "counts": archive(**GOOD | {"member": MEMBER.astype(int) * 3}),
+}
+
+
+@pytest.mark.parametrize("content", BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_gets_one_line_and_nothing_is_written(content, tmp_path, capsys):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(content)
+    given = (path, "--report", tmp_path / "audit.html", "--json", tmp_path / "audit.json", "--fail-above", "auc=0.5")
+    assert is_a_refusal(*run(capsys, *given))
+    assert [left.name for left in tmp_path.iterdir()] == ["bad.npz"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--fail-above", "auc"],
+        ["--fail-above", "auc="],
+        ["--fail-above", "auc=nan"],
+        ["--fail-above", "AUC=0.5"],
+        ["--fail-above", "tpr@0=0.5"],
+        ["--fail-above", "tpr@0.0001=0.5"],
+        ["--fail-above", "tpr@1e-9999=0.5"],
+        ["--fail-above", "precision=0.5"],
+        ["--level", "1"],
+        ["--level", "nan"],
+        ["--report", "{scores}"],
+        ["--json", "{folder}/absent/audit.json"],
+        ["--report", "{folder}/a", "--json", "{folder}/a"],
+        ["--report", "{folder}"],
+        ["--seed", "1"],
+    ],
+    ids=" ".join,
+)
+def test_a_request_that_cannot_be_met_gets_one_line_and_nothing_is_written(more, scores, tmp_path, capsys):
+    before = scores.read_bytes()
+    filled = [part.format(scores=scores, folder=tmp_path) for part in more]
+    assert is_a_refusal(*run(capsys, scores, "--json", tmp_path / "audit.json", *filled))
+    assert [left.name for left in tmp_path.iterdir()] == ["scores.npz"]
+    assert scores.read_bytes() == before
+
+
+def test_no_file_is_no_traceback(tmp_path, capsys):
+    for path in (tmp_path / "absent.npz", tmp_path):
+        assert is_a_refusal(*run(capsys, path))
+
+
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from leakage.pipeline import cli
+before = set(sys.modules)
+import leakage.audit
+assert "torch" not in sys.modules and "matplotlib" not in sys.modules
+print(cli.main(["audit", {scores!r}, "--report", {page!r}]), cli.main(["status"]), cli.main(["build"]))
+"""
+
+
+def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["book"]
+    names = {entry.partition(">")[0].partition("=")[0].replace("-", "_") for entry in extras}
+    absent = {*names, "nbformat", "nbclient", "nbconvert", "jupyter_client", "jupyter_core", "sphinx", "pandas"} - {
+        "ipykernel"
+    }
+    page = tmp_path / "audit.html"
+    code = WITHOUT.format(absent=absent, scores=str(scores), page=str(page))
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
+    )
+    assert found.stdout.splitlines()[-1:] == ["0 2 2"], found.stderr
+    assert found.stderr.count("which is not installed; install leakage[book]") == 2
+    assert page.is_file()
