@@ -23,7 +23,7 @@ from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
 from leakage.attacks.gradient_inversion.observation import Reconstruction
 from leakage.attacks.gradient_inversion.refine import certified
 
-_SAFETY = 4.0  # of the bound to first order
+_SAFETY = 4.0  # of the bound to first order: 0.18 of it was the most in 304 batches certified, of 850 random modules
 _LEAST_DIGITS = 1e-2  # a bound beyond this share of an input certifies nothing
 _LEAST_ALIVE = 2  # neurons, or one input is whatever its one row says
 

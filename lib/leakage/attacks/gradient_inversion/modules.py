@@ -94,7 +94,8 @@ def invert(
         arguments.number("norm", norm, above=0)
     known = first_layer.named(module, gradient)
     # Layers that draw, as dropout does, take from PyTorch's own generator: it is put back.
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    devices = {part.device for part in module.parameters() if part.device.type == "cuda"}
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
         if next(module.parameters(recurse=False), None) is not None and not isinstance(module, nn.Linear):
             module, known = _in_layers(module, known, batch, loss)
         first = first_layer.of_module(module, known, shape=shape, generator=generator)
