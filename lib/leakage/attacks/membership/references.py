@@ -2,12 +2,13 @@ r"""Means over the reference models of a target: all others that have seen a poi
 
 Numbers come in as (models, points), of which leading dimensions are independent; what goes out has a row for each
 target: every model, or the one named. The target never is a reference, nor is its partner, where models come in
-complementary pairs; in independent subsets (`partner=None`) all others are. Sums over references are sums over all
-models less one or two terms, so nothing is looped over. Nothing here trains or draws.
+complementary pairs; in independent subsets (`partner=None`) all others are. No number of the target enters a sum to be
+taken out again: what that rounds away would depend on whether the target is a member. Nothing here trains or draws.
 """
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
@@ -39,13 +40,10 @@ def means(
         partner: each model's partner; without it, all other models are references.
         target: the one target wanted; by default every model is the target once.
     """
-    asked = rows(len(kind), target)
-
-    def left(each: Tensor) -> Tensor:
-        own = each[..., asked, :]
-        # Of target and partner exactly one is of the kind, and is taken out of the sum over all.
-        own = own if partner is None else own + each[..., partner[asked], :]
-        return each.sum(-2, keepdim=True) - own
-
-    count = left(kind.double())
-    return Means(count, left(values * kind) / count.clamp_min(1))
+    models = torch.arange(len(kind), device=kind.device)
+    reference = models[:, None] != models
+    if partner is not None:
+        reference &= partner[:, None] != models
+    weight = reference[rows(len(kind), target)].double()
+    count = weight @ kind.double()
+    return Means(count, weight @ (values * kind) / count.clamp_min(1))
