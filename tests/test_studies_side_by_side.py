@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import noise_labels
+from leakage.data import labelled
 from leakage.metrics.estimates import Estimate
 from leakage.panel import evaluate
 from leakage.runtime import stream
-from leakage.studies.side_by_side import ladder, stacking, targets
+from leakage.studies.side_by_side import epsilons, ladder, stacking, targets
+from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.problem import Setting
 from refusing import refusals
 
@@ -93,3 +95,20 @@ test_what_cannot_be_trained_is_refused = refusals(
     (lambda: panel("MLP", flipped=2.0), "`flipped` must be"),
     (lambda: ladder.measured(SMALL, models=8, ensembles=1, seed=0), "`ensembles` must be"),
 )
+
+
+def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
+    few = [epsilons.noisy_coins(0, noise=noise, points=2000, seed=3) for noise in (0.3, 1.0, 30.0)]
+    assert few[0] > few[1] > few[2] == 0.0
+    assert few[1] < gaussian_mechanism.epsilon(1.0, epsilons.DELTA)
+
+
+def test_noise_lowers_what_one_private_training_shows_and_fits():
+    data = labelled.load("digits")
+    settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0, seed=3)
+    found = epsilons.private_run(0, **settings)
+    assert float(found.fit[0]) > 0.8 > float(found.fit[1])
+    assert bool((found.bounds >= 0).all())
+    assert bool((epsilons.private_run(0, **settings).bounds == found.bounds).all())
+    with pytest.raises(ValueError, match="points"):
+        epsilons.private_run(0, **settings | {"points": 10**6})
