@@ -27,7 +27,7 @@ kernelspec:
   language: python
   name: python3
 """
-MAY_IMPORT = frozenset({"leakage", "myst_nb", "numpy", "torch"}) | sys.stdlib_module_names
+MAY_IMPORT = frozenset({"leakage", "myst_nb", "numpy", "sklearn", "torch"}) | sys.stdlib_module_names
 
 
 def header_is_the_projects(chapter: Chapter) -> list[str]:
@@ -57,7 +57,9 @@ def first_cell_imports(chapter: Chapter) -> list[str]:
         if block is not chapter.code[0] and block.section != YOUR_TURN:
             faults.append(f"{block}: import {module} in the first code cell")
         if module.split(".")[0] not in MAY_IMPORT:
-            faults.append(f"{block}: a chapter imports leakage, torch, numpy and the standard library, not {module}")
+            faults.append(
+                f"{block}: a chapter imports leakage, torch, numpy, sklearn, the standard library, not {module}"
+            )
     if not chapter.code or not all(isinstance(n, ast.Import | ast.ImportFrom) for n in chapter.code[0].tree.body):
         faults.append("the first code cell holds the imports and nothing else")
     return faults

@@ -43,9 +43,10 @@ MAY_IMPORT = {
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,
+    "panel": MIDDLE | UPPER | {"attacks"},
     "auditing": MIDDLE | UPPER | {"attacks", "checked_files", "fingerprints", "palette"},
     "audit": frozenset({"auditing"}),
-    "studies": MIDDLE | UPPER | {"attacks"},
+    "studies": MIDDLE | UPPER | {"attacks", "panel"},
     "pipeline": MIDDLE
     | UPPER
     | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "claims", "palette"}

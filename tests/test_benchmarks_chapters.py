@@ -111,10 +111,11 @@ TABLE = {
     ),
     "gradient_inversion": Line(
         dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=2)
-        | dict(images=(2, 12, 120), rounds=2),
-        dict(tensor="same values", span="same values", matching="same batches", images="same batches"),
+        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=240, rounds=2),
+        dict(tensor="same values", span="same values", matching="same batches", images="same batches")
+        | dict(own="same batch"),
         "singular value decomposition",
-        {"tensor": 200, "span": 10, "matching": 5, "images": 5},
+        {"tensor": 200, "span": 10, "matching": 5, "images": 5, "own.1": 100, "own.4": 2},
     ),
     "kkt_margin": Line(
         dict(rows=10, rate=0.01, wide=(30, 20, 5, 3), path=(60, 100), margin=3.0, far=(10**4, 10, 2, 5), fresh=6)

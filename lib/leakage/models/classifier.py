@@ -67,13 +67,15 @@ class OfEstimator:
     r"""A fitted scikit-learn classifier; its logits are $\log \max(p, 2^{-52})$ of its posteriors p.
 
     Below $2^{-52}$ a posterior cannot be told from 0, for the largest one then rounds to 1. Class k is the estimator's
-    `classes_[k]`: with labels 0, 1, …, k it is k.
+    `classes_[k]`: with labels 0, 1, …, k it is k. With `classes` it is `classes[k]`, seen by the estimator or not.
 
     Attributes:
         estimator: what has a method `predict_proba`.
+        classes: all there are, ascending, of which an estimator that was fitted on few rows may know fewer.
     """
 
     estimator: Estimator
+    classes: np.ndarray | None = None
 
     def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
         """The logits.
@@ -82,6 +84,9 @@ class OfEstimator:
             ValueError: as `OfModule`.
         """
         found = torch.from_numpy(np.asarray(self.estimator.predict_proba(points.detach().cpu().numpy()), dtype=float))
+        if self.classes is not None and found.ndim == 2:
+            place = np.searchsorted(self.classes, np.asarray(getattr(self.estimator, "classes_", self.classes)))
+            found = found.new_zeros(len(found), len(self.classes)).index_copy(1, torch.from_numpy(place), found)
         logits = found.clamp_min(torch.finfo(torch.float64).eps).log()
         return check_logits(logits, count=len(points)).to(points.device)
 

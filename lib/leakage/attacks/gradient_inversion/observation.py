@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor, nn
 
 from leakage import arguments
@@ -133,7 +133,7 @@ class Reconstruction:
 
     Attributes:
         inputs: $\hat x_i$ as rows.
-        residuals: $\hat r_i$.
+        residuals: $\hat r_i$; one number for each output where a module has several.
         labels: $\hat y_i$, or `None` where the attack cannot tell.
         residual: the relative distance between the gradient of this batch and the one observed; NaN if not computed.
             At rounding level it certifies that the batch is consistent with the gradient, not that it is the only one.
@@ -142,8 +142,8 @@ class Reconstruction:
     """
 
     inputs: Float[Tensor, "B d"]
-    residuals: Float[Tensor, " B"]
-    labels: Float[Tensor, " B"] | None = None
+    residuals: Float[Tensor, "B ..."]
+    labels: Real[Tensor, " B"] | None = None
     residual: float = float("nan")
     ambiguous: tuple[str, ...] = ()
 
@@ -204,6 +204,8 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
             expected = module(probes).reshape(-1)
     except RuntimeError as error:
         raise ValueError(f"`module` must take inputs of dimension {weights.shape[1]}: {error}") from error
+    if len(expected) != len(probes):
+        raise ValueError(f"`module` must give one output for each input, got {len(expected) / len(probes):g}.")
     closest, fitting = float("inf"), []
     for candidate in [activation(name)] if name else ACTIVATIONS.values():
         values = candidate(probes @ weights.mT) @ readout

@@ -4,6 +4,7 @@ What is solved are the `equations` of a layer. All starts move at once, each wit
 draws, and nothing knows how a start was found.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -88,28 +89,61 @@ def polish(
     _check(equations, points, residuals, norm, steps)
     if residuals is None:
         residuals = equations.residuals(points)
-    damping = points.new_full(points.shape[:1], _DAMPING[1])
-    misfits = _misfits(equations, points, residuals, norm)
-    history = [misfits]
+    shape, size = points.shape[1:], points[0].numel()
+
+    def parts(unknowns: Tensor) -> tuple[Tensor, Tensor]:
+        return unknowns[:, :size].reshape(-1, *shape), unknowns[:, size:]
+
+    unknowns, history = marquardt(
+        lambda unknowns: _misfits(equations, *parts(unknowns), norm),
+        lambda unknowns: _normal(equations, *parts(unknowns), norm),
+        torch.cat([points.flatten(1), residuals], dim=1),
+        enough=certified(points.dtype),
+        steps=steps,
+    )
+    return Polished(*parts(unknowns), history[-1], history)
+
+
+def marquardt(
+    misfits: Callable[[Tensor], Tensor],
+    normal: Callable[[Tensor], tuple[Tensor, Tensor]],
+    unknowns: Float[Tensor, "s p"],
+    *,
+    enough: float,
+    steps: int,
+) -> tuple[Float[Tensor, "s p"], Float[Tensor, "n s"]]:
+    r"""The steps of `polish`, from every start, for any least squares.
+
+    Args:
+        misfits: $\lVert E \rVert$ of each start, relative to what is to be explained.
+        normal: $J^\top J$ and $J^\top E$ of each start.
+        unknowns: the starts.
+        enough: a misfit below which a start is there, and ends the search once it no longer halves.
+        steps: the most steps taken.
+
+    Returns:
+        Where the starts have gone, and the misfits before the first step and after every one.
+    """
+    damping = unknowns.new_full(unknowns.shape[:1], _DAMPING[1])
+    left = misfits(unknowns)
+    history = [left]
     for step in range(1, steps + 1):
-        move = _step(equations, points, residuals, norm, damping)
-        tried = points + move[:, : points[0].numel()].view_as(points), residuals + move[:, points[0].numel() :]
-        found = _misfits(equations, *tried, norm)
-        better = found < misfits
-        points = torch.where(better[:, None, None], tried[0], points)
-        residuals = torch.where(better[:, None], tried[1], residuals)
-        misfits = torch.where(better, found, misfits)
+        tried = unknowns + _move(*normal(unknowns), damping)
+        found = misfits(tried)
+        better = found < left
+        unknowns = torch.where(better.unsqueeze(-1), tried, unknowns)
+        left = torch.where(better, found, left)
         damping = torch.where(better, damping / _FACTOR, damping * _FACTOR).clamp(_DAMPING[0], _DAMPING[2])
-        history.append(misfits)
-        if step % _LOOK == 0 and _settled(history):
+        history.append(left)
+        if step % _LOOK == 0 and _settled(history, enough):
             break
-    return Polished(points, residuals, misfits, torch.stack(history))
+    return unknowns, torch.stack(history)
 
 
-def _settled(history: list[Tensor]) -> bool:
-    """Whether the best misfit is certified and no longer halves."""
+def _settled(history: list[Tensor], enough: float) -> bool:
+    """Whether the best misfit is small enough and no longer halves."""
     best, before = float(history[-1].amin()), float(history[-_LOOK].amin())
-    return best < certified(history[-1].dtype) and best > before / 2
+    return best < enough and best > before / 2
 
 
 def _stretch(points: Tensor, norm: float) -> Tensor:
@@ -124,8 +158,8 @@ def _misfits(equations: Equations, points: Tensor, residuals: Tensor, norm: floa
     return (misfits.square() + _LENGTHS * _stretch(points, norm).square().mean(-1)).sqrt()
 
 
-def _step(equations: Equations, points: Tensor, residuals: Tensor, norm: float | None, damping: Tensor) -> Tensor:
-    """The damped step of every start; NaN, which is never better, where the matrix is singular."""
+def _normal(equations: Equations, points: Tensor, residuals: Tensor, norm: float | None) -> tuple[Tensor, Tensor]:
+    """The normal equations, with those of a known length."""
     matrix, gradient = equations.normal(points, residuals)
     if norm is not None:
         weight = _LENGTHS * equations.target.square().sum() / points.shape[1] / norm**2
@@ -134,6 +168,11 @@ def _step(equations: Equations, points: Tensor, residuals: Tensor, norm: float |
         size = points[0].numel()
         matrix[:, :size, :size] += weight * lengths / norm**2
         gradient[:, :size] += weight * (_stretch(points, norm).unsqueeze(-1) * points).flatten(1)
+    return matrix, gradient
+
+
+def _move(matrix: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
+    """The damped step of every start; NaN, which is never better, where the matrix is singular."""
     damped = matrix + torch.diag_embed(damping.unsqueeze(-1) * matrix.diagonal(dim1=-2, dim2=-1))
     factor, failed = torch.linalg.cholesky_ex(damped)
     move = torch.cholesky_solve(-gradient.unsqueeze(-1), factor).squeeze(-1)

@@ -147,6 +147,18 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     return _Boundaries(distance.squeeze(1), scale * way)
 
 
+def capped(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"]) -> Float[Tensor, "*shape"]:
+    """The same distances with one finite number, beyond all others, for the infinite ones: their ranks stay.
+
+    Args:
+        distances: what is capped.
+        others: distances that are compared with these, and capped alike.
+    """
+    ends = [part[part.isfinite()].amax() for part in (distances, *others) if bool(part.isfinite().any())]
+    most = torch.stack(ends).amax() if ends else distances.new_zeros(())
+    return torch.where(distances.isinf(), 2 * most + 1, distances)
+
+
 def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""A radius within which the predicted label cannot change: $\min(r(x), \min_k g_k / \lVert \nabla g_k \rVert)$.
 

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage import arguments
+from leakage.attacks.membership.boundary_distance import capped
+from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import Gates, adapted, check, pattern
 from leakage.geometry.rays import check_rays, walk
@@ -22,6 +24,8 @@ from leakage.models.mlp import Mlp
 SIGNALS = ("distance", "norm", "cosine")
 """The three metrics of Peinemann (2021), Sections 4.4.1 to 4.4.3."""
 
+NEAREST = 4
+"""Hyperedges whose mean distance is the cell distance."""
 _ASIDE = 1e-12  # a part of a unit vector below this is rounding of the rest
 
 
@@ -150,3 +154,17 @@ def features(shots: Shots, signal: str) -> Float[Tensor, "t f"]:
     """
     arguments.choice("signal", signal, SIGNALS)
     return getattr(shots, signal).sort(dim=1).values.flatten(1)
+
+
+def cell_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    r"""Minus the mean distance of the nearest hyperedges, $-\frac14 \sum_{k \le 4} r_k(x)$: members lie closer to them.
+
+    In all directions at once (`geometry.distances`), without a ray. Where fewer than four neurons are left, of these.
+
+    Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
+
+    Raises:
+        ValueError: as `geometry.distances.nearest`.
+    """
+    count = min(NEAREST, sum(network.widths[1:-1]))
+    return -capped(nearest(network, points, count=count).distances).mean(-1)

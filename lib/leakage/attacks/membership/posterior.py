@@ -43,7 +43,7 @@ def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
     return torch.stack([margin(logits, labels) for labels in largest.unbind(-1)], dim=-1)
 
 
-def margin(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
+def margin(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*b t"]:
     r"""$\log \frac{p_y}{1 - p_y}$ of the true label y, the logit-transformed confidence of Carlini et al. (2022).
 
     It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss. Nothing is
@@ -75,7 +75,7 @@ def logit(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
     return -kept - torch.log(-torch.expm1(-kept))
 
 
-def correct(logits: Tensor, labels: Int[Tensor, "*b t"]) -> Float64[Tensor, "*b t"]:
+def correct(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*b t"]:
     """1 where the prediction is right, 0 elsewhere: the gap attack, which calls every point that fits a member.
 
     Its accuracy on as many members as outsiders is ½ + (training accuracy - test accuracy)/2.

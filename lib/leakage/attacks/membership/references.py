@@ -2,12 +2,13 @@ r"""Means over the reference models of a target: all others that have seen a poi
 
 Numbers come in as (models, points), of which leading dimensions are independent; what goes out has a row for each
 target: every model, or the one named. The target never is a reference, nor is its partner, where models come in
-complementary pairs; in independent subsets (`partner=None`) all others are. Sums over references are sums over all
-models less one or two terms, so nothing is looped over. Nothing here trains or draws.
+complementary pairs; in independent subsets (`partner=None`) all others are. No number of the target enters a sum to be
+taken out again: what that rounds away would depend on whether the target is a member. Nothing here trains or draws.
 """
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
@@ -40,22 +41,22 @@ def means(
         target: the one target wanted; by default every model is the target once.
     """
     count = counts(kind, partner, target=target)
-    return Means(count, _left(values * kind, partner, target) / count.clamp_min(1))
+    return Means(count, _weight(kind, partner, target) @ (values * kind) / count.clamp_min(1))
 
 
 def counts(
     kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None = None, *, target: int | None = None
 ) -> Float64[Tensor, "targets points"]:
     """How many references are of one kind, for each target and point; the arguments are those of `means`."""
-    return _left(kind.double(), partner, target)
+    return _weight(kind, partner, target) @ kind.double()
 
 
-def _left(
-    each: Float64[Tensor, "*e models points"], partner: Int[Tensor, " models"] | None, target: int | None
-) -> Float64[Tensor, "*e targets points"]:
-    """The sum over all models less the target and its partner."""
-    asked = rows(each.shape[-2], target)
-    own = each[..., asked, :]
-    # Of target and partner exactly one is of the kind, and is taken out of the sum over all.
-    own = own if partner is None else own + each[..., partner[asked], :]
-    return each.sum(-2, keepdim=True) - own
+def _weight(
+    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None, target: int | None
+) -> Float64[Tensor, "targets models"]:
+    """Which models are references of each target: 1 or 0."""
+    models = torch.arange(len(kind), device=kind.device)
+    reference = models[:, None] != models
+    if partner is not None:
+        reference &= partner[:, None] != models
+    return reference[rows(len(kind), target)].double()

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from leakage.attacks.membership import label_only, posterior
-from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
+from leakage.attacks.membership.boundary_distance import capped, certified_radius, deepfool
 from leakage.attacks.membership.label_only import Jumps
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import marked
@@ -179,7 +179,7 @@ def printed_trial(
             steps = Steps(variant=variant, width=width, iterations=iterations)
             there = walks.walk(side.network, side.points, steps)
             met = there.reached
-            scores = capped(there.distances)[0]
+            scores = capped(there.distances)
             found[f"{variant}, {width:g}"] = Crossings(
                 accuracy=standing(scores, member=side.member).accuracy,
                 once=(there.changes[met] == 1).double().mean(),
@@ -206,7 +206,7 @@ def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, 
         scores: of the target's points, and of the shadow's.
         member: which of them are members, of the target and of the shadow.
     """
-    target, shadow = capped(*scores)
+    target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
     threshold = calibrate_threshold(member=shadow[member[1]], outsider=shadow[~member[1]])
     ranked = marked(target, member=member[0])
     return Judgement(
@@ -215,12 +215,6 @@ def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, 
         auc=ranked.auc(),
         unreached=scores[0].isinf().double().mean(),
     )
-
-
-def capped(*scores: Float[Tensor, " t"]) -> list[Float[Tensor, " t"]]:
-    """The same scores with one finite number, beyond all others, for the infinite ones: their ranks stay."""
-    most = max((float(part[part.isfinite()].max()) for part in scores if bool(part.isfinite().any())), default=0.0)
-    return [torch.where(part.isinf(), 2 * most + 1, part) for part in scores]
 
 
 def _distance(

@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.attacks.membership import attack_models, posterior
+from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrated
 from leakage.data.labelled import Labelled
-from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
 from leakage.models import mlp
@@ -33,7 +32,6 @@ MODELS = 12
 """Models of a pool: with quarters of the data, few enough of them share a point."""
 _OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
 _DRAWS = 100
-NEAREST = 4  # hyperedges whose mean distance is the cell distance
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
     "margin and cell": ("margin", "cell distance"),
@@ -118,10 +116,9 @@ def _signals(network: Mlp, data: Labelled) -> dict[str, Tensor]:
     network, points, labels = network.to(torch.float64), data.features.double(), data.labels
     logits = network(points)
     logs = logits.log_softmax(-1)
-    cell = nearest(network, points, count=min(NEAREST, sum(network.widths[1:-1]))).distances.mean(-1)
     return {
         "margin": posterior.margin(logits, labels),
-        "cell distance": -cell,
+        "cell distance": hyperedges.cell_score(network, points),
         "weight norm": frobenius_norm(network, pattern(network, points)),
         "answer: entropy": (logs.exp() * logs).sum(-1),
         "answer: gradient": -_gradient_norm(network, points, logs, labels).log(),

@@ -1,0 +1,259 @@
+r"""The first linear layer of a network of any depth, and what the gradient of a batch says of it.
+
+With $z_i = W x_i + c$, $\tilde x_i = (x_i, 1)$ and $\delta_i = \partial L / \partial z_i$,
+
+$$ M = \left[ \frac{\partial L}{\partial W}, \frac{\partial L}{\partial c} \right] = \sum_i \delta_i \tilde x_i^\top,
+   \qquad \delta_i = \left( \frac{\partial f(x_i)}{\partial z_i} \right)^{\!\top} \rho_i, \quad
+   \rho_i = \frac{\partial L}{\partial f(x_i)}, $$
+
+for every loss, every network f above the layer and any number of outputs; without a bias, $\tilde x_i = x_i$. All of it
+is computed with a copy of the module in float64, whatever the precision of the gradient. Nothing here searches.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from leakage import arguments
+
+_PROBES = 8  # inputs with which a module is tried
+_PRECISIONS = (torch.float32, torch.float64)
+_SEEN = 8  # layers that a message names
+
+
+class NoRoute(ValueError):
+    """A gradient from which nothing here can find the batch; the message says what was seen and what is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    r"""The network that was sent, by its first layer, and the gradient that came back.
+
+    Attributes:
+        name: of the layer in the module.
+        network: a copy of the module in float64.
+        layer: the layer in this copy.
+        shape: of one input, as the module takes it.
+        gradient: by parameter names, in float64; what is missing is unknown.
+        precision: of the gradient that came back.
+        readout: the name of a bias that is added to the outputs, so that its gradient is $\sum_i \rho_i$; or `None`.
+    """
+
+    name: str
+    network: nn.Module
+    layer: nn.Linear
+    shape: tuple[int, ...]
+    gradient: Mapping[str, Tensor]
+    precision: torch.dtype
+    readout: str | None = None
+
+    @property
+    def biased(self) -> bool:
+        """Whether the layer has a bias, which is what makes lengths and signs of inputs known."""
+        return self.layer.bias is not None
+
+    @property
+    def rows(self) -> Float[Tensor, "m n"]:
+        r"""M, of which the last column is the gradient of the bias if there is one."""
+        parts = [self.gradient[_below(self.name, "weight")]]
+        if self.biased:
+            parts.append(self.gradient[_below(self.name, "bias")].unsqueeze(-1))
+        return torch.cat(parts, dim=1)
+
+    @property
+    def weights(self) -> Float[Tensor, "m n"]:
+        r"""$[W, c]$, with which $z_i = [W, c]\, \tilde x_i$."""
+        parts = [self.layer.weight, *([self.layer.bias.unsqueeze(-1)] if self.biased else [])]
+        return torch.cat(parts, dim=1).detach()
+
+    def outputs(self, inputs: Float[Tensor, "B d"], shift: Float[Tensor, "B m"] | float = 0.0) -> Float[Tensor, "B k"]:
+        """f, a row for each input, with `shift` added to what the first layer gives; differentiable."""
+        handle = self.layer.register_forward_hook(lambda _layer, _arguments, values: values + shift)
+        try:
+            return self.network(inputs.reshape(len(inputs), *self.shape)).reshape(len(inputs), -1)
+        finally:
+            handle.remove()
+
+    def slopes(self, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> Float[Tensor, "B m"]:
+        r"""$\delta_i$ of these inputs and $\rho_i$, as rows; differentiable by `torch.func`."""
+        shift = inputs.new_zeros((len(inputs), self.layer.out_features))
+        return torch.func.grad(lambda moved: (residuals * self.outputs(inputs, moved)).sum())(shift)
+
+    def heads(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, "B k m"]:
+        r"""$\partial f(x_i) / \partial z_i$."""
+        width = self.outputs(inputs).shape[1]
+        unit = torch.eye(width, dtype=inputs.dtype, device=inputs.device)
+        rows = torch.func.vmap(lambda row: self.slopes(inputs, row.expand(len(inputs), width)))(unit)
+        return rows.transpose(0, 1)
+
+    def simulated(self, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> dict[str, Tensor]:
+        """The gradient of this batch, by parameter names."""
+        shaped = inputs.reshape(len(inputs), *self.shape)
+
+        names, values = zip(*self.network.named_parameters(), strict=True)
+        # With other leaves than the parameters themselves, and without `torch.func`, whose first use takes seconds.
+        leaves = [value.detach().requires_grad_() for value in values]
+        with torch.enable_grad():
+            outputs = torch.func.functional_call(self.network, dict(zip(names, leaves, strict=True)), (shaped,))
+            total = (residuals * outputs.reshape(len(inputs), -1)).sum()
+        found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        return dict(zip(names, found, strict=True))
+
+    def deterministic(self, *, generator: torch.Generator) -> bool:
+        """Whether every output depends on its own input alone, and twice in the same way."""
+        inputs = _probes(self.layer, generator)
+        try:
+            with torch.no_grad():
+                once, alone = self.outputs(inputs), torch.cat([self.outputs(row) for row in inputs.split(1)])
+                twice = self.outputs(inputs)
+        except (RuntimeError, ValueError):  # a batch normalisation in training takes no single input
+            return False
+        return torch.equal(once, twice) and torch.allclose(once, alone, rtol=1e-9, atol=1e-12)
+
+    def rectified(self, *, generator: torch.Generator) -> bool:
+        r"""Whether a neuron with $z \le 0$ is cut off, and one with $z > 0$ is not, as a ReLU above the layer does."""
+        inputs, width = _probes(self.layer, generator), self.layer.out_features
+        size, like = (len(inputs), width), inputs
+        values = torch.randn(size, generator=generator, dtype=like.dtype, device=like.device)
+        # In every neuron a value at either end, too: what only shifts or clips the kink must not pass.
+        values[:2] = 1e-3 * torch.tensor([[1.0], [-1.0]], dtype=like.dtype, device=like.device)
+        shift = (values - self.layer(inputs)).detach().requires_grad_()
+        with torch.enable_grad():
+            outputs = self.outputs(inputs, shift)
+            weights = torch.randn(outputs.shape, generator=generator, dtype=like.dtype, device=like.device)
+            (found,) = torch.autograd.grad((weights * outputs).sum(), shift)
+        return not bool(found[values < 0].any()) and bool(found[values > 0].any())
+
+
+def of_module(
+    module: nn.Module, gradient: Mapping[str, Tensor], *, shape: Sequence[int] | None, generator: torch.Generator
+) -> FirstLayer:
+    """The first layer of a module and its part of a gradient.
+
+    Raises:
+        NoRoute: if the first layer with parameters is not linear, or sees something else than the inputs.
+        ValueError: if its gradient is missing, or the module does not take inputs of this shape.
+    """
+    name, layer = _first(module)
+    if not isinstance(layer, nn.Linear):
+        raise NoRoute(
+            f"`module` must begin with nn.Linear, got {type(layer).__name__} at {name!r}, for which there is no route;"
+            f" seen: {described(module)}."
+        )
+    size = tuple(shape) if shape is not None else (layer.in_features,)
+    if int(torch.Size(size).numel()) != layer.in_features:
+        raise ValueError(f"`shape` must have {layer.in_features} entries, as {name!r} takes, got {size}.")
+    for part in ("weight", *(["bias"] if layer.bias is not None else [])):
+        if _below(name, part) not in gradient:
+            raise ValueError(f"`gradient` must have {_below(name, part)!r}, the first layer's; it has {[*gradient]}.")
+    network = copy.deepcopy(module).double()
+    for value in network.parameters():
+        value.requires_grad_(False)
+    inner = network.get_submodule(name)
+    assert isinstance(inner, nn.Linear)
+    precision = gradient[_below(name, "weight")].dtype
+    doubled = {key: value.detach().double() for key, value in gradient.items()}
+    found = FirstLayer(name, network, inner, size, doubled, precision)
+    width = _try(found, generator)
+    return FirstLayer(name, network, inner, size, doubled, precision, _readout(found, width))
+
+
+def named(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:
+    """A gradient by the names of the module's parameters, checked; a part that is `None` is unknown.
+
+    Raises:
+        TypeError: if a part is no tensor.
+        ValueError: if names, number, shapes, dtypes or devices do not fit the module's parameters, a value is not
+            finite, or all are zero.
+    """
+    known = dict(module.named_parameters())
+    if not known:
+        raise ValueError("`module` must have parameters, got none.")
+    if not isinstance(gradient, Mapping):
+        if len(gradient) != len(known):
+            raise ValueError(f"`gradient` must have {len(known)} parts, one for each parameter, got {len(gradient)}.")
+        gradient = {name: part for name, part in zip(known, gradient, strict=True) if part is not None}
+    if strangers := [name for name in gradient if name not in known]:
+        raise ValueError(f"`gradient` must name parameters of `module`, got {strangers}; it has {', '.join(known)}.")
+    for name, part in gradient.items():
+        label, value = f"gradient[{name!r}]", known[name]
+        arguments.real(label, part, like=part if isinstance(part, Tensor) else value)
+        if part.shape != value.shape or part.device != value.device:
+            raise ValueError(
+                f"`{label}` must be {tuple(value.shape)} on {value.device}, as the parameter, "
+                f"got {tuple(part.shape)} on {part.device}."
+            )
+        if part.dtype not in _PRECISIONS:
+            raise ValueError(f"`{label}` must be in float32 or float64, got {part.dtype}; try `.float()`.")
+    if not any(bool(part.any()) for part in gradient.values()):
+        raise ValueError("`gradient` must not be zero throughout: every residual is 0, or all neurons are dead.")
+    return dict(gradient)
+
+
+def described(module: nn.Module) -> str:
+    """The layers of a module in a line, with what has no bias."""
+    seen = []
+    for name, layer in module.named_modules():
+        if next(layer.children(), None) is not None or not name:
+            continue
+        text = f"{name} {type(layer).__name__}"
+        if isinstance(layer, nn.Linear):
+            text += f"({layer.in_features}→{layer.out_features}, {'a' if layer.bias is not None else 'no'} bias)"
+        seen.append(text)
+    more = f" and {len(seen) - _SEEN} more" if len(seen) > _SEEN else ""
+    return (", ".join(seen[:_SEEN]) + more) or ", ".join(name for name, _ in module.named_parameters())
+
+
+def _first(module: nn.Module) -> tuple[str, nn.Module]:
+    """The first module in order of registration that has parameters of its own."""
+    own = ((name, part, next(part.parameters(recurse=False), None)) for name, part in module.named_modules())
+    return next((name, part) for name, part, value in own if value is not None)
+
+
+def _below(name: str, part: str) -> str:
+    return f"{name}.{part}" if name else part
+
+
+def _probes(layer: nn.Linear, generator: torch.Generator) -> Tensor:
+    like = layer.weight
+    return torch.randn((_PROBES, layer.in_features), generator=generator, dtype=like.dtype, device=like.device)
+
+
+def _try(first: FirstLayer, generator: torch.Generator) -> int:
+    """The number of outputs of a module whose first layer sees the inputs as they are, once."""
+    calls: list[Tensor] = []
+    inputs = _probes(first.layer, generator)
+    handle = first.layer.register_forward_pre_hook(lambda _layer, given: calls.append(given[0].detach()))
+    try:
+        with torch.no_grad():
+            width = first.outputs(inputs).shape[1]
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"`module` must take inputs of shape (B, {', '.join(map(str, first.shape))}), or `shape` must be that of"
+            f" one input: {error}"
+        ) from error
+    finally:
+        handle.remove()
+    if len(calls) != 1 or not torch.equal(calls[0], inputs):
+        raise NoRoute(
+            f"`module` must hand its inputs to {first.name!r} once and as they are; they are changed before, or it is"
+            f" called {len(calls)} times. Give the module from this layer on: what is found is then what it sees."
+        )
+    return width
+
+
+def _readout(first: FirstLayer, width: int) -> str | None:
+    """The last bias with as many entries as there are outputs, if it is added to them."""
+    names = [n for n, part in first.network.named_parameters() if n.endswith("bias") and part.shape == (width,)]
+    if not names or names[-1] not in first.gradient or names[-1] == _below(first.name, "bias"):
+        return None
+    weights = torch.arange(1, width + 1).to(first.layer.weight).unsqueeze(0)
+    try:
+        found = first.simulated(first.layer.weight.new_zeros((1, first.layer.in_features)), weights)[names[-1]]
+    except (RuntimeError, ValueError):  # of what a layer does to a single input in training; see `deterministic`
+        return None
+    return names[-1] if torch.allclose(found, weights[0], rtol=1e-12) else None

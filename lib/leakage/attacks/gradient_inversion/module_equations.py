@@ -1,0 +1,163 @@
+r"""What the first layer's gradient says of a batch, through the module itself, within the span of its rows.
+
+The rows of M span the $\tilde x_i = (x_i, 1)$ exactly (`first_layer`, `span`), so that $\tilde x_i = V u_i$, where the
+last coordinate 1 leaves $u_i = u_0 + N t_i$ with B - 1 numbers to each input. With $\rho_i$ free, neither loss nor
+labels need be known:
+
+$$ \sum_i \delta_i(t_i, \rho_i)\, u_i^\top = M V, \qquad \sum_i \rho_i = \frac{\partial L}{\partial c_\text{out}} . $$
+
+Derivatives are autograd's, so that the layers above may be any. Without a bias all B numbers of $u_i$ are free.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion import span
+from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN
+from leakage.attacks.gradient_inversion.first_layer import FirstLayer, NoRoute, described
+from leakage.attacks.gradient_inversion.refine import marquardt
+
+_AT_ONCE = 16  # starts whose derivatives are in memory together
+_LEAST_SHARE = 1e-12  # of the last coordinate in the span: below it the bias says nothing of lengths
+_RIDGE = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleEquations:
+    r"""The equations of one gradient.
+
+    Attributes:
+        first: the layer and its gradient.
+        basis: V.
+        origin: $u_0$, or 0 without a bias.
+        directions: N as columns, orthonormal.
+        outputs: k, the number of outputs.
+        neurons: how many of the neurons are used.
+    """
+
+    first: FirstLayer
+    basis: Float[Tensor, "n B"]
+    origin: Float[Tensor, " B"]
+    directions: Float[Tensor, "B f"]
+    outputs: int
+    neurons: int
+
+    @classmethod
+    def of(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
+        """The equations of a batch of this size.
+
+        Raises:
+            ValueError: if the gradient's rank is below `batch`.
+            NoRoute: if there are fewer equations than unknowns.
+        """
+        basis = span.of_rows(first.rows, batch=batch, generator=generator).basis
+        last = basis[-1]
+        if first.biased and float(last.norm()) <= _LEAST_SHARE:
+            raise NoRoute(f"`gradient` of the bias of {first.name!r} must not be 0 beside that of its weights.")
+        unit = torch.eye(batch, dtype=basis.dtype, device=basis.device)
+        origin, directions = torch.zeros_like(last), unit
+        if first.biased:
+            origin = last / last.square().sum()
+            directions = torch.linalg.svd(last.unsqueeze(0)).Vh[1:].mT
+        with warnings.catch_warnings():  # the first derivative of the forward mode loads what PyTorch itself deprecates
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.func.jvp(torch.tanh, (last,), (last,))
+        with torch.no_grad():
+            outputs = first.outputs(basis.new_zeros((1, first.layer.in_features))).shape[1]
+        width = first.layer.out_features
+        unknowns = directions.numel() + batch * outputs
+        if width * batch < unknowns:
+            raise NoRoute(
+                f"`module` must have {math.ceil(unknowns / batch)} neurons in {first.name!r} for {batch} inputs and"
+                f" {outputs} outputs, got {width}: only the span of the inputs is determined, for which there is"
+                f" `span.of_rows`; seen: {described(first.network)}."
+            )
+        return cls(first, basis, origin, directions, outputs, min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs)))
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return self.basis.shape[1]
+
+    def inputs(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B d"]:
+        """$x_i$ of one start."""
+        return (self._points(unknowns) @ self.basis.mT)[:, : self.first.layer.in_features]
+
+    def residuals(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B k"]:
+        r"""$\rho_i$ of one start."""
+        return unknowns[self.batch * self.directions.shape[1] :].reshape(self.batch, self.outputs)
+
+    def error(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, " e"]:
+        """The left sides less the right ones, each layer relative to its right side."""
+        points, residuals = self._points(unknowns), self.residuals(unknowns)
+        slopes = self.first.slopes(self.inputs(unknowns), residuals)[:, : self.neurons]
+        target = self.first.rows[: self.neurons] @ self.basis
+        parts = [((slopes.mT @ points - target) / target.norm()).flatten()]
+        if self.first.readout is not None:
+            total = self.first.gradient[self.first.readout]
+            parts.append((residuals.sum(0) - total) / total.norm().clamp_min(torch.finfo(total.dtype).tiny))
+        return torch.cat(parts)
+
+    def jacobian(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "e p"]:
+        r"""The derivatives of `error`; those by $\rho$ are known, since it is linear in them."""
+        size = self.batch * self.directions.shape[1]
+        by_points = torch.func.jacfwd(lambda free: self.error(torch.cat([free, unknowns[size:]])))(unknowns[:size])
+        return torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
+
+    def starting(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
+        r"""The unknowns at these inputs, with the $\rho_i$ that fit best."""
+        full = inputs
+        if self.first.biased:
+            full = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)
+        return self.fitted(((full @ self.basis - self.origin) @ self.directions).unsqueeze(0))[0][0]
+
+    def fitted(self, free: Float[Tensor, "s B f"]) -> tuple[Float[Tensor, "s p"], Float[Tensor, " s"]]:
+        r"""Starts at these $t_i$, with the $\rho_i$ that fit best, and their misfits."""
+
+        def fit(point: Tensor) -> tuple[Tensor, Tensor]:
+            none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.outputs)])
+            left, slopes = self.error(none), self._by_residuals(none)
+            gram = slopes.mT @ slopes
+            ridge = (_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
+            eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+            found = torch.linalg.solve(gram + ridge * eye, -slopes.mT @ left)
+            return torch.cat([point.flatten(), found]), (left + slopes @ found).norm()
+
+        return torch.func.vmap(fit, chunk_size=_AT_ONCE)(free)
+
+    def polished(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
+        """The best that `refine.marquardt` makes of these starts, and its misfit."""
+
+        def normal(unknowns: Tensor) -> tuple[Tensor, Tensor]:
+            left, slopes = self.error(unknowns), self.jacobian(unknowns)
+            return slopes.mT @ slopes, slopes.mT @ left
+
+        ends, history = marquardt(
+            torch.func.vmap(lambda unknowns: self.error(unknowns).norm(), chunk_size=_AT_ONCE),
+            torch.func.vmap(normal, chunk_size=_AT_ONCE),
+            starts,
+            enough=enough,
+            steps=steps,
+        )
+        last = history[-1].nan_to_num(torch.inf)
+        best = int(last.argmin())
+        return ends[best], float(last[best])
+
+    def _by_residuals(self, unknowns: Tensor) -> Tensor:
+        heads = self.first.heads(self.inputs(unknowns))[..., : self.neurons]
+        target = self.first.rows[: self.neurons] @ self.basis
+        parts = [torch.einsum("icj,ib->jbic", heads, self._points(unknowns)).flatten(2).flatten(0, 1) / target.norm()]
+        if self.first.readout is not None:
+            unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
+            size = self.first.gradient[self.first.readout].norm().clamp_min(torch.finfo(unit.dtype).tiny)
+            parts.append(unit.repeat(1, self.batch) / size)
+        return torch.cat(parts)
+
+    def _points(self, unknowns: Tensor) -> Tensor:
+        free = unknowns[: self.batch * self.directions.shape[1]].reshape(self.batch, -1)
+        return self.origin + free @ self.directions.mT

@@ -1,0 +1,251 @@
+r"""The information ladder: what the best attacker reaches who sees a label, a loss, predictions, a gradient or weights.
+
+One row in a ridge regression whose laws are known exactly (`theory.ridge_evidence`); the same regressions trained many
+times, for the check of the laws and for attacks that know no law.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+
+from leakage import arguments
+from leakage.attacks.membership import loss_threshold, shadow_models
+from leakage.data.gaussians import gaussian
+from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.roc import ks_test
+from leakage.metrics.scores import FPRS, Scores, apart
+from leakage.runtime import stream
+from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.output_law import average_advantage
+from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
+from leakage.theory.ridge_evidence import Ratios, Rows
+
+SEVERAL = (2, 5)
+"""Predictions that the attacker sees on the rungs of several, the first of them at the row."""
+
+
+class Rung(NamedTuple):
+    """What the best attack on one kind of evidence reaches, over all rows asked about with one threshold.
+
+    Attributes:
+        auc: area under the curve.
+        tpr: hits at the false alarms in `metrics.scores.FPRS`.
+        error: of the area: its change when the outcomes are twice as coarse along each axis.
+        fpr: false alarms of the curve to draw.
+        curve: hits at these.
+    """
+
+    auc: float
+    tpr: tuple[float, ...]
+    error: float
+    fpr: Float[Tensor, " corners"]
+    curve: Float[Tensor, " corners"]
+
+
+class Measured(NamedTuple):
+    """An attack on trained regressions, which knows no law.
+
+    Attributes:
+        auc: area under the curve, over independent ensembles of shadow models.
+        rung: what it sees: the rung that no attack of its kind exceeds.
+    """
+
+    auc: Estimate
+    rung: str
+
+
+def rows(
+    *,
+    penalty: float,
+    seed: int,
+    n: int = 40,
+    p: int = 20,
+    asked: int = 40,
+    noise: float = 1.0,
+    device: torch.device | str = "cpu",
+) -> Rows:
+    r"""Standard normal rows with $\beta \sim N(0, I/p)$, and rows of the same law to ask about.
+
+    The same rows at every penalty.
+
+    Raises:
+        ValueError: as `Rows`.
+    """
+    draws = stream(seed, "ladder/rows", device)
+    others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
+    beta = gaussian((p,), generator=draws) / p**0.5
+    labels = points @ beta + noise * gaussian((asked,), generator=draws)
+    return Rows(others, points, labels, beta, penalty, noise)
+
+
+def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
+    """Every rung, by name, from the least to the most.
+
+    Raises:
+        ValueError: as `Rows.from_answers`.
+    """
+    queries = gaussian(
+        (max(SEVERAL), setting.others.shape[1]), generator=stream(seed, "ladder/queries", setting.others.device)
+    )
+    found = {}
+    for name, ratios in {
+        "label": setting.from_label,
+        "loss": setting.from_loss,
+        "prediction": setting.from_prediction,
+        **{f"{k} predictions": lambda nodes, k=k: setting.from_answers(queries[: k - 1], nodes=nodes) for k in SEVERAL},
+        "weights": lambda nodes: setting.from_answers(nodes=nodes),
+        "first gradient": setting.from_first_gradient,
+    }.items():
+        fine, coarse = ranked(ratios(nodes=nodes)), ranked(ratios(nodes=nodes // 2))
+        area = float(fine.auc())
+        fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=setting.others.device)[:-1]
+        curve = torch.stack([fine.tpr_at_fpr(rate) for rate in fpr.tolist()])
+        tpr = tuple(float(fine.tpr_at_fpr(rate)) for rate in FPRS)
+        found[name] = Rung(area, tpr, abs(area - float(coarse.auc())) + 1e-9, fpr, curve)
+    return found
+
+
+def ranked(ratios: Ratios) -> Scores:
+    """The scores of the best attack on all rows together."""
+    return apart(member=ratios.member.flatten(), outsider=ratios.outsider.flatten())
+
+
+def agreement(
+    setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
+) -> Float[Tensor, "points laws"]:
+    r"""p-values of trained regressions against the exact law of L, for each row asked about, without it and with it.
+
+    L of a trained model is the log-ratio of the two Gaussian densities of what is seen, written down directly.
+
+    Args:
+        setting: the rows.
+        trainings: of each law.
+        seed: of the run.
+        others: how many predictions are seen besides that at the row; None for the weights.
+        nodes: see `Rows.from_answers`.
+    """
+    device, width = setting.others.device, setting.others.shape[1]
+    asked = stream(seed, "ladder/queries", device)
+    queries = None if others is None else gaussian((others, width), generator=asked)
+    law = setting.from_answers(queries, nodes=nodes)
+    found = []
+    for place in range(len(setting.labels)):
+        row = setting.asked[place : place + 1]
+        view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
+        laws, ratios = [_law(setting, place, inside, view) for inside in (False, True)], []
+        for inside in (False, True):
+            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}", device)
+            seen = _trained(setting, place, inside, trainings, generator=draws) @ view.mT
+            ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
+        pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
+        found.append(torch.tensor([ks_test(seen, known).p_value for seen, known in pairs], device=device))
+    return torch.stack(found)
+
+
+def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
+    """The matrix that gives the weights of X'y, and what the row adds to X'y."""
+    row = setting.asked[place]
+    added = setting.labels[place] * row if inside else torch.zeros_like(row)
+    return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
+
+
+def _law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
+    """Of what is seen of the weights."""
+    inverse, added = _maps(setting, place, inside)
+    inverse = view @ inverse
+    mean = inverse @ (setting.gram @ setting.beta + added)
+    covariance = setting.noise**2 * inverse @ setting.gram @ inverse.mT
+    return MultivariateNormal(mean, (covariance + covariance.mT) / 2)
+
+
+def _trained(
+    setting: Rows, place: int, inside: bool, trainings: int, *, generator: torch.Generator
+) -> Float[Tensor, "trainings p"]:
+    """Ridge regressions on labels drawn anew, with the row or without."""
+    noise = gaussian((trainings, len(setting.others)), generator=generator)
+    labels = setting.others @ setting.beta + setting.noise * noise
+    inverse, added = _maps(setting, place, inside)
+    return (labels @ setting.others + added) @ inverse
+
+
+def measured(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
+    """Attacks that learn from `models` - 1 shadow models what the best attacker knows, in independent ensembles.
+
+    Raises:
+        ValueError: if there are fewer than two ensembles, or as the attacks.
+    """
+    arguments.count("ensembles", ensembles, least=2)
+    areas: dict[str, list[Tensor]] = {name: [] for name in RUNGS}
+    for number in range(ensembles):
+        predictions, member = _ensemble(
+            setting, models, generator=stream(seed, f"ladder/ensemble/{number}", setting.others.device)
+        )
+        for name, scores in _attacks(setting, predictions, member).items():
+            areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
+    return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
+
+
+class Logistic(NamedTuple):
+    """The best advantages on ridge logistic regression in the limit, one for each setting.
+
+    Attributes:
+        label: of who sees whether the prediction is right.
+        loss: of one threshold on the loss for all points.
+        own: of a threshold for each point, which no attack on a loss or prediction exceeds.
+    """
+
+    label: Float[Tensor, "*b"]
+    loss: Float[Tensor, "*b"]
+    own: Float[Tensor, "*b"]
+
+
+def logistic(setting: Setting) -> Logistic:
+    """The rungs of binary classification, where loss and label tell the prediction.
+
+    Raises:
+        ValueError: as `fixed_point.solve`.
+    """
+    law = solve(setting).law
+    # A prediction is right where the loss is below that of a coin.
+    coin = torch.full_like(law.alpha, math.log(2))
+    return Logistic(threshold_rates(law, coin).advantage, best_threshold(law).advantage, average_advantage(law))
+
+
+RUNGS = {
+    "gap": "label",
+    "loss": "loss",
+    "sample threshold": "loss",
+    "LiRA on the prediction, fixed": "prediction",
+    "LiRA on the prediction": "prediction",
+}
+"""What each measured attack sees."""
+
+
+def _ensemble(
+    setting: Rows, models: int, *, generator: torch.Generator
+) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
+    """Predictions at each row of regressions of its own, half of which it is in."""
+    count = len(setting.labels)
+    member = torch.rand(models, count, generator=generator, device=generator.device) < 0.5
+    seen = []
+    for place in range(count):
+        without, within = (_trained(setting, place, inside, models, generator=generator) for inside in (False, True))
+        seen.append(torch.where(member[:, place, None], within, without) @ setting.asked[place])
+    return torch.stack(seen, 1), member
+
+
+def _attacks(setting: Rows, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
+    losses = (predictions - setting.labels).square() / 2
+    towards = predictions * setting.labels.sign()  # so that members' predictions are pulled up
+    return {
+        "gap": (towards > 0).double(),
+        "loss": -losses,
+        "sample threshold": loss_threshold.sample_scores(losses, member),
+        "LiRA on the prediction, fixed": shadow_models.lira_of_logits(predictions, member),
+        "LiRA on the prediction": shadow_models.lira_of_logits(predictions, member, variance="own"),
+    }

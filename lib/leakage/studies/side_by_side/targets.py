@@ -1,0 +1,150 @@
+"""Targets of one protocol: models of a kind on complementary halves of some rows, as a panel that attacks are run on.
+
+The rows, the halves, the initial weights and the shuffles follow from the seed and a name. All kinds of one name see
+the same halves, so that they can be compared model by model.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.ensemble import RandomForestClassifier
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakage import arguments
+from leakage.attacks.membership.panels import Panel
+from leakage.data.labelled import Labelled
+from leakage.data.membership_splits import Pairs, complementary_pairs
+from leakage.models import initialisation, mlp
+from leakage.models.classifier import Classifier, OfEstimator
+from leakage.panel import evaluate
+from leakage.runtime import stream
+from leakage.trainers import criteria, ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.ensembles import Recipe
+from leakage.trainers.modules import Modules
+from leakage.trainers.perceptrons import Perceptrons
+
+HIDDEN = 64
+"""Neurons of the perceptrons' one hidden layer."""
+_TREES = 50
+_RECIPES = {
+    "MLP": Recipe(epochs=60, batch=32, learning_rate=3e-3),
+    "linear": Recipe(epochs=60, batch=32, learning_rate=1e-2),
+    "CNN": Recipe(epochs=30, batch=32, learning_rate=3e-3),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _OfStack:
+    """One network of a stack of modules."""
+
+    form: nn.Module
+    parameters: Mapping[str, Tensor]
+
+    @torch.no_grad()
+    def __call__(self, points: Float[Tensor, "t d"]) -> Float[Tensor, "t classes"]:
+        like = next(iter(self.parameters.values()))
+        return functional_call(self.form, dict(self.parameters), points.to(like)).double()
+
+
+def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0) -> Panel:
+    """Train `models` models of a kind on halves of `points` rows of the data.
+
+    Args:
+        kind: of model, a name in `KINDS`.
+        data: rows and their classes.
+        points: how many of the rows, an even number.
+        models: an even number.
+        name: names the rows and the halves.
+        seed: of the run.
+        flipped: share of the rows whose class is drawn anew.
+
+    Raises:
+        ValueError: if the kind is unknown, or numbers are odd or too large.
+    """
+    arguments.choice("kind", kind, KINDS)
+    arguments.count("points", points, least=4, most=len(data))
+    arguments.number("flipped", flipped, least=0, most=1)
+    device = data.features.device
+    draws = stream(seed, f"side by side/{name}", device)
+    rows = torch.randperm(len(data), generator=draws, device=device)[:points]
+    features, labels = data.features[rows].float(), data.labels[rows].clone()
+    anew = torch.rand(points, generator=draws, device=device) < flipped
+    labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws, device=device)
+    pairs = complementary_pairs(points, models, generator=draws)
+    pool = Labelled(features, labels)
+    trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}", device))
+    return Panel(trained, features.double(), labels, pairs.member, pairs.partner)
+
+
+def questions(panel: Panel, name: str, *, seed: int) -> float:
+    """How often an attack asks a target about a point, of all it asks: points times answers, for each of them."""
+    counted = [_Counting(network) for network in panel.networks]
+    evaluate(replace(panel, networks=counted), [name], generator=stream(seed, "side by side/questions"))
+    return sum(one.asked[0] for one in counted) / panel.member.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class _Counting:
+    """A classifier that counts what it is asked."""
+
+    network: Classifier
+    asked: list[int] = field(default_factory=lambda: [0])
+
+    def __call__(self, points: Tensor) -> Tensor:
+        self.asked[0] += len(points)
+        return self.network(points)
+
+
+def _perceptrons(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
+    def train(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+        widths = (pool.features.shape[1], *hidden, classes)
+        start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
+        examples = Examples((pool.features,), pool.labels)
+        found = ensembles.train(Perceptrons.of(start), examples, pairs.rows, recipe, generator=generator)
+        return [found[i].to(torch.float64) for i in range(len(pairs.rows))]
+
+    return train
+
+
+def _convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+    """Two convolutions over square images given row by row."""
+    side = round(pool.features.shape[1] ** 0.5)
+    if side**2 != pool.features.shape[1]:
+        raise ValueError(f"`data` must be square images for a CNN, got rows of {pool.features.shape[1]} numbers.")
+    with torch.device("meta"):
+        form = nn.Sequential(
+            nn.Unflatten(1, (1, side, side)),
+            *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten()),
+            nn.Linear(16 * (side // 2) ** 2, classes),
+        )
+    start = initialisation.initial(form, len(pairs.rows), generator=generator)
+    networks = Modules(form, start, criterion=criteria.classes)
+    examples = Examples((pool.features,), pool.labels)
+    found = ensembles.train(networks, examples, pairs.rows, _RECIPES["CNN"], generator=generator).stack.parameters
+    return [_OfStack(form, {key: part[i] for key, part in found.items()}) for i in range(len(pairs.rows))]
+
+
+def _forest(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+    fitted: list[Any] = []
+    seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator, device=generator.device).tolist()
+    x, y = pool.features.cpu().numpy(), pool.labels.cpu().numpy()
+    for rows, number in zip(pairs.rows.cpu().numpy(), seeds, strict=True):
+        forest = RandomForestClassifier(_TREES, random_state=number).fit(x[rows], y[rows])
+        fitted.append(OfEstimator(forest, np.arange(classes)))
+    return fitted
+
+
+KINDS: Mapping[str, Callable[..., list[Classifier]]] = {
+    "MLP": _perceptrons((HIDDEN,), _RECIPES["MLP"]),
+    "linear": _perceptrons((), _RECIPES["linear"]),
+    "CNN": _convolutional,
+    "forest": _forest,
+}
+"""How models of a kind are trained: of the pool, the number of classes, the halves and a generator."""

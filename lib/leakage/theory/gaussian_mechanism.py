@@ -1,0 +1,52 @@
+r"""The Gaussian mechanism: what one number plus noise $N(0, \sigma^2)$ gives away of whether a point is in it.
+
+The point moves the number by 1, the sensitivity, so σ is in units of it. The law of the privacy loss is normal, and ε
+and δ are known exactly: the truth beside which bounds of ε can be held.
+"""
+
+import math
+
+from scipy import optimize, special
+
+from leakage import arguments
+
+
+def delta(noise: float, epsilon: float) -> float:
+    r"""The smallest δ for which the mechanism is (ε, δ)-differentially private.
+
+    $$ \delta = \Phi\bigl(\tfrac{1}{2\sigma} - \varepsilon\sigma\bigr)
+       - e^\varepsilon\, \Phi\bigl(-\tfrac{1}{2\sigma} - \varepsilon\sigma\bigr) $$
+
+    Source: Balle and Wang (2018), Theorem 8.
+
+    Args:
+        noise: σ > 0.
+        epsilon: ε ≥ 0, in nats.
+
+    Raises:
+        ValueError: if a number is out of its range.
+    """
+    arguments.number("noise", noise, above=0)
+    arguments.number("epsilon", epsilon, least=0)
+    inside, outside = (sign / (2 * noise) - epsilon * noise for sign in (1, -1))
+    # The second term by logarithms: e^ε alone overflows where the product is small.
+    return float(special.ndtr(inside)) - math.exp(epsilon + float(special.log_ndtr(outside)))
+
+
+def epsilon(noise: float, delta: float) -> float:
+    """The smallest ε, in nats, for which the mechanism is (ε, δ)-differentially private: the root of `delta`.
+
+    Raises:
+        ValueError: if the noise is not positive or δ is outside (0, 1).
+    """
+    arguments.number("noise", noise, above=0)
+    arguments.number("delta", delta, above=0, below=1)
+    if _excess(0.0, noise, delta) <= 0:
+        return 0.0
+    # The loss is N(1/(2σ²), 1/σ²), and δ is less than the chance that it exceeds ε.
+    most = 1 / (2 * noise**2) - float(special.ndtri(delta)) / noise
+    return float(optimize.brentq(_excess, 0.0, most, args=(noise, delta), xtol=1e-12))  # pyright: ignore[reportArgumentType]
+
+
+def _excess(guess: float, noise: float, wanted: float) -> float:
+    return delta(noise, guess) - wanted

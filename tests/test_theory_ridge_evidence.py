@@ -1,0 +1,102 @@
+"""The law of one row's evidence in a ridge regression is that of the densities, and grows with what is seen."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from leakage.data.gaussians import gaussian
+from leakage.metrics.scores import apart
+from leakage.runtime import stream
+from leakage.theory.ridge_evidence import Rows
+from refusing import refusals
+
+N, P, ASKED = 12, 4, 3
+DRAWS = stream(0, "evidence")
+OTHERS, POINTS, BETA = (gaussian(shape, generator=DRAWS) for shape in ((N, P), (ASKED, P), (P,)))
+LABELS, QUERIES = gaussian((ASKED,), generator=DRAWS), gaussian((P - 1, P), generator=DRAWS)
+
+
+def rows(penalty=2.0, **changed):
+    whole = dict(others=OTHERS, asked=POINTS, labels=LABELS, beta=BETA, penalty=penalty, noise=0.7)
+    return Rows(**(whole | changed))
+
+
+def ratio_of_densities(setting, place, maps, noise):
+    """The log-ratio of the two Gaussian laws of `maps` times the weights, at weights trained on `noise`, out and in."""
+    row, found = setting.asked[place], []
+    laws, seen = [], []
+    for inside in (False, True):
+        inverse = torch.linalg.inv(setting.shrunk + inside * torch.outer(row, row))
+        added = inside * setting.labels[place] * row
+        view = maps @ inverse
+        covariance = setting.noise**2 * view @ setting.gram @ view.mT
+        laws.append(MultivariateNormal(view @ (setting.gram @ setting.beta + added), (covariance + covariance.mT) / 2))
+        labels = setting.others @ setting.beta + setting.noise * noise
+        seen.append((labels @ setting.others + added) @ view.mT)
+    for one in seen:
+        found.append(laws[1].log_prob(one) - laws[0].log_prob(one))
+    return found
+
+
+@pytest.mark.parametrize("penalty", [0.0, 2.0, 50.0])
+@pytest.mark.parametrize("seen", ["weights", "predictions", "prediction"])
+def test_the_ratio_has_the_moments_of_the_densities_written_down(penalty, seen):
+    setting = rows(penalty)
+    maps = {"weights": lambda i: torch.eye(P).double(), "prediction": lambda i: POINTS[i : i + 1]}
+    maps["predictions"] = lambda i: torch.cat([POINTS[i : i + 1], QUERIES[:1]])
+    laws = {
+        "weights": setting.from_answers,
+        "prediction": setting.from_prediction,
+        "predictions": lambda: setting.from_answers(QUERIES[:1]),
+    }[seen]()
+    draws = gaussian((20_000, N), generator=stream(0, "labels"))
+    for place in range(ASKED):
+        for known, drawn in zip(laws, ratio_of_densities(setting, place, maps[seen](place), draws), strict=True):
+            error = float(drawn.std()) / len(drawn) ** 0.5
+            # Sampling, and the midpoints of 128 cells in place of the law.
+            assert abs(float(known[place].mean() - drawn.mean())) < 4 * error + 0.01 * float(drawn.std())
+
+
+def test_evidence_only_grows_with_what_is_seen():
+    setting = rows()
+    strengths = [setting.strength(QUERIES[:k]) for k in range(P)]
+    one = setting.leverage.square() / setting.surprise()[1]
+    torch.testing.assert_close(strengths[0], one)
+    assert all(bool((more >= less).all()) for less, more in pairwise(strengths))
+    torch.testing.assert_close(strengths[-1], setting.strength())
+
+
+def test_in_least_squares_a_prediction_tells_what_the_weights_tell():
+    setting = rows(0.0)
+    torch.testing.assert_close(setting.leverage.square() / setting.surprise()[1], setting.strength())
+
+
+@pytest.mark.parametrize("seen", ["label", "loss", "prediction", "answers", "first_gradient"])
+def test_both_laws_leave_the_same_overlap(seen):
+    # The mass that two laws share is E min(1, exp L) without the row and E min(1, exp -L) with it.
+    setting = rows()
+    outsider, member = getattr(setting, f"from_{seen}")(nodes=256)
+    shared = [ratio.clamp_max(0).exp().mean(1) for ratio in (outsider, -member)]
+    torch.testing.assert_close(*shared, rtol=0, atol=0.01)  # a cell at the crossing of the densities
+
+
+def test_what_is_computed_from_a_prediction_tells_no_more():
+    setting = rows()
+    areas = [
+        float(apart(member=law().member.flatten(), outsider=law().outsider.flatten()).auc())
+        for law in (setting.from_label, setting.from_loss, setting.from_prediction, setting.from_answers)
+    ]
+    assert areas == sorted(areas)
+    assert areas[0] > 0.5
+
+
+test_what_has_no_law_is_refused = refusals(
+    (lambda: rows(others=OTHERS[:P]), "more rows than columns"),
+    (lambda: rows(noise=0.0), "`noise` must be"),
+    (lambda: rows(labels=LABELS[1:]), "`labels` must have"),
+    (lambda: rows(penalty=-1.0), "`penalty` must be"),
+    (lambda: rows().from_answers(QUERIES[:, 1:]), "`queries` must have"),
+    (lambda: rows().from_answers(nodes=2), "`nodes` must be"),
+)
