@@ -169,7 +169,8 @@ def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
         row = measure(case)
         rows.append(row)
         promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
-        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{row.ratio:>11,.{0 if row.ratio >= 10 else 2}f}×"
+        ratio = f"{row.ratio:,.{0 if row.ratio >= 10 else 2}f}×"
+        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{ratio:>12}"
         yield f"{row.what:44}{times}{promise}\n    {row.note}"
 
 

@@ -58,6 +58,8 @@ def test_rising_order_is_that_of_pytorch(shape):
     expected = values.detach().sort(-1).values
     assert torch.equal(scores.ascending(values), expected)
     assert torch.equal(values.gather(-1, scores.ascending_order(values)), expected)
+    for numbers in (values, torch.randn(shape, generator=stream(0, "order"))):  # with and without ties
+        assert torch.equal(scores.at_most(numbers), (numbers.unsqueeze(-2) <= numbers.unsqueeze(-1)).sum(-1))
 
 
 def test_scores_apart_are_the_scores_marked():

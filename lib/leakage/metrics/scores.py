@@ -138,7 +138,7 @@ def marked(scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points
     kinds, counts = [], []
     for kind in (member, ~member):
         count = kind.sum(-1)
-        kinds.append(ascending(values.masked_fill(~kind, math.inf))[..., : int(count.max())].contiguous())
+        kinds.append(ascending(torch.where(kind, values, math.inf))[..., : int(count.max())].contiguous())
         counts.append(count.expand(values.shape[:-1]))
     return Scores(*kinds, *counts)
 
@@ -153,6 +153,17 @@ def ascending_order(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
     """The places that bring each row into rising order, those of equal numbers in any; see `ascending`."""
     values = values.detach()
     return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
+
+
+def at_most(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
+    """How many numbers of its row each number reaches: itself, its equals and the smaller ones."""
+    order = ascending_order(values)
+    ordered = values.detach().gather(-1, order)
+    last = torch.arange(1, values.shape[-1] + 1, device=values.device).expand(values.shape).contiguous()
+    tied = ordered[..., 1:] == ordered[..., :-1]
+    if bool(tied.any()):
+        last = torch.searchsorted(ordered, ordered, right=True)
+    return torch.empty_like(last).scatter_(-1, order, last)
 
 
 def rates(
@@ -185,8 +196,8 @@ def _at_most(ordered: Float64[Tensor, "*b n"], cuts: Float64[Tensor, "*b k"]) ->
         return torch.searchsorted(ordered, cuts, right=True)
     # Two ascending runs are merged in linear time, stably: what equals a cut comes before it.
     order = np.argsort(torch.cat([ordered, cuts], dim=-1).numpy(), axis=-1, kind="stable")
-    places = torch.from_numpy(np.nonzero(order >= ordered.shape[-1])[-1]).view(cuts.shape)
-    return places - torch.arange(cuts.shape[-1])
+    places = np.flatnonzero(order >= ordered.shape[-1]) % order.shape[-1]
+    return torch.from_numpy(places).view(cuts.shape) - torch.arange(cuts.shape[-1])
 
 
 def _axes(lengths: Sequence[int]) -> str:
