@@ -72,9 +72,8 @@ NEEDED = {"lira": Needed(ratio=50), "end": Needed(times=1.2)}
 def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     x, y = rows_of(sizes)
-    known, _ = estimators.trained(
-        LogisticRegression(max_iter=sizes.iterations), x, y, models=sizes.models, generator=None, groups=None
-    )
+    attacked = LogisticRegression(max_iter=sizes.iterations)
+    known, _ = estimators.trained(attacked, x, y, models=sizes.models, generator=None, groups=None)
     yield likelihood_ratios(sizes, known, "lira", "fixed", needs_as_much=True)
     yield likelihood_ratios(sizes, known, "own", "own", needs_as_much=False)
     yield domination(sizes, known)
@@ -83,9 +82,9 @@ def cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def rows_of(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and their labels."""
+    """The rows and their labels; in float32 confident posteriors lie on a lattice, and rounding decides RMIA's ties."""
     found = labelled.load(sizes.data)
-    return found.features[: sizes.rows].numpy(), found.labels[: sizes.rows].numpy()
+    return found.features[: sizes.rows].double().numpy(), found.labels[: sizes.rows].numpy()
 
 
 def references_of(known: Given) -> list[list[int]]:
@@ -96,7 +95,7 @@ def references_of(known: Given) -> list[list[int]]:
 
 
 def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str, *, needs_as_much: bool) -> Case:
-    """LiRA; with a fixed variance the two differ, and ours must find as much, with own ones they are equal."""
+    """LiRA; with own variances both are equal, with a fixed one ours must find as much, up to two standard errors."""
     references, member = references_of(known), known.member.numpy()
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
 
@@ -111,12 +110,14 @@ def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str, *, nee
             return equal(ours().numpy(), theirs())
         fpr = sizes.fprs[0]
         found, others = (
-            float(rates(torch.as_tensor(scores), member=known.member, fprs=[fpr])[f"tpr_at_{fpr}"].mean())
+            rates(torch.as_tensor(scores), member=known.member, fprs=[fpr])[f"tpr_at_{fpr}"]
             for scores in (ours(), theirs())
         )
-        if found < others:
-            raise Disagreement(f"the loop finds more: {others:.3f} of the members at {100 * fpr:g} %, we {found:.3f}.")
-        return f"we find {found:.3f} of the members at {100 * fpr:g} % false alarms, the loop {others:.3f}"
+        more = found - others
+        rate, means = f"{100 * fpr:g} %", (float(found.mean()), float(others.mean()))
+        if float(more.mean()) < -2 * float(more.std()) / len(more) ** 0.5:
+            raise Disagreement(f"the loop finds more: {means[1]:.3f} of the members at {rate}, we {means[0]:.3f}.")
+        return f"we find {means[0]:.3f} of the members at {rate} false alarms, the loop {means[1]:.3f}"
 
     return Case(
         id=id,
