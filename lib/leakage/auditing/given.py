@@ -129,7 +129,10 @@ def names(name: str, values: Any, rows: int) -> np.ndarray | None:
         return None
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"`{name}` must be one for each of the {rows} rows: {error}.") from error
     if found.shape != (rows,):
         raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {found.shape}.")
     return np.array([str(value) for value in found.tolist()], dtype=str)
@@ -183,12 +186,17 @@ def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, 
             "out of `losses` and `member`, or train them again with a lower learning rate."
         )
     arguments.real(name, losses, least=0, finite=False)
+    lost = (losses.median(-1).values > _INFINITE).nonzero().flatten().tolist()
+    notes = [
+        f"Model {', '.join(map(str, lost[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that has "
+        "diverged: what its losses tell is no leak; leave it out or train it again."
+    ] * bool(lost)
     infinite = losses == math.inf
     if not bool(infinite.any()):
-        return losses, []
+        return losses, notes
     cap = max(_INFINITE, float(losses[~infinite].max()))
     note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
-    return losses.masked_fill(infinite, cap), [note]
+    return losses.masked_fill(infinite, cap), [*notes, note]
 
 
 def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:
