@@ -1,5 +1,6 @@
 """An audit takes any design in any form, finds what leaks and nothing else, and says what it cannot show."""
 
+import functools
 import json
 import math
 import re
@@ -57,12 +58,21 @@ DESIGNS = {
     "one pair": (pairs(2), None, {"loss"}),
     "two pairs": (pairs(4), None, {"loss", "sample threshold", "calibrated loss"}),
 }
-each_design = pytest.mark.parametrize(("member", "target", "expected"), DESIGNS.values(), ids=DESIGNS)
+
+
+@functools.cache
+def leaking(design):
+    """The audit of models that leak, of a design that several tests look at."""
+    member, target, _ = DESIGNS[design]
+    return audit.of_losses(some_losses(member, 2.0), member, target=target, groups=["x"] * member.shape[1])
+
+
+each_design = pytest.mark.parametrize("design", DESIGNS)
 
 
 @each_design
-def test_a_design_has_the_attacks_that_it_allows(member, target, expected):
-    found = audit.of_losses(some_losses(member, 2.0), member, target=target)
+def test_a_design_has_the_attacks_that_it_allows(design):
+    (member, target, expected), found = DESIGNS[design], leaking(design)
     assert {row.attack for row in found.found} == expected
     assert all(row.auc.estimate > 0.6 for row in found.found)
     right = some_losses(member, 2.0) < math.log(2)
@@ -71,7 +81,8 @@ def test_a_design_has_the_attacks_that_it_allows(member, target, expected):
 
 
 @each_design
-def test_models_that_never_saw_a_row_have_an_auc_of_one_half(member, target, expected):
+def test_models_that_never_saw_a_row_have_an_auc_of_one_half(design):
+    member, target, _ = DESIGNS[design]
     found = audit.of_losses(some_losses(member), member, target=target, level=0.99)
     for row in found.found:
         assert row.auc.low < 0.5 < row.auc.high, row
@@ -114,11 +125,16 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_gives_the_same(form):
+@pytest.fixture(scope="module")
+def in_numpy():
     member = subsets(5, 100)
     losses = some_losses(member, 2.0)
-    expected = audit.of_losses(losses, member, labels=np.arange(100) % 3).strongest
+    return losses, member, audit.of_losses(losses, member).strongest
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_gives_the_same(form, in_numpy):
+    losses, member, expected = in_numpy
     found = audit.of_losses(form(losses), form(member), labels=form(np.arange(100) % 3)).strongest
     assert found.auc.estimate == pytest.approx(expected.auc.estimate, abs=1e-4)  # float32 rounds
 
@@ -130,8 +146,9 @@ def test_a_target_whose_references_saw_nothing_needs_one_row_of_members():
     assert str(first) == str(second)
 
 
-@settings(max_examples=4)
-@given(st.randoms(use_true_random=False), st.sampled_from(["pairs", "subsets", "offline"]))
+@pytest.mark.parametrize("design", ["pairs", "subsets", "offline"])
+@settings(max_examples=1)
+@given(random=st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(random, design):
     member, target, _ = DESIGNS[design]
     losses, labels = some_losses(member, 1.0), np.arange(ROWS) % 4
@@ -334,16 +351,14 @@ def test_the_report_is_one_page_that_asks_nobody_and_obeys_nobody(design, tmp_pa
     assert "&lt;script&gt;" in text
     assert not re.search(r"(?:src|href)=\"(?!#)|@import|url\((?!#)", text)
     assert text.count("<svg") == 1
-    assert found.report(tmp_path / "audit.html").read_text("utf-8") == text
+    if design == "one model":
+        assert found.report(tmp_path / "audit.html").read_text("utf-8") == text
 
 
 @each_design
-def test_json_is_strict_and_complete(member, target, expected):
-    found = json.loads(
-        audit.of_losses(some_losses(member, 2.0), member, target=target, groups=["x"] * member.shape[1]).to_json(),
-        parse_constant=lambda name: pytest.fail(f"{name} is no JSON"),
-    )
-    assert {row["attack"] for row in found["attacks"]} == expected
+def test_json_is_strict_and_complete(design):
+    found = json.loads(leaking(design).to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert {row["attack"] for row in found["attacks"]} == DESIGNS[design][2]
     assert found["attacks"][0]["tpr"]["0.001"] is None
     assert len(found["records"]) == 20
     assert found["slices"][0]["slice"] == "x"
@@ -353,7 +368,7 @@ def test_the_curve_is_logarithmic_and_leaves_the_readers_settings_alone():
     import matplotlib
 
     matplotlib.rcParams["lines.linewidth"] = 7.5
-    (ax,) = audit.of_losses(some_losses(pairs(), 2.0), pairs()).roc().axes
+    (ax,) = leaking("pairs").roc().axes
     assert matplotlib.rcParams["lines.linewidth"] == 7.5
     matplotlib.rcdefaults()
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
@@ -362,11 +377,11 @@ def test_the_curve_is_logarithmic_and_leaves_the_readers_settings_alone():
 
 
 def test_a_table_shows_itself():
-    table = audit.of_losses(some_losses(pairs(), 2.0), pairs()).table()
+    table = leaking("pairs").table()
     assert [row["attack"] for row in table] == [name for name in attacks.ATTACKS if name in ONLINE]
     assert "–" in str(table)
     assert table._repr_html_().count("<tr>") == len(table) + 1
-    assert "<table>" in audit.of_losses(some_losses(pairs(), 2.0), pairs())._repr_html_()
+    assert "<table>" in leaking("pairs")._repr_html_()
 
 
 def measured_alone(scores, member, fpr):
