@@ -50,8 +50,8 @@ test-oldest: ## test with the oldest packages that pyproject.toml allows, in _bu
 	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default --ignore=tests/site tests
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
-	status=0; for chapter in min_norm blessing kkt_margin gradient_inversion polytopes; do \
-	  $(BIN)/python benchmarks/$$chapter.py --record || status=1; \
+	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit; do \
+	  $(BIN)/python benchmarks/$$name.py --record || status=1; \
 	done; exit $$status
 
 lab: $(READY) ## open the chapters as notebooks in JupyterLab

@@ -49,17 +49,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Needed:
-    """What the project promises of a case: the least ratio, or the most seconds of our side."""
+    """What the project promises of a case: the least ratio, the most seconds of our side, or the most times theirs."""
 
     ratio: float = 0.0
     seconds: float = math.inf
+    times: float = math.inf
 
     def met_by(self, row: "Row") -> bool:
-        return row.ratio >= self.ratio and row.ours_seconds <= self.seconds
+        return row.ratio >= max(self.ratio, 1 / self.times) and row.ours_seconds <= self.seconds
 
     def __str__(self) -> str:
-        ratio = f"≥ {self.ratio:,.0f}×" if self.ratio else ""
-        return ratio or (f"≤ {duration(self.seconds)}" if self.seconds < math.inf else "")
+        if self.ratio:
+            return f"≥ {self.ratio:,.0f}×"
+        if self.times < math.inf:
+            return f"≤ {self.times:g} × theirs"
+        return f"≤ {duration(self.seconds)}" if self.seconds < math.inf else ""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,8 @@ def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
         row = measure(case)
         rows.append(row)
         promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
-        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{row.ratio:>11,.0f}×"
+        ratio = f"{row.ratio:,.{0 if row.ratio >= 10 else 2}f}×"
+        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{ratio:>12}"
         yield f"{row.what:44}{times}{promise}\n    {row.note}"
 
 

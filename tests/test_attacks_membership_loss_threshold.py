@@ -181,3 +181,15 @@ def test_bad_losses_and_designs_are_refused(attack, change, message):
     member, partner = a_design()
     with pytest.raises(ValueError, match=message):
         attack(*change(some_losses(member, 0.5), member, partner))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("paired", [True, False])
+def test_many_losses_are_counted_as_few_are(attack, paired, monkeypatch):
+    member, partner = a_design()
+    given = some_losses(member, 0.3), member, partner if paired else None
+    found = attack(*given)
+    monkeypatch.setattr(loss_threshold, "_SHORT", 0)
+    assert torch.equal(attack(*given), found)
+    alone = [attack(*given, target=target) for target in range(MODELS)]
+    assert torch.equal(torch.cat(alone), found)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leakage import audit
 from leakage.attacks.membership import shadow_models
-from leakage.auditing import attacks, jackknife, notes
+from leakage.auditing import attacks, audited, jackknife, notes
 from leakage.auditing import given as giving
 from leakage.data.membership_splits import complementary_halves
 from leakage.metrics.scores import rates
@@ -204,7 +204,14 @@ def with_infinity(member):
     return losses
 
 
+def with_a_lost_model(member):
+    losses = some_losses(member)
+    losses[3] += 1e4
+    return losses
+
+
 SAID = {
+    "Model 3 gives most rows of `losses`": (with_a_lost_model, pairs(), {}),
     "1,000 outsiders": (some_losses, pairs(), {}),
     "is optimistic": (duplicated, pairs(), {}),
     "may win by counting": (some_losses, balanced(), {}),
@@ -245,14 +252,22 @@ BAD = {
     "scalar": (lambda x, m: (1.0, m), {}, "`member` must be of the shape"),
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
     "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must be a matrix"),
+    "three axes": (lambda x, m: (x[None], m), {}, r"got shape \(1, 8, 400\)"),
+    "beyond squares": (lambda x, m: (x * 1e200, m), {}, r"at most 1e\+150"),
+    "a share for a truth": (lambda x, m: (x, m * 0.5), {}, "`member` must hold truth values"),
+    "NaN for a truth": (lambda x, m: (x, np.where(m, np.nan, 0)), {}, "`member` must hold truth values"),
     "swapped": (lambda x, m: (m, x), {}, "swapped"),
     "all members": (lambda x, m: (x, m | True), {}, "2 members and 2 outsiders"),
     "one row of members": (lambda x, m: (x, m[0]), {}, "say which with `target`"),
     "no such target": (lambda x, m: (x, m), {"target": 8}, "`target` must be a whole number"),
     "population": (lambda x, m: (x, m), {"population": np.ones((3, 9))}, "`population` must have losses of all 8"),
+    "population of NaN": (lambda x, m: (x, m), {"population": np.full((8, 9), np.nan)}, "`population` must be finite"),
+    "negative population": (lambda x, m: (x, m), {"population": -np.ones((8, 9))}, "`population` must be at least 0"),
+    "ragged groups": (lambda x, m: (x, m), {"groups": [[1], [1, 2]] * 200}, "`groups` must be one for each of the 400"),
     "correct": (lambda x, m: (x, m), {"correct": np.ones(9)}, "`correct` must be of the shape"),
     "labels": (lambda x, m: (x, m), {"labels": [1, 2]}, "`labels` must be one for each"),
     "groups": (lambda x, m: (x, m), {"groups": np.ones((ROWS, 2))}, "`groups` must be one for each"),
+    "target of the end": (lambda x, m: (x, m), {"target": -1}, "`target` must be a whole number"),
     "rates": (lambda x, m: (x, m), {"fprs": [0.0]}, "`fprs` must be a number finite and above 0"),
     "level": (lambda x, m: (x, m), {"level": 1.0}, "`level` must be a number"),
 }
@@ -263,6 +278,12 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
     member = pairs()
     with pytest.raises(ValueError, match=message):
         audit.of_losses(*spoil(some_losses(member), member), **more)
+
+
+@pytest.mark.parametrize("rates", [0.01, "0.01"])
+def test_one_rate_is_no_list_of_rates(rates):
+    with pytest.raises(TypeError, match=r"for one give \(0\.01,\)"):
+        audited.audited(giving.given(some_losses(pairs()), pairs()), fprs=rates, level=0.95)
 
 
 @pytest.mark.parametrize("losses", [np.array([["a", "b"]]), np.array([[1j, 2]]), [[None, 1.0]]])
@@ -346,6 +367,35 @@ def test_a_table_shows_itself():
     assert "–" in str(table)
     assert table._repr_html_().count("<tr>") == len(table) + 1
     assert "<table>" in audit.of_losses(some_losses(pairs(), 2.0), pairs())._repr_html_()
+
+
+def measured_alone(scores, member, fpr):
+    """AUC, advantage and TPR of one target, by their definitions."""
+    inside, outside = scores[member], scores[~member]
+    wins = (inside[:, None] > outside).double() + 0.5 * (inside[:, None] == outside).double()
+    spared = outside.sort(descending=True).values[int(fpr * len(outside))]
+    positive = (inside > 0).double().mean() - (outside > 0).double().mean()
+    return torch.stack([wins.mean(), positive, (inside > spared).double().mean()])
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("member", [pairs(8, 60), subsets(5, 61)], ids=["pairs", "subsets"])
+def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
+    losses = some_losses(member, 1.0)
+    known = giving.given((4 * losses).round() / 4 if coarse else losses, member, correct=losses < 0.5)
+    left = [known.without(part) for part in jackknife.groups(known)]
+    found = jackknife.errors(known, list(attacks.ATTACKS), [0.07])
+    each = [attacks.scores(rest) for rest in left]
+    assert len(found) == len(each[0]) == 7
+    for name, errors in found.items():
+        values = [
+            torch.stack([measured_alone(*row, 0.07) for row in zip(scores[name], rest.attacked, strict=True)]).mean(0)
+            for scores, rest in zip(each, left, strict=True)
+        ]
+        expected = (torch.stack(values).var(0, correction=0) * (len(left) - 1)).sqrt()
+        assert torch.allclose(
+            torch.tensor([errors[metric] for metric in ("auc", "advantage", "tpr@0.07")]).double(), expected, atol=1e-12
+        ), name
 
 
 def jackknifed(losses, member):

@@ -155,6 +155,8 @@ class Broken(Memory):
         (lambda: audited(GaussianNB(), labels=np.ones((ROWS, 2))), ValueError, "one label for each row"),
         (lambda: audited(GaussianNB(), labels=[None, "a"] * 60 + [1]), ValueError, "labels of one type"),
         (lambda: audited(GaussianNB(), X[:3], [0, 1, 0]), ValueError, "four rows or more"),
+        (lambda: audited(GaussianNB(), None), TypeError, "`X` must be a table"),
+        (lambda: audited(GaussianNB(), groups=["a"]), ValueError, "`groups` must be one for each of the 121 rows"),
         (lambda: audited(GaussianNB(), models=5), ValueError, "`models` must be even, got 5"),
         (lambda: audited(GaussianNB(), generator=7), TypeError, "numpy.random.default_rng"),
         (lambda: audited(Broken()), ValueError, "probabilities in"),

@@ -19,11 +19,13 @@ def test_the_examples_go_on_from_each_other(tmp_path, monkeypatch, capsys):
     for example in EXAMPLES:
         exec(example, names)
         assert names["found"].strongest.auc.estimate > 0.5, example
+        if "bound" in names:
+            assert names["bound"].epsilon > 1.5, example
     assert cli.main(shlex.split(COMMAND)[1:]) == 0
     assert "are clipped" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"audit.html", "audit.json", "scores.npz", "trained"}
 
 
-@pytest.mark.parametrize("name", ["of_losses", "of_sklearn", "of_module"])
+@pytest.mark.parametrize("name", ["of_losses", "of_sklearn", "of_module", "one_run", "of_trials"])
 def test_every_door_is_shown(name):
     assert any(f"audit.{name}(" in example for example in EXAMPLES)

@@ -72,17 +72,16 @@ def test_sides_that_differ_are_not_timed(toy, timing, tmp_path):
         toy.run([], sizes=(10, 1e-6), root=tmp_path)
 
 
-def test_a_promise_is_a_ratio_or_a_time(timing):
+def test_a_promise_is_a_ratio_or_a_time_or_a_share_of_theirs(timing):
     row = timing.Row("x", "x", "x", "x", ours_seconds=2.0, theirs_seconds=30.0, ratio=15.0, unit="x", note="")
     assert timing.Needed(ratio=15).met_by(row)
     assert not timing.Needed(ratio=15.1).met_by(row)
     assert timing.Needed(seconds=2).met_by(row)
     assert not timing.Needed(seconds=1.9).met_by(row)
-    assert [str(n) for n in (timing.Needed(ratio=2e4), timing.Needed(seconds=10), timing.Needed())] == [
-        "≥ 20,000×",
-        "≤ 10 s",
-        "",
-    ]
+    assert timing.Needed(times=1 / 15).met_by(row)
+    assert not timing.Needed(times=1 / 15.1).met_by(row)
+    promises = (timing.Needed(ratio=2e4), timing.Needed(seconds=10), timing.Needed(times=1.2), timing.Needed())
+    assert [str(promise) for promise in promises] == ["≥ 20,000×", "≤ 10 s", "≤ 1.2 × theirs", ""]
     assert list(asdict(row)) == FIELDS
 
 

@@ -21,8 +21,8 @@ from leakage.studies.min_norm.latent_space import LatentSpace
 from leakage.theory.least_squares import Design
 from leakage.theory.logistic.output_law import average_advantage
 
-NAMES = ("blessing", "gradient_inversion", "kkt_margin", "min_norm", "polytopes")
-blessing, gradient_inversion, kkt_margin, min_norm, polytopes = map(benchmark_runs.module, NAMES)
+NAMES = ("audit", "blessing", "gradient_inversion", "kkt_margin", "min_norm", "polytopes")
+audit, blessing, gradient_inversion, kkt_margin, min_norm, polytopes = map(benchmark_runs.module, NAMES)
 ordinary, timing = benchmark_runs.module("ordinary_models"), benchmark_runs.module("timing")
 
 
@@ -90,6 +90,18 @@ NOT_BY_RATE = louder((3, 1, 1), ours=lambda *a: a[-1].learning_rate is not None)
 NOT_ITERATED = times(1 + 1e-6, "alpha", ours=lambda *_, **k: "method" not in k)
 IN_ROWS = times(1.01, "distances", ours=lambda *_, settings: settings.space == "row")
 TABLE = {
+    "audit": Line(
+        dict(data="digits", rows=150, models=6, iterations=300, trees=3, fprs=(0.05, 0.1), calls=1, rounds=2, few=1),
+        dict(lira="the loop 0", own="same values", rmia="same shares", roc="same shares", end="the same halves"),
+        "the fits alone",
+        {"lira": 50, "end": "≤ 1.2 × theirs"},
+        (
+            ("lira", "shadow_models.lira", times(-1), "the loop finds more"),
+            ("own", "shadow_models.lira", times(1.01), "the values differ"),
+            ("rmia", "shadow_models.rmia", times(1.01), "the shares differ"),
+            ("roc", "rates", spoilt(lambda x: {name: 0.99 * value for name, value in x.items()}), "the shares differ"),
+        ),
+    ),
     "blessing": Line(
         dict(panel=(2, 3), nodes=(301,), settings=8, iterations=50, trial=(200, 300, 900, 2, 1), points=2)
         | dict(checked=(30, 60, 180, 50, 200), left_out=(120, 24, 120, 2), training=(2, 30, 16, 12, 5, 3, 8))

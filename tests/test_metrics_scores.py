@@ -42,6 +42,26 @@ def test_every_model_of_a_batch_is_measured_as_one_alone(ties):
                 assert float(found[name][epoch, model]) == float(value), name
 
 
+@pytest.mark.parametrize("ties", [True, False])
+def test_several_rates_at_once_are_each_by_itself(ties):
+    values, member = some_scores(ties=ties)
+    ranked = scores.marked(values, member=member)
+    rates = [0.29, 0.05, 0.98]
+    assert torch.equal(ranked.tpr_at_fprs(rates), torch.stack([ranked.tpr_at_fpr(rate) for rate in rates], -1))
+    with pytest.raises(ValueError, match=r"`fpr` = 0\.001 cannot be seen"):
+        ranked.tpr_at_fprs([0.05, 0.001])
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 40), (2, 3, 5)])
+def test_rising_order_is_that_of_pytorch(shape):
+    values = (4 * torch.randn(shape, generator=stream(0, "order"))).round().requires_grad_()
+    expected = values.detach().sort(-1).values
+    assert torch.equal(scores.ascending(values), expected)
+    assert torch.equal(values.gather(-1, scores.ascending_order(values)), expected)
+    for numbers in (values, torch.randn(shape, generator=stream(0, "order"))):  # with and without ties
+        assert torch.equal(scores.at_most(numbers), (numbers.unsqueeze(-2) <= numbers.unsqueeze(-1)).sum(-1))
+
+
 def test_scores_apart_are_the_scores_marked():
     values, _ = some_scores(epochs=())
     member = torch.arange(POINTS) < 50

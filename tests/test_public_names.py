@@ -1,4 +1,4 @@
-"""What the library offers is used by itself, a chapter, a benchmark or the README, and not by its own tests alone."""
+"""What the library offers is used by itself, a chapter, a benchmark or an example that runs, not by its tests alone."""
 
 import ast
 import re
@@ -18,13 +18,14 @@ ELSEWHERE = frozenset({"leakage.pipeline.site:setup", "leakage.pipeline.cli:main
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    """The library's modules by name; by file the benchmarks, the examples of the README and the chapters' cells."""
+    """The library's modules by name; by file the benchmarks, the examples that tests run and the chapters' cells."""
     for name, path in modules_below(LIBRARY / "leakage").items():
         yield f"leakage.{name}".rstrip("."), ast.parse(path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
         yield path.name, ast.parse(path.read_text(encoding="utf-8"))
-    examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    yield "README.md", ast.parse("\n".join(examples))
+    for page in ("README.md", "book/audit_your_model.md"):
+        examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        yield page, ast.parse("\n".join(examples))
     for path in sorted((ROOT / "book").glob("*.md")):
         if (text := path.read_text(encoding="utf-8")).startswith("---\njupytext:"):
             cells = [cell.source for cell in jupytext.reads(text, fmt="md:myst").cells if cell.cell_type == "code"]

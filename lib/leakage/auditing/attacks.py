@@ -69,8 +69,9 @@ def scores(given: Given) -> dict[str, Float64[Tensor, "targets points"]]:
 
 
 def _counts(given: Given, kind: Tensor) -> Tensor:
-    nothing = torch.zeros(kind.shape, dtype=torch.float64)
-    return torch.cat([references.means(nothing, kind, given.partner, target=t).count for t in given.targets])
+    only = given.targets[0] if len(given.targets) == 1 else None
+    found = references.counts(kind, given.partner, target=only)
+    return found if only is not None else found[list(given.targets)]
 
 
 def _each(attack: Callable[..., Tensor], given: Given) -> Tensor:

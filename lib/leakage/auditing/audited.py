@@ -22,8 +22,11 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
             signs of duplicates.
 
     Raises:
+        TypeError: if the rates are no sequence.
         ValueError: if a rate or the level is not in (0, 1).
     """
+    if isinstance(fprs, float | str):
+        raise TypeError(f"`fprs` must be several rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},).")
     rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
     level = arguments.number("level", level, above=0, below=1)
     scores = attacks.scores(given)

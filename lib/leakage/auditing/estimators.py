@@ -80,6 +80,8 @@ def _table(X: Any) -> Any:
 
 
 def _rows(X: Any) -> int:
+    if not getattr(X, "shape", ()) and not hasattr(X, "__len__"):
+        raise TypeError(f"`X` must be a table, one row for each label, got {type(X).__name__}.")
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 

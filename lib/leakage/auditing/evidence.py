@@ -16,6 +16,17 @@ class Interval(Protocol):
     high: float
 
 
+@runtime_checkable
+class Bound(Protocol):
+    """What ε is at least, as `metrics.epsilon_bounds.Bound` says it."""
+
+    epsilon: float
+    delta: float
+    level: float
+    guesses: int
+    correct: int
+
+
 class Found(NamedTuple):
     """What one attack achieves.
 

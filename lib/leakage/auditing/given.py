@@ -82,8 +82,8 @@ def given(
         TypeError: if something does not hold numbers.
         ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
     """
-    values, notes = _finite("losses", _matrix("losses", losses))
-    truths = _matrix("member", member, truth=True)
+    values, notes = _finite("losses", matrix("losses", losses))
+    truths = matrix("member", member, truth=True)
     if len(truths) == 1 < len(values) and truths.shape[1] == values.shape[1]:
         if target is None:
             raise ValueError(
@@ -99,11 +99,11 @@ def given(
         )
     asked, more = None, []
     if population is not None:
-        asked, more = _finite("population", _matrix("population", population))
+        asked, more = _finite("population", matrix("population", population))
         if len(asked) != len(values):
             raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(asked)} rows.")
         asked = asked.to(values.dtype)
-    right = None if correct is None else _matrix("correct", correct, truth=True)
+    right = None if correct is None else matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     return Given(
@@ -129,14 +129,22 @@ def names(name: str, values: Any, rows: int) -> np.ndarray | None:
         return None
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"`{name}` must be one for each of the {rows} rows: {error}.") from error
     if found.shape != (rows,):
         raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {found.shape}.")
     return np.array([str(value) for value in found.tolist()], dtype=str)
 
 
-def _matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    """A tensor (models, rows) of floats or, `truth`, of truth values."""
+def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
+    """A tensor (models, rows) of floats or, `truth`, of truth values.
+
+    Raises:
+        TypeError: if it does not hold real numbers.
+        ValueError: if it is no matrix, or what are to be truth values are none.
+    """
     if not isinstance(values, Tensor):
         try:
             array = np.asarray(values)
@@ -178,12 +186,17 @@ def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, 
             "out of `losses` and `member`, or train them again with a lower learning rate."
         )
     arguments.real(name, losses, least=0, finite=False)
+    lost = (losses.median(-1).values > _INFINITE).nonzero().flatten().tolist()
+    notes = [
+        f"Model {', '.join(map(str, lost[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that has "
+        "diverged: what its losses tell is no leak; leave it out or train it again."
+    ] * bool(lost)
     infinite = losses == math.inf
     if not bool(infinite.any()):
-        return losses, []
+        return losses, notes
     cap = max(_INFINITE, float(losses[~infinite].max()))
     note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
-    return losses.masked_fill(infinite, cap), [note]
+    return losses.masked_fill(infinite, cap), [*notes, note]
 
 
 def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:

@@ -45,8 +45,7 @@ def errors(given: Given, names: Sequence[str], fprs: Sequence[float]) -> Mapping
             return {}
         for name, scores in attacks.scores(rest).items():
             if name in again:
-                measured = Measured(scores, rest.attacked)
-                again[name].append(torch.stack([measured.each(metric).mean() for metric in metrics]))
+                again[name].append(Measured(scores, rest.attacked).means(metrics))
     found = {}
     for name, values in again.items():
         if len(values) == len(parts):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float64
 from scipy import stats
 from torch import Tensor
@@ -82,6 +83,15 @@ class Measured:
         return (
             self.ranked.advantage(0.0, beyond=True) if metric == "advantage" else self.ranked.tpr_at_fpr(_rate(metric))
         )
+
+    def means(self, metrics: Sequence[str]) -> Float64[Tensor, " metrics"]:
+        """The means over the targets of several metrics, `auc`, `advantage` or visible `tpr@F`, in this order."""
+        found = {metric: self.each(metric).mean() for metric in metrics if metric in METRICS}
+        asked = [metric for metric in metrics if metric not in METRICS]
+        if asked:
+            hits = self.ranked.tpr_at_fprs([_rate(metric) for metric in asked])
+            found |= dict(zip(asked, hits.mean(0), strict=True))
+        return torch.stack([found[metric] for metric in metrics])
 
     def tpr(self, fpr: float, *, level: float) -> Estimate | None:
         """The true positive rate at a false positive rate, or None where that is not visible."""

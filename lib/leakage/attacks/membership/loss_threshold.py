@@ -17,8 +17,10 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.membership import references
 from leakage.data.membership_splits import check_design
+from leakage.metrics.scores import ascending_order
 
 _LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
+_SHORT = 92_681  # losses whose gains are below 2³¹
 _MOST_COMPARED = 2**24  # losses of all targets compared at once: 128 MiB of counts
 
 
@@ -165,11 +167,13 @@ def _best_thresholds(
     partners: Int[Tensor, " t"],
 ) -> Float64[Tensor, " t *b"]:
     """For each target the best thresholds on its references' losses; several targets at once."""
-    ordered, order = losses.sort(-1)
-    member, model = member.gather(-1, order), model.gather(-1, order)
+    order = ascending_order(losses)
+    ordered, member, model = (each.gather(-1, order) for each in (losses, member, model))
     size = max(1, _MOST_COMPARED // losses.numel())
-    parts = zip(targets.split(size), partners.split(size), strict=True)
-    return torch.cat([_best_ordered(ordered, member, model, *part) for part in parts])
+    # Partners leave out the same two models, so one of them is asked for both.
+    pairs, place = torch.stack([targets, partners]).sort(0).values.unique(dim=1, return_inverse=True)
+    found = [_best_ordered(ordered, member, model, *part) for part in pairs.split(size, dim=1)]
+    return torch.cat(found)[place]
 
 
 def _best_ordered(
@@ -182,9 +186,10 @@ def _best_ordered(
     """`_best_thresholds` of ascending losses."""
     target, partner = (some.view(-1, *[1] * model.ndim) for some in (target, partner))
     counted = (model != target) & (model != partner)
-    inside, outside = ((counted & kind).sum(-1, keepdim=True) for kind in (member, ~member))
-    # Differences of shares as whole numbers: nothing is rounded, so ties are ties.
-    gain = torch.where(member, outside, -inside).mul_(counted).cumsum(-1)
+    # Differences of shares as whole numbers: nothing is rounded, so ties are ties. None is larger than a quarter of k².
+    whole = torch.int32 if ordered.shape[-1] <= _SHORT else torch.int64
+    inside, outside = ((counted & kind).sum(-1, keepdim=True, dtype=whole) for kind in (member, ~member))
+    gain = torch.where(member, outside, -inside).mul_(counted).cumsum(-1, dtype=whole)
     ties = torch.zeros_like(member)
     ties[..., :-1] = ordered[..., 1:] == ordered[..., :-1]
     best, last = gain.masked_fill_(ties, 0).max(-1)  # the first of equal ones

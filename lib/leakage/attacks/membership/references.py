@@ -40,10 +40,23 @@ def means(
         partner: each model's partner; without it, all other models are references.
         target: the one target wanted; by default every model is the target once.
     """
+    count = counts(kind, partner, target=target)
+    return Means(count, _weight(kind, partner, target) @ (values * kind) / count.clamp_min(1))
+
+
+def counts(
+    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None = None, *, target: int | None = None
+) -> Float64[Tensor, "targets points"]:
+    """How many references are of one kind, for each target and point; the arguments are those of `means`."""
+    return _weight(kind, partner, target) @ kind.double()
+
+
+def _weight(
+    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None, target: int | None
+) -> Float64[Tensor, "targets models"]:
+    """Which models are references of each target: 1 or 0."""
     models = torch.arange(len(kind), device=kind.device)
     reference = models[:, None] != models
     if partner is not None:
         reference &= partner[:, None] != models
-    weight = reference[rows(len(kind), target)].double()
-    count = weight @ kind.double()
-    return Means(count, weight @ (values * kind) / count.clamp_min(1))
+    return reference[rows(len(kind), target)].double()

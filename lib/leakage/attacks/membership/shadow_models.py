@@ -20,6 +20,7 @@ from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
 from leakage.attacks.membership.references import Means
 from leakage.data.membership_splits import check_design
+from leakage.metrics.scores import ascending, at_most
 
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
@@ -151,12 +152,15 @@ def rmia(
     arguments.number("slope", slope, least=0, most=1)
     check_losses(losses, member, partner, least=2, target=target)
     given = {"target": target, "offline": offline, "slope": slope}
-    others = ratio = _ratio(losses, member, partner, **given)
+    ratio = _ratio(losses, member, partner, **given)
+    if population is None and gamma == 1:
+        return at_most(ratio).double() / ratio.shape[-1] - 0.5
+    others = ratio
     if population is not None:
         arguments.real("population", population, f"*e {len(member)} z", least=0)
         unseen = member.new_zeros(population.shape[-2:])
         others = _ratio(population, unseen, partner, **given)
-    below = torch.searchsorted(others.sort(-1).values, ratio - math.log(gamma), right=True)
+    below = torch.searchsorted(ascending(others), ratio - math.log(gamma), right=True)
     return below.double() / others.shape[-1] - 0.5
 
 

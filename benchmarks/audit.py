@@ -1,0 +1,234 @@
+"""The audit of one's own models against loops and bare trainings. `python benchmarks/audit.py [--record]`.
+
+The losses are those of logistic regressions on halves of Location-30, or of the digits where that set is not here. The
+straightforward side is in `ordinary_attacks`; both have the same losses and the same references. What `timing` says of
+checks, turns and the exit status holds here too.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+import ordinary_attacks as ordinary
+from leakage import audit
+from leakage.attacks.membership import shadow_models
+from leakage.attacks.membership.posterior import logit
+from leakage.auditing import estimators
+from leakage.auditing.given import Given
+from leakage.data import embedded, fetch, labelled
+from leakage.metrics.scores import rates
+from timing import Benchmark, Case, Disagreement, Needed, Side, equal
+
+EXACT = 1e-12  # between a formula and its loop
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is.
+
+    Attributes:
+        data: the set, by its name.
+        rows: the most of it that are taken.
+        models: how many are trained on halves.
+        iterations: of the logistic regression, at most.
+        trees: of the forest that is audited where trainings of regressions take milliseconds, on the digits.
+        fprs: false positive rates.
+        calls: how often a quick side is run in one turn.
+        rounds: turns; the costly cases take `few`.
+    """
+
+    data: str
+    rows: int
+    models: int
+    iterations: int
+    trees: int
+    fprs: tuple[float, ...]
+    calls: int
+    rounds: int
+    few: int
+
+
+PAPER = Sizes(
+    data="location" if fetch.available("location") else "digits",
+    rows=5010,
+    models=16,
+    iterations=300,
+    trees=100,
+    fprs=(0.01, 0.002),
+    calls=10,
+    rounds=5,
+    few=3,
+)
+NEEDED = {"lira": Needed(ratio=50), "end": Needed(times=1.2)}
+
+
+def cases(sizes: Sizes) -> Iterator[Case]:
+    """All comparisons."""
+    x, y = rows_of(sizes)
+    attacked = LogisticRegression(max_iter=sizes.iterations)
+    known, _ = estimators.trained(attacked, x, y, models=sizes.models, generator=None, groups=None)
+    yield likelihood_ratios(sizes, known, "lira", "fixed", needs_as_much=True)
+    yield likelihood_ratios(sizes, known, "own", "own", needs_as_much=False)
+    yield domination(sizes, known)
+    yield curves(sizes, known)
+    yield end_to_end(sizes, x, y)
+
+
+def rows_of(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and their labels: the digits in grey, since as bits some are alike, and rounding decides RMIA's ties."""
+    found = embedded.digits() if sizes.data == "digits" else labelled.load(sizes.data)
+    return found.features[: sizes.rows].double().numpy(), found.labels[: sizes.rows].numpy()
+
+
+def references_of(known: Given) -> list[list[int]]:
+    """All models but the target and its partner."""
+    assert known.partner is not None  # an estimator is trained on pairs
+    models = range(len(known.losses))
+    return [[other for other in models if other not in (target, int(known.partner[target]))] for target in models]
+
+
+def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str, *, needs_as_much: bool) -> Case:
+    """LiRA; with own variances both are equal, with a fixed one ours must find as much, up to two standard errors."""
+    references, member = references_of(known), known.member.numpy()
+    spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
+
+    def ours() -> Tensor:
+        return shadow_models.lira(known.losses, known.member, known.partner, variance=variance)
+
+    def theirs() -> np.ndarray:
+        return ordinary.lira(logit(known.losses).numpy(), member, references, spread)
+
+    def check() -> str:
+        if not needs_as_much:
+            return equal(ours().numpy(), theirs())
+        fpr = sizes.fprs[0]
+        found, others = (
+            rates(torch.as_tensor(scores), member=known.member, fprs=[fpr])[f"tpr_at_{fpr}"]
+            for scores in (ours(), theirs())
+        )
+        more = found - others
+        rate, means = f"{100 * fpr:g} %", (float(found.mean()), float(others.mean()))
+        if float(more.mean()) < -2 * float(more.std()) / len(more) ** 0.5:
+            raise Disagreement(f"the loop finds more: {means[1]:.3f} of the members at {rate}, we {means[0]:.3f}.")
+        return f"we find {means[0]:.3f} of the members at {rate} false alarms, the loop {means[1]:.3f}"
+
+    return Case(
+        id=id,
+        what=f"LiRA, {variance} variance: {_shape(known)}",
+        unit="audit",
+        ours=_repeated("sums over all models less two", ours, sizes.calls),
+        theirs=Side("a loop over targets and points", theirs),
+        check=check,
+        rounds=sizes.few,
+    )
+
+
+def domination(sizes: Sizes, known: Given) -> Case:
+    """RMIA, which both sides count in whole points."""
+    references, member = references_of(known), known.member.numpy()
+    ours = partial(shadow_models.rmia, known.losses, known.member, known.partner)
+    theirs = partial(ordinary.rmia, known.losses.double().numpy(), member, references)
+    return Case(
+        id="rmia",
+        what=f"RMIA: {_shape(known)}",
+        unit="audit",
+        ours=_repeated("one sort of the ratios", ours, sizes.calls),
+        theirs=Side("every point against all others", theirs),
+        check=lambda: exact(ours().numpy() + 0.5, theirs()),
+        rounds=sizes.few,
+    )
+
+
+def curves(sizes: Sizes, known: Given) -> Case:
+    """AUC and true positive rates of the same scores."""
+    scores = shadow_models.lira(known.losses, known.member, known.partner)
+    member, names = known.member.numpy(), ("auc", *(f"tpr_at_{fpr}" for fpr in sizes.fprs))
+
+    def ours() -> np.ndarray:
+        found = rates(scores, member=known.member, fprs=sizes.fprs)
+        return np.stack([found[name].numpy() for name in names], axis=-1)
+
+    def theirs() -> np.ndarray:
+        return ordinary.roc(scores.numpy(), member, sizes.fprs)
+
+    return Case(
+        id="roc",
+        what=f"AUC and TPR of {_shape(known)}",
+        unit="attack",
+        ours=_repeated("one sort, one merge", ours, sizes.calls),
+        theirs=Side("every member against every outsider", theirs),
+        check=lambda: exact(ours(), theirs()),
+        rounds=sizes.few,
+    )
+
+
+def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
+    """All of an audit over the fits that it cannot do without."""
+    estimator = model_of(sizes)
+    member = audit.of_sklearn(estimator, x, y, models=sizes.models).member
+
+    def theirs() -> list[ClassifierMixin]:
+        return [clone(estimator).fit(x[rows], y[rows]) for rows in member]
+
+    def check() -> str:
+        found = audit.of_sklearn(estimator, x, y, models=sizes.models)
+        if not np.array_equal(found.member, member):
+            raise Disagreement("the halves of two audits differ.")
+        return f"the same halves; {len(found.found)} attacks with intervals"
+
+    return Case(
+        id="end",
+        what=f"an audit of {sizes.models} × {type(estimator).__name__}, {len(x):,} rows",
+        unit="audit",
+        ours=Side("`audit.of_sklearn`", lambda: audit.of_sklearn(estimator, x, y, models=sizes.models)),
+        theirs=Side("the fits alone", theirs),
+        check=check,
+        rounds=sizes.rounds,
+    )
+
+
+# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def model_of(sizes: Sizes) -> ClassifierMixin:
+    """A classifier whose training takes some time."""
+    if sizes.data == "digits":
+        return RandomForestClassifier(sizes.trees, random_state=0)
+    return LogisticRegression(max_iter=sizes.iterations)
+
+
+def exact(ours: np.ndarray, theirs: np.ndarray) -> str:
+    """Evidence that two arrays of shares are the same."""
+    difference = float(np.abs(ours - theirs).max())
+    if not difference < EXACT:
+        raise Disagreement(f"the shares differ by {difference:.2g}, more than {EXACT:g}.")
+    return f"same shares: up to {difference:.1g}"
+
+
+def _shape(known: Given) -> str:
+    models, points = known.losses.shape
+    return f"{models} targets × {points:,} points"
+
+
+def _repeated(method: str, work: Callable[[], object], times: int) -> Side:
+    return Side(method, lambda: [work() for _ in range(times)], times)
+
+
+BENCHMARK = Benchmark(
+    chapter="audit",
+    title="Audit your own model",
+    description="Time the audit of one's own models against loops and bare trainings.",
+    cases=cases,
+    paper=PAPER,
+    needed=NEEDED,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(BENCHMARK.run())

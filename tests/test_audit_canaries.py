@@ -1,0 +1,73 @@
+"""Bounds of ε from `leakage.audit` are those of the metrics, in any form, and what means nothing is refused."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from leakage import audit
+from leakage.metrics import epsilon_bounds
+from leakage.runtime import stream
+
+COINS = torch.rand(400, generator=stream(0, "coins")) < 0.5
+TOLD = torch.rand(400, generator=stream(0, "told")) < 1 / (1 + math.exp(-2.0))
+SCORES = torch.where(TOLD, COINS, ~COINS).double()
+GUESSES = [(100, 100), (20, 20)]
+FORMS = {
+    "torch": lambda values: values,
+    "numpy": lambda values: values.numpy(),
+    "lists": lambda values: values.tolist(),
+    "numbers for truth": lambda values: values.long(),
+    "one row": lambda values: values[None],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_has_the_bound_of_the_metrics(form):
+    expected = epsilon_bounds.one_run(SCORES, COINS, guesses=GUESSES, delta=1e-5, level=0.9)
+    assert audit.one_run(form(SCORES), form(COINS), guesses=GUESSES, delta=1e-5, level=0.9) == expected
+    assert audit.one_run(form(SCORES), form(COINS), guesses=np.array(GUESSES), delta=1e-5, level=0.9) == expected
+    assert expected.epsilon > 1
+
+
+def test_many_trainings_have_the_bound_of_the_metrics():
+    expected = epsilon_bounds.of_trials((880, 1000), (120, 1000), delta=1e-5)
+    assert audit.of_trials([880, 1000], np.array([120, 1000]), delta=1e-5) == expected
+    assert 1.5 < expected.epsilon < 2
+
+
+def one_run(scores=SCORES, member=COINS, **named):
+    return audit.one_run(scores, member, **{"guesses": GUESSES, "delta": 1e-5} | named)
+
+
+def of_trials(hits=(9, 10), alarms=(1, 10), **named):
+    return audit.of_trials(hits, alarms, **{"delta": 0.0} | named)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: one_run(SCORES * math.nan), ValueError, "`scores` must be finite"),
+        (lambda: one_run(["a"] * 400), TypeError, "`scores` must hold numbers"),
+        (lambda: one_run(SCORES.view(2, 200)), ValueError, "`scores` must be one number for each canary"),
+        (lambda: one_run(member=COINS[1:]), ValueError, "one for each of the 400 scores, got 399"),
+        (lambda: one_run(COINS, SCORES + 0.5), ValueError, "swapped"),
+        (lambda: one_run(guesses=[]), ValueError, "`guesses` must have a pair"),
+        (lambda: one_run(guesses=[(400, 1)]), ValueError, "`guesses` must be 1 to 400"),
+        (lambda: one_run(guesses=(50, 50)), ValueError, r"`guesses` must be pairs .* such as \[\(50, 50\)\]"),
+        (lambda: one_run(guesses=[(50, 50, 50)]), ValueError, r"`guesses` must be pairs .*, got \(50, 50, 50\)"),
+        (lambda: one_run(guesses=[(-1, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
+        (lambda: one_run(guesses=[(1.5, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
+        (lambda: one_run(delta=1.0), ValueError, "`delta` must be a number"),
+        (lambda: one_run(level=0.0), ValueError, "`level` must be a number"),
+        (lambda: of_trials(hits=(9,)), ValueError, "`hits` must be a pair"),
+        (lambda: of_trials(alarms=(1, 2, 3)), ValueError, "`alarms` must be a pair"),
+        (lambda: of_trials(hits=(10, 9)), ValueError, "10 of 9; swapped"),
+        (lambda: of_trials(hits=(0.9, 10)), ValueError, "`hits` must be a whole number"),
+        (lambda: of_trials(delta=-0.1), ValueError, "`delta` must be a number"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_the_cure(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
