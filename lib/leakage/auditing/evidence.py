@@ -11,9 +11,12 @@ import numpy as np
 class Interval(Protocol):
     """An estimate with its interval, as `metrics.estimates.Estimate` is one."""
 
-    estimate: float
-    low: float
-    high: float
+    @property
+    def estimate(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
 
 
 @runtime_checkable
@@ -42,7 +45,7 @@ class Found(NamedTuple):
     sees: str
     auc: Interval
     advantage: Interval
-    tpr: dict[float, Interval | None]
+    tpr: Mapping[float, Interval | None]
 
 
 @dataclass(frozen=True, eq=False)

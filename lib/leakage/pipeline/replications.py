@@ -37,7 +37,9 @@ def rule_digest(claim: Claim) -> str:
     Who measures more than before says so among the values, and what fewer samples have shown does not count for it.
     """
     rules = [(word, rule.text) for word, rule in claim.rules.items()]
-    return hashlib.sha256(repr((claim.id, claim.expected, rules, [*claim.values.items()])).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(repr((claim.id, claim.expected, rules, [*claim.values.items()])).encode()).hexdigest()[
+        :_DIGITS
+    ]
 
 
 def of_claim(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
