@@ -23,11 +23,16 @@ class Interval(Protocol):
 class Bound(Protocol):
     """What ε is at least, as `metrics.epsilon_bounds.Bound` says it."""
 
-    epsilon: float
-    delta: float
-    level: float
-    guesses: int
-    correct: int
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def level(self) -> float: ...
+    @property
+    def guesses(self) -> int: ...
+    @property
+    def correct(self) -> int: ...
 
 
 class Found(NamedTuple):
