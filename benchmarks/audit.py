@@ -8,6 +8,7 @@ checks, turns and the exit status holds here too.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -175,7 +176,8 @@ def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
     member = audit.of_sklearn(estimator, x, y, models=sizes.models).member
 
     def theirs() -> list[ClassifierMixin]:
-        return [clone(estimator).fit(x[rows], y[rows]) for rows in member]
+        fresh: list[Any] = [clone(estimator) for _ in member]
+        return [one.fit(x[rows], y[rows]) for one, rows in zip(fresh, member, strict=True)]
 
     def check() -> str:
         found = audit.of_sklearn(estimator, x, y, models=sizes.models)

@@ -261,9 +261,9 @@ def ordinary(batch: int, sizes: tuple[int, int, int]) -> tuple[nn.Module, Tensor
     """A biased two-layer network with PyTorch's law of weights, a Gaussian batch, its labels and its gradient."""
     draws = stream(0, f"benchmark/own {batch}")
     module = nn.Sequential(nn.Linear(sizes[0], sizes[1]), nn.Tanh(), nn.Linear(sizes[1], sizes[2])).to(DTYPE)
-    for layer in (module[0], module[2]):
+    for layer, inputs in ((module[0], sizes[0]), (module[2], sizes[1])):
         for part in layer.parameters():
-            part.data = layer.in_features**-0.5 * (2 * torch.rand(part.shape, generator=draws, dtype=DTYPE) - 1)
+            part.data = inputs**-0.5 * (2 * torch.rand(part.shape, generator=draws, dtype=DTYPE) - 1)
     inputs = gaussian((batch, sizes[0]), generator=draws)
     labels = torch.randperm(sizes[2], generator=draws)[:batch]
     loss = cross_entropy(module(inputs), labels)

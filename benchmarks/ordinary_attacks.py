@@ -17,7 +17,7 @@ LEAST_VARIANCE = 1e-6  # of logits, where all references agree: that of the libr
 
 def of_all(lists: list[Array]) -> Array:
     """One variance of the logits of all points together, as Carlini et al. (2022) fix it in their code."""
-    return np.full(len(lists), np.var(np.concatenate(lists)))
+    return np.full(len(lists), float(np.var(np.concatenate(lists)))).astype(np.float64)
 
 
 def of_each(lists: list[Array]) -> Array:

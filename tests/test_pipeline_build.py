@@ -79,6 +79,14 @@ def test_each_chapter_ran_once_with_the_parameters_given(finished):
     assert "3 ci 5" in outputs(finished, "sums")
 
 
+def test_an_execution_says_how_long_each_cell_took(finished):
+    notebook = nbformat.read(finished / "_build" / "executed" / "ci" / "sums.ipynb", as_version=4)
+    durations = notebook.metadata["repro"]["durations"]
+    assert len(durations) == len([cell for cell in notebook.cells if cell.cell_type == "code"])
+    assert all(duration >= 0 for duration in durations)
+    assert sum(durations) > 0
+
+
 def test_kernels_are_of_this_interpreter_and_start_in_the_repository(finished):
     assert f"{sys.executable} {finished}" in outputs(finished, "words")
 

@@ -30,7 +30,7 @@ def trained(estimator: Any, X: Any, y: Any, *, models: int, generator: Any, grou
     member = drawn(len(labels), models, stream_of(generator))
     chance, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
     for model, rows in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
-        fitted = clone(estimator)
+        fitted: Any = clone(estimator)
         fitted.fit(_safe_indexing(X, np.flatnonzero(rows)), labels[rows])
         chance[model], correct[model] = _own(fitted, X, classes, codes)
     floor, notes = _floor(chance)

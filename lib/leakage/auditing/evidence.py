@@ -11,20 +11,28 @@ import numpy as np
 class Interval(Protocol):
     """An estimate with its interval, as `metrics.estimates.Estimate` is one."""
 
-    estimate: float
-    low: float
-    high: float
+    @property
+    def estimate(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
 
 
 @runtime_checkable
 class Bound(Protocol):
     """What ε is at least, as `metrics.epsilon_bounds.Bound` says it."""
 
-    epsilon: float
-    delta: float
-    level: float
-    guesses: int
-    correct: int
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def level(self) -> float: ...
+    @property
+    def guesses(self) -> int: ...
+    @property
+    def correct(self) -> int: ...
 
 
 class Found(NamedTuple):
@@ -42,7 +50,7 @@ class Found(NamedTuple):
     sees: str
     auc: Interval
     advantage: Interval
-    tpr: dict[float, Interval | None]
+    tpr: Mapping[float, Interval | None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,7 +78,8 @@ def _radius(error: float) -> float:
     def excess(squared: float) -> float:
         return float(stats.chi2.sf(squared, 1) / 2 + stats.chi2.sf(squared, 2) / 4 - error)
 
-    return float(optimize.brentq(excess, 0.0, float(stats.chi2.isf(error, 2)), xtol=1e-12))
+    found = optimize.brentq(excess, 0.0, float(stats.chi2.isf(error, 2)), xtol=1e-12)
+    return float(found)  # pyright: ignore[reportArgumentType]
 
 
 def _members_beyond(ranked: Scores, ranks: np.ndarray) -> np.ndarray:

@@ -90,7 +90,7 @@ def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds:
     """How many seeds each claim lacks, by id."""
     found = {}
     for claim in _judgeable(book, chapter):
-        times = [run["claims"][claim.id]["seconds"] for run in runs if claim.id in run["claims"]]
+        times = [one["seconds"] for run in runs if "seconds" in (one := run["claims"].get(claim.id, {}))]
         if math.isinf(under) or (times and statistics.median(times) < under):
             found[claim.id] = max(0, seeds - len(of_claim(runs, claim)))
     return found

@@ -32,9 +32,14 @@ def drawn(commit: str, number: int) -> list[int]:
 
 
 def rule_digest(claim: Claim) -> str:
-    """A digest of the rules of a claim and the verdict expected of them, whatever the words around them are."""
+    """A digest of the rules of a claim, the verdict expected of them and what they measure, whatever else is said.
+
+    Who measures more than before says so among the values, and what fewer samples have shown does not count for it.
+    """
     rules = [(word, rule.text) for word, rule in claim.rules.items()]
-    return hashlib.sha256(repr((claim.id, claim.expected, rules)).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(repr((claim.id, claim.expected, rules, [*claim.values.items()])).encode()).hexdigest()[
+        :_DIGITS
+    ]
 
 
 def of_claim(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:

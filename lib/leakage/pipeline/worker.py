@@ -109,6 +109,7 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
 
             def cell_start(cell: Any, cell_index: int, **rest: Any) -> None:
                 begun.set()
+                cell.metadata.papermill["start_time"] = nb_man.now().isoformat()
                 if cell_index in code:
                     sending.send(Started(task.chapter, code.index(cell_index) + 1, len(code)))
 

@@ -72,7 +72,7 @@ class FirstLayer:
 
     def outputs(self, inputs: Float[Tensor, "B d"], shift: Float[Tensor, "B m"] | float = 0.0) -> Float[Tensor, "B k"]:
         """f, a row for each input, with `shift` added to what the first layer gives; differentiable."""
-        handle = self.layer.register_forward_hook(lambda _layer, _arguments, values: values + shift)
+        handle = self.layer.register_forward_hook(lambda *called: called[-1] + shift)
         try:
             return self.network(inputs.reshape(len(inputs), *self.shape)).reshape(len(inputs), -1)
         finally:

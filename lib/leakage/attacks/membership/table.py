@@ -31,6 +31,8 @@ from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
 from leakage.metrics.scores import marked
 
+Knowledge = Literal["true label", "shadow models"]
+"""What an attacker may have besides the points."""
 Attack = Callable[[Panel, torch.Generator], Float[Tensor, "models points"]]
 """From a panel, and a stream of random numbers, to scores."""
 
@@ -54,7 +56,7 @@ class Entry:
 
     attack: Attack
     sees: Literal["label", "posterior", "margin", "weights"] = "posterior"
-    knows: frozenset[Literal["true label", "shadow models"]] = frozenset()
+    knows: frozenset[Knowledge] = frozenset()
     source: str = ""
     note: str = ""
 
@@ -80,7 +82,7 @@ def _noise(panel: Panel, generator: torch.Generator) -> Float[Tensor, "models po
     unit = 1.0 if kind == "flip" else _gap(rows)
     tried = []
     for amount in _NOISES[kind]:
-        sizes = dict(amount=amount * unit, copies=_COPIES, noise=kind, generator=generator)
+        sizes: dict[str, Any] = dict(amount=amount * unit, copies=_COPIES, noise=kind, generator=generator)
         tried.append([label_only.noise_robustness(one, rows, labels, **sizes) for one in panel.asked])
     scores = torch.stack([torch.stack(one).double() for one in tried])
     areas = marked(scores, member=panel.member).auc()  # of every amount on every model
@@ -175,7 +177,8 @@ def _thresholds(scores: Callable[..., Tensor]) -> Attack:
     return plain(lambda panel: scores(panel.losses, panel.member, panel.partner))
 
 
-_LABEL, _SHADOWS = frozenset({"true label"}), frozenset({"shadow models"})
+_LABEL: frozenset[Knowledge] = frozenset({"true label"})
+_SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 _BOTH = _LABEL | _SHADOWS
 
 ATTACKS: Mapping[str, Entry] = {
