@@ -43,6 +43,10 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"leakage.auditing.measures.{name}": "of one model passes on to metrics.roc; over models see test_audit"
         for name in ("around", "mean_of", "Measured.interval", "Measured.tpr")
     },
+    **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
+    "leakage.studies.side_by_side.stacking.gains": "passes on to leakage.panel.Standing.interval",
+    "leakage.studies.side_by_side.ladder.measured": "passes on to metrics.estimates.mean_interval, over ensembles",
+    **{f"leakage.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
 }
 
 
