@@ -170,3 +170,18 @@ def test_a_norm_is_0_exactly_where_no_slope_is_better_than_none(unit):
     assert 0 < int(none.sum()) < len(none)
     assert float(gain[none].abs().max()) < 1e-7  # the solver leaves 4e-8 where C is 1e-6
     assert float(gain[~none].min()) > 1e-6
+
+
+def test_a_problem_that_sends_the_corrector_in_circles_is_solved(monkeypatch):
+    """Two of three thousand small ones: steps with a corrector alone come back to where they were, and never arrive."""
+    draws = torch.Generator().manual_seed(0)
+    points = 5 * torch.randn(3000, 16, 6, generator=draws, dtype=torch.float64)
+    labels = torch.where(torch.rand(3000, 16, generator=draws) < 0.5, 1.0, -1.0).double()
+    labels[:, 0], labels[:, 1] = 1.0, -1.0
+    gram = points @ points.mT
+    machines = svm.soft_margin(gram, labels)
+    assert float(machines.residual.max()) < 1e-4  # as above
+    with monkeypatch.context() as patch:
+        patch.setattr(svm, "_QUICK_STEPS", 100)
+        with pytest.raises(ArithmeticError, match="after 100 steps"):
+            svm.soft_margin(gram[[1283, 2941]], labels[[1283, 2941]])

@@ -17,6 +17,9 @@ from leakage import arguments
 _ROUNDS = 200  # of pivoting; most batches need fewer than 10
 _PATIENCE = 4  # rounds without fewer violations before a machine moves one point at a time
 _BARRIER_STEPS = 100
+_QUICK_STEPS = 25  # after which those that go round in circles take plain steps: the corrector has no guarantee
+_INDEFINITE = 4.0  # times the rounding of a matrix, which is added to its diagonal where it is not positive definite
+_CENTRED = 0.2  # of the mean product, which a plain step aims at
 _TO_BOUNDARY = 0.995  # share of the way to the nearest bound that an interior step may go
 
 
@@ -111,11 +114,11 @@ def soft_margin(
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = target.reshape(-1, n)
     barrier = _Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, box)
-    for _ in range(_BARRIER_STEPS):
+    for number in range(_BARRIER_STEPS):
         moving = barrier.error() > tolerance
         if not bool(moving.any()):
             break
-        barrier.advance(moving)
+        barrier.advance(moving, corrected=number < _QUICK_STEPS)
     else:
         raise ArithmeticError(
             f"the optimality conditions are off by {float(barrier.error().max()):.3g} after 100 steps."
@@ -199,23 +202,36 @@ class _Barrier:
         scale = self.quadratic.diagonal(dim1=-2, dim2=-1).amax(-1) * self.dual.amax(-1) + 1  # of the terms of `force`
         return torch.stack([force.abs().amax(-1) / scale, products.amax(-1), balance.abs() / self.box]).amax(0)
 
-    def advance(self, moving: Bool[Tensor, " m"]) -> None:
-        """One predictor and corrector step of the machines that are `moving`."""
-        room, constraints = self.room, 2 * self.dual.shape[-1]
-        factor = torch.linalg.cholesky(self.quadratic + torch.diag_embed(self.lower / self.dual + self.upper / room))
+    def advance(self, moving: Bool[Tensor, " m"], *, corrected: bool) -> None:
+        """One step of the machines that are `moving`: predictor and corrector, or plainly towards the centre."""
+        room = self.room
+        factor = self._factor(self.lower / self.dual + self.upper / room)
         below, above = self.dual * self.lower, room * self.upper
-        gap = (below + above).sum(-1, keepdim=True) / constraints
-        guess = self._direction(factor, below, above)
-        length = self._length(*guess).clamp_max(1).unsqueeze(-1)
-        step, _, lower, upper = guess
-        trial = (self.dual + length * step) * (self.lower + length * lower)
-        trial = trial + (room - length * step) * (self.upper + length * upper)
-        centre = gap * (trial.sum(-1, keepdim=True) / constraints / gap) ** 3
-        move = self._direction(factor, below + step * lower - centre, above - step * upper - centre)
+        gap = (below + above).mean(-1, keepdim=True) / 2
+        if corrected:
+            guess = self._direction(factor, below, above)
+            length = self._length(*guess).clamp_max(1).unsqueeze(-1)
+            step, _, lower, upper = guess
+            trial = (self.dual + length * step) * (self.lower + length * lower)
+            trial = trial + (room - length * step) * (self.upper + length * upper)
+            centre = gap * (trial.mean(-1, keepdim=True) / 2 / gap) ** 3
+            move = self._direction(factor, below + step * lower - centre, above - step * upper - centre)
+        else:
+            move = self._direction(factor, below - _CENTRED * gap, above - _CENTRED * gap)
         length = ((_TO_BOUNDARY * self._length(*move)).clamp_max(1) * moving).unsqueeze(-1)
         self.dual, self.room = self.dual + length * move[0], room - length * move[0]
         self.offset = self.offset + length.squeeze(-1) * move[1]
         self.lower, self.upper = self.lower + length * move[2], self.upper + length * move[3]
+
+    def _factor(self, barrier: Tensor) -> Tensor:
+        """Of Q plus the barrier's diagonal; where rounding makes that indefinite, of a little more than it."""
+        matrix = self.quadratic + torch.diag_embed(barrier)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if bool(failed.any()):  # a direction may be inexact, for the conditions it shall meet are not
+            unit = matrix.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True) * barrier.shape[-1]
+            more = _INDEFINITE * torch.finfo(barrier.dtype).eps * unit * (failed > 0).unsqueeze(-1)
+            factor = torch.linalg.cholesky(matrix + torch.diag_embed(more.expand_as(barrier)))
+        return factor
 
     def _direction(self, factor: Tensor, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The Newton direction (a, b, s, t) that removes the residuals and the products `below` and `above`."""
