@@ -69,8 +69,8 @@ BROKEN = {
         kept({}, commit=3), kept({}, date=None), kept({}, dirty="no"), kept({}, seed=1.5), kept({}, claims={}),
     ],
     "book/records/replication.json": [
-        "", "{", "[]", "3", '{"sums": 3}', '{"sums": {}}', '{"sums": {"commit": "x", "rules": "", "runs": []}}',
-        '{"sums": {"commit": 3, "rules": "", "runs": []}}', '{"a":' * LONG,
+        "", "{", "[]", "3", '{"sums": 3}', '{"sums": {}}', '{"sums": [3]}', '{"sums": [{"claims": 3, "seed": 1}]}',
+        '{"sums": [{"claims": {}, "seed": "1"}]}', '{"sums": [{"claims": {"sums.a": {}}, "seed": 1}]}', '{"a":' * LONG,
     ],
     "book/claims/sums.yml": ["", "- a", "chapter: [", b"chapter: \xff", LAUGHS, DEEP, "a: " + "x" * LONG],
     "book/sums.md": [

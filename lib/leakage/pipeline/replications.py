@@ -88,7 +88,9 @@ def read(book: Book) -> dict[str, Any]:
     kept = read_json(path)
     try:
         for chapter in (name for name in book.chapters if name in kept):
-            _summaries(kept[chapter], book.declarations(chapter))
+            _summaries([*kept[chapter]], book.declarations(chapter))
+            if not {type(run["seed"]) for run in kept[chapter]} <= {int} or not isinstance(kept[chapter], list):
+                raise ValueError("runs are a list, and seeds are whole numbers.")
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
     return kept
