@@ -7,7 +7,9 @@ is said in the attack's row and raises nothing. Nothing here trains a target.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +38,7 @@ class Row(NamedTuple):
             is that of the threshold which is best on the shadow models.
         left: the same rates with a group of points left out, for the intervals; empty where too few would be left.
         missing: what the panel or the sample does not show, in words.
+        seconds: of the processor that its scores took; the answers of the models, which rows share, are asked before.
     """
 
     entry: Entry
@@ -43,6 +46,7 @@ class Row(NamedTuple):
     rates: dict[str, Float64[Tensor, " models"]]
     left: dict[str, Float64[Tensor, "groups models"]]
     missing: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +135,11 @@ def evaluate(
     if not isinstance(attacks, Mapping):
         attacks = {arguments.choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     rows = {}
+    with suppress(Hidden):
+        _ = panel.logits
     for name, given in attacks.items():
         entry = given if isinstance(given, Entry) else Entry(plain(given))
+        began = time.process_time()
         try:
             scores = entry.attack(panel, generator)
         except Hidden as hidden:
@@ -140,7 +147,8 @@ def evaluate(
             continue
         models, points = panel.member.shape
         scores = arguments.real(f"scores of {name}", scores, "models points", models=models, points=points).double()
-        rows[name] = Row(entry, scores, *_judged(panel, scores, fprs))
+        seconds = time.process_time() - began
+        rows[name] = Row(entry, scores, *_judged(panel, scores, fprs), seconds)
     return Standing(panel, rows)
 
 
