@@ -9,7 +9,6 @@ is said in the attack's row and raises nothing. Nothing here trains a target.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ class Row(NamedTuple):
             is that of the threshold which is best on the shadow models.
         left: the same rates with a group of points left out, for the intervals; empty where too few would be left.
         missing: what the panel or the sample does not show, in words.
-        seconds: of the processor that its scores took; the answers of the models, which rows share, are asked before.
+        seconds: of the processor that its scores took; the first row that needs the models' answers asks for them.
     """
 
     entry: Entry
@@ -135,8 +134,6 @@ def evaluate(
     if not isinstance(attacks, Mapping):
         attacks = {arguments.choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     rows = {}
-    with suppress(Hidden):
-        _ = panel.logits
     for name, given in attacks.items():
         entry = given if isinstance(given, Entry) else Entry(plain(given))
         began = time.process_time()
