@@ -52,6 +52,14 @@ def test_a_bound_is_right_as_often_as_it_says(epsilon):
     assert sorted(bounds)[300] > 0.6 * epsilon - 0.01
 
 
+@pytest.mark.parametrize("order", ["members first", "outsiders first"])
+def test_equal_scores_tell_nothing_in_whatever_order_the_points_come(order):
+    member = torch.arange(400) < 200 if order == "members first" else torch.arange(400) >= 200
+    assert one_run(torch.zeros(400), member, guesses=[(100, 100), (200, 200)], delta=0.0).epsilon == 0
+    halves = (torch.arange(400) % 2).double()  # as many members as outsiders have either score
+    assert one_run(halves, member, guesses=[(100, 100), (200, 200)], delta=0.0).epsilon == 0
+
+
 def test_more_attempts_share_the_error_and_the_best_one_counts():
     scores, member = answered(2.0, 1000, generator=torch.Generator().manual_seed(3))
     alone = [one_run(scores, member, guesses=[pair], delta=1e-5, level=0.975) for pair in ((100, 100), (300, 0))]

@@ -16,6 +16,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.metrics.estimates import as_sample, clopper_pearson
 
+_LOT = 0  # seed of the order of equal scores: the same points give the same bound
 _MOST = 64.0  # nats; no sample of this world refutes as much
 
 
@@ -63,8 +64,8 @@ def one_run(
     Source: Steinke, Nasr and Jagielski (2023), Privacy Auditing with One (1) Training Run, Theorem 5.2.
 
     Args:
-        scores: of the points whose coin was thrown, and of no others; larger for likelier members. Of equal scores
-            the first counts as higher.
+        scores: of the points whose coin was thrown, and of no others; larger for likelier members. Equal scores
+            stand in an order drawn by lot: that in which the points come may tell the coins.
         member: the coins.
         guesses: pairs $(k_+, k_-)$, chosen before the scores were seen.
         delta: $\delta \in [0, 1)$.
@@ -80,7 +81,8 @@ def one_run(
     arguments.truth("member", member, "points", points=len(ranked))
     if not guesses:
         raise ValueError("`guesses` must have a pair (members, outsiders) at least; got none.")
-    right = member[torch.sort(ranked, descending=True, stable=True).indices]
+    lot = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_LOT)).to(ranked.device)
+    right = member[lot[torch.sort(ranked[lot], descending=True, stable=True).indices]]
     found = []
     for pair in guesses:
         first, last = (arguments.count("guesses", count, least=0, most=len(right)) for count in pair)
