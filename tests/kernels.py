@@ -12,8 +12,8 @@ from leakage.pipeline.worker import Started
 Meanwhile = Callable[[Path], None]
 
 
-def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None) -> None:
-    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run."""
+def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None, fails: str = "") -> None:
+    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
 
     def watch(task, gpu, living, tell):
         meanwhile(task.folder)
@@ -31,6 +31,6 @@ def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None) -> No
         task.partial.write_text(nbformat.writes(notebook), "utf-8")
         last = Started(task.chapter, len(code), len(code))
         tell(last)
-        return last, ""
+        return last, "ValueError: broken" * (task.chapter == fails)
 
     monkeypatch.setattr(execute, "_watch", watch)

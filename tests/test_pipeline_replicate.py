@@ -127,13 +127,17 @@ def test_without_a_clean_commit_nothing_is_replicated(repository, capsys):
     assert (status, "commit first" in error, executions(repository)) == (2, True, [])
 
 
-def test_a_chapter_that_fails_at_a_seed_is_told_and_the_others_are_kept(repository, capsys):
-    edit(repository / "book/sums.md", "metadata={'claim'", "metadata={'claims'")
-    commit(repository)
-    status, _, error = run(repository, ["replicate", "--seeds", "1"], capsys)
-    assert (status, seeds(repository, "words") != []) == (0, True)
-    assert kept(repository)["sums"][0]["claims"] == {}
-    assert error == ""
+def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(repository, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        without_kernels(patch, fails="sums")
+        status, _, error = run(repository, ["replicate", "--seeds", "1"], capsys)
+    (failed,) = kept(repository)["sums"]
+    assert (status, "ValueError: broken" in error) == (1, True)
+    assert (failed["error"], failed["claims"]) == ("ValueError: broken", {})
+    assert len(kept(repository)["words"][0]["claims"]) == 1
+    assert leakage(repository, "replicate", "--seeds", "1") == 0
+    assert len(set(seeds(repository, "sums"))) == 2, "another seed takes its place, and the failure stays"
+    assert replications.summaries(open_book(repository))["sums.a"]["seeds"] == 1
 
 
 # ── what is said of them ────────────────────────────────────────────────────────────────────────────────────────────

@@ -71,12 +71,13 @@ def replicate(
         there = replace(book, build=book.build / "replications" / str(seed), only=only)
         given = STANDARD | {"seed": seed}
         report = build(there, [*wanted], given, checksum=checksum, jobs=jobs, rendered=False, progress=progress)
-        faults += [f"{chapter}, seed {seed}: failed" for chapter in wanted if chapter not in report.ledgers]
-        for chapter in (name for name in wanted if name in report.ledgers):
-            kept.setdefault(chapter, []).append(_run(there, chapter, report.ledgers[chapter]))
+        for chapter in wanted:
+            found = _run(there, chapter, report.ledgers.get(chapter))
+            kept.setdefault(chapter, []).append(found)
+            faults += [f"{chapter}, seed {seed}: {found['error']}"] if "error" in found else []
         write_json(path_of(book), kept)
-        if report.ledgers.keys() >= wanted.keys():
-            shutil.rmtree(there.build)  # all that is to be known of it is kept
+        if report.ledgers.keys() >= wanted.keys():  # of a failure, somebody wants to see the notebook
+            shutil.rmtree(there.build)
     return tuple(faults)
 
 
@@ -96,10 +97,14 @@ def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds:
     return found
 
 
-def _run(book: Book, chapter: str, ledger: Mapping[str, Any]) -> dict[str, Any]:
-    """What one execution has found."""
+def _run(book: Book, chapter: str, ledger: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What one execution has found; of one that failed, how: no seed goes unsaid because a chapter broke at it."""
     notebook = executed.read(book.executed(STANDARD["profile"], chapter))
-    assert notebook is not None, "a ledger was made of it"
+    assert notebook is not None, "it was executed"
+    if ledger is None:
+        repro = notebook.metadata[REPRO]
+        said = {name: repro[name] for name in ("seed", "commit", "seconds")}
+        return said | {"error": repro["error"]["error"], "claims": {}}
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     durations = notebook.metadata[REPRO]["durations"]
     declared = book.declarations(chapter).by_id
