@@ -10,9 +10,13 @@ import copy
 import symtable
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from nbformat import NotebookNode
 
+_CHANGING = {name for kind in (list, dict, set) for name in dir(kind)} - {
+    name for kind in (tuple, MappingProxyType, frozenset) for name in dir(kind)
+}
 _PARAMETERS = ("parameters", "injected-parameters")
 
 
@@ -78,6 +82,9 @@ def _names(statements: Iterable[ast.stmt]) -> _Names:
                     _then(found, _simple(item.context_expr))
                     _then(found, _Names(binds=_stored(item.optional_vars)))
                 _then(found, _names(body))
+            case ast.Try(body=body, handlers=handlers, orelse=otherwise, finalbody=last):
+                for part in (body, *(handler.body for handler in handlers), otherwise, last):
+                    _perhaps(found, part)
             case _:
                 _then(found, _simple(statement))
     return found
@@ -106,10 +113,18 @@ def _simple(node: ast.AST) -> _Names:
         inner += table.get_children()
     binds = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript | ast.Attribute)]
-    changes = {name for part in parts if not isinstance(part.ctx, ast.Load) for name in _owner(part)}
+    called = [node.func for node in ast.walk(node) if isinstance(node, ast.Call)]
+    changing = [part for part in called if isinstance(part, ast.Attribute) and _in_place(part.attr)]
+    changing += [part for part in parts if not isinstance(part.ctx, ast.Load)]
+    changes = {name for part in changing for name in _owner(part)}
     if isinstance(node, ast.AugAssign):
         uses, changes, binds = uses | binds, changes | binds, set()
     return _Names(uses, binds, changes)
+
+
+def _in_place(method: str) -> bool:
+    """Whether a method of that name changes what it belongs to: one of Python's containers, or PyTorch's with a _."""
+    return method in _CHANGING or (method.endswith("_") and not method.startswith("_"))
 
 
 def _stored(target: ast.expr | None) -> set[str]:
