@@ -134,6 +134,7 @@ def frames(
     name: str,
     slider_label: str,
     caption: str = "",
+    first: int = 0,
 ) -> None:
     """Display pictures of one size under a slider that works without a kernel, a network or a mouse.
 
@@ -146,15 +147,18 @@ def frames(
         name: tells this slider from all others of the book; its ids are a hash of it.
         slider_label: what is moved, such as `ridge penalty λ`.
         caption: plain text below, if any.
+        first: index of the picture that is shown until somebody moves the slider: the one that tells most.
 
     Raises:
-        ValueError: if there are fewer than two pictures, the numbers or sizes differ, or a text is missing.
+        ValueError: if there are fewer than two pictures, the numbers or sizes differ, a text is missing, or
+            `first` is no index of a picture.
     """
     if len(pictures) < 2 or not len(pictures) == len(labels) == len(alts):
         raise ValueError(
             "`frames` needs at least two pictures, and as many `labels` and `alts`; "
             f"got {len(pictures)}, {len(labels)} and {len(alts)}."
         )
+    arguments.count("first", first, most=len(pictures) - 1)
     texts = [("name", name), ("slider_label", slider_label), *((f"labels[{i}]", text) for i, text in enumerate(labels))]
     for argument, text in texts:
         if not text.strip():
@@ -175,8 +179,9 @@ def frames(
         width=width,
         images=images,
         last=len(files) - 1,
+        start=first,
         label=html.escape(slider_label),
-        first=html.escape(labels[0]),
+        first=html.escape(labels[first]),
         accent=colour("outsider"),
         caption=f'<figcaption style="color:inherit">{html.escape(caption)}</figcaption>' if caption else "",
     )
@@ -193,7 +198,7 @@ _SLIDER = Template("""<figure class="frames" data-frames="$id" style="margin:0;m
 $images
 <div style="display:flex;flex-wrap:wrap;align-items:center;gap:.25em 1em">
 <label style="display:flex;flex:1 1 18em;align-items:center;gap:.75em">$label
-<input id="$id" type="range" min="0" max="$last" step="1" value="0" autocomplete="off" aria-valuetext="$first"
+<input id="$id" type="range" min="0" max="$last" step="1" value="$start" autocomplete="off" aria-valuetext="$first"
  style="flex:1;min-width:8em;height:2em;accent-color:$accent"></label>
 <output for="$id" style="min-width:6em;font-variant-numeric:tabular-nums">$first</output>
 </div>

@@ -17,11 +17,11 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, executed, lacking_data, replications, tables, tree
+from leakage.pipeline import contents, executed, lacking_data, layers, replications, tables, tree
 from leakage.pipeline.book import Book, code
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
-from leakage.pipeline.storage import GENERATED, copy_tree, write_json, write_notebook, write_text
+from leakage.pipeline.storage import GENERATED, copy_tree, write_bytes, write_json, write_notebook, write_text
 
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -54,6 +54,9 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
         if notebook is not None:
             copy_alt_texts(notebook)
+            if png := layers.picture(notebook):
+                write_bytes(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
+            layers.arrange(notebook, ledgers.get(chapter))
             told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
             _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
             if library is not None:

@@ -23,6 +23,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
 from leakage.claims.texts import provenance
+from leakage.pipeline import folds
+from leakage.pipeline.layers import duration
 from leakage.pipeline.library import PAGE
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
@@ -67,18 +69,6 @@ def source_url(url: str) -> str:
         folders = ["lib", "leakage", *made[2].split(".")]
         return "/".join([made[1], *dict.fromkeys(folders), "__init__.py"])
     return re.sub(r"\.ipynb(?=$|[?#&])", ".md", url)
-
-
-def duration(seconds: float) -> str:
-    """A time as a reader says it: `8 s`, `3 min 20 s`, `1 h 5 min`."""
-    if seconds < 0:
-        raise ValueError(f"`seconds` must not be negative, got {seconds!r}.")
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def origin(ledgers: Mapping[str, Mapping[str, Any]], page: str) -> str:
@@ -182,6 +172,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the listeners (called by Sphinx)."""
     app.setup_extension("sphinx.ext.extlinks")
     app.add_domain(_Numbers, override=True)
+    folds.register(app)
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)

@@ -19,12 +19,17 @@ MARKED = "This folder was made by `leakage build`, which may overwrite and delet
 _NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` beside `path`, then move it there."""
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, then move it there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, "utf-8")
+    partial.write_bytes(content)
     os.replace(partial, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8, as `write_bytes` does."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,0 +1,108 @@
+"""What opens on a click, for Sphinx: sections below a heading of the fourth level, and the chips of verdicts.
+
+Both become the browser's own `<details>`, which needs no script, prints, and is found by a search in the page. A link
+to a place within opens it: browsers do that, and `_static/folds.js` where they do not.
+"""
+
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.docutils import SphinxDirective
+from sphinx.writers.html5 import HTML5Translator
+
+from leakage.pipeline.layers import MARK
+
+SCOREBOARD = "scoreboard"  # the page that has a row for each claim
+_SCRIPT = "folds.js"
+
+
+class Details(nodes.General, nodes.Element):
+    """What opens on a click: a `Summary`, then what it hides."""
+
+
+class Summary(nodes.General, nodes.Element):
+    """The line that is seen while its `Details` are closed."""
+
+
+def anchor(id: str) -> str:
+    """The name of a claim's place on its chapter's page: `claim-mn-fig2b`."""
+    return f"claim-{_dashed(id)}"
+
+
+def row(id: str) -> str:
+    """The name of a claim's place on the scoreboard: `row-mn-fig2b`."""
+    return f"row-{_dashed(id)}"
+
+
+def _dashed(id: str) -> str:
+    return id.replace(".", "-")
+
+
+class Claim(SphinxDirective):
+    """A verdict: the first paragraph is seen, the rest opens; `:class:` is the verdict, the argument the claim's id."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"class": directives.class_option}
+
+    def run(self) -> list[nodes.Node]:
+        (id,) = self.arguments
+        parsed = self.parse_content_to_nodes()
+        first = parsed[0].children if parsed and isinstance(parsed[0], nodes.paragraph) else []
+        chip = Details(classes=["claim", *self.options.get("class", ())], ids=[anchor(id)])
+        chip += [Summary("", *first), *parsed[1:], self._links(id)]
+        return [chip]
+
+    def _links(self, id: str) -> nodes.paragraph:
+        links = nodes.paragraph(classes=["claim-links"])
+        here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{anchor(id)}", internal=True)
+        links += [here]
+        if SCOREBOARD in self.env.found_docs:
+            links += [
+                nodes.Text(" · "),
+                nodes.reference("", "on the scoreboard", refuri=f"{SCOREBOARD}.html#{row(id)}", internal=True),
+            ]
+        return links
+
+
+class FoldSections(SphinxPostTransform):
+    """Turn each section that begins with the comment `MARK` into a fold, once its numbers and links are settled."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        for section in list(self.document.findall(nodes.section)):
+            title, *rest = section.children
+            if rest and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK:
+                folded = Details("", Summary("", *title.children), *rest[1:], classes=["fold"])
+                folded["ids"] = section["ids"]
+                section.replace_self(folded)
+
+
+def _open_details(writer: HTML5Translator, node: nodes.Element) -> None:
+    writer.body.append(writer.starttag(node, "details"))
+
+
+def _close_details(writer: HTML5Translator, node: nodes.Element) -> None:
+    writer.body.append("</details>\n")
+
+
+def _open_summary(writer: HTML5Translator, node: nodes.Element) -> None:
+    writer.body.append("<summary>")
+
+
+def _close_summary(writer: HTML5Translator, node: nodes.Element) -> None:
+    writer.body.append("</summary>\n")
+
+
+def register(app: Sphinx) -> None:
+    """Make the nodes, the directive and the transform known."""
+    app.add_node(Details, html=(_open_details, _close_details))
+    app.add_node(Summary, html=(_open_summary, _close_summary))
+    app.add_directive("claim", Claim)
+    app.add_post_transform(FoldSections)
+    app.add_js_file(_SCRIPT)
