@@ -11,10 +11,13 @@ import sys
 import yaml
 
 from chapter_language import pointers
-from chapter_reading import IN_CODE, SECTIONS, YOUR_TURN, Block, Chapter, headings, words
+from chapter_reading import EXPERIMENTS, IDEA, SECTIONS, TITLE, VERDICTS, YOUR_TURN, Block, Chapter, headings, words
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
 MOST_LINES = 25
+MOST_CHARACTERS = 88  # of a line of code that a page shows at once
+ANSWER = ":::{admonition} The answer"
+FOLD = 4  # the level of heading that opens a fold
 HEADER = """\
 jupytext:
   formats: md:myst
@@ -35,7 +38,7 @@ def header_is_the_projects(chapter: Chapter) -> list[str]:
     return [] if found == wanted else [f"the header must say exactly what every chapter's says, not {found}"]
 
 
-def sections_are_the_nine(chapter: Chapter) -> list[str]:
+def sections_are_the_six(chapter: Chapter) -> list[str]:
     titles = [title for block in chapter.markdown for title in headings(block.source, 1)]
     found = [title for block in chapter.markdown for title in headings(block.source, 2)]
     faults = [] if len(titles) == 1 else [f"one title, with one #; found {titles}"]
@@ -70,10 +73,39 @@ def prose_stands_between_code_cells(chapter: Chapter) -> list[str]:
     for block in chapter.blocks:
         if block.kind == "markdown":
             before = before if not _sentences(block) else None
-        elif not block.hidden:
+        elif block.plain:
             faults += [f"{block}: no sentence stands between this cell and the one before it"] if before else []
             before = block
     return faults
+
+
+def the_answer_stands_first(chapter: Chapter) -> list[str]:
+    """The answer, then a fold with the set-up; the picture that tells the story comes from where all is measured."""
+    faults, first = [], chapter.blocks[0].source if chapter.blocks else ""
+    if ANSWER not in first:
+        faults.append(f"the title block gives the answer, in `{ANSWER}`, before any code")
+    if not any(headings(block.source, FOLD) for block in chapter.markdown if block.section == TITLE):
+        faults.append("the code cells of the title block stand in a fold, `#### Set-up`")
+    stories = [block.section for block in chapter.code if "story" in block.tags]
+    if stories != [VERDICTS]:
+        faults.append(f"one cell is tagged `story`, in {VERDICTS!r}; found in {stories}")
+    return faults
+
+
+def experiments_have_names_of_their_own(chapter: Chapter) -> list[str]:
+    found = [title for block in chapter.markdown if block.section == EXPERIMENTS for title in headings(block.source, 3)]
+    faults = [f"{title!r} heads {found.count(title)} experiments" for title in {*found} if found.count(title) > 1]
+    return faults + [
+        f"{title!r}: a question or a finding, not the paper's numbering" for title in found if "(Fig" in title
+    ]
+
+
+def shown_code_fits_the_page(chapter: Chapter) -> list[str]:
+    return [
+        f"{block}: {length} characters in a line that the page shows, at most {MOST_CHARACTERS}"
+        for block in chapter.code
+        if block.plain and (length := max(map(len, block.source.splitlines()), default=0)) > MOST_CHARACTERS
+    ]
 
 
 def cells_are_short(chapter: Chapter) -> list[str]:
@@ -86,17 +118,17 @@ def cells_are_short(chapter: Chapter) -> list[str]:
 
 def definitions_stand_where_code_is_explained(chapter: Chapter) -> list[str]:
     return [
-        f"{block}: `{node.name}` is defined here; only {IN_CODE!r} and {YOUR_TURN!r} may define"
+        f"{block}: `{node.name}` is defined here; only {IDEA!r} and {YOUR_TURN!r} may define"
         for block in chapter.code
-        if block.section not in (IN_CODE, YOUR_TURN)
+        if block.section not in (IDEA, YOUR_TURN)
         for node in ast.walk(block.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]
 
 
 def library_source_is_shown(chapter: Chapter) -> list[str]:
-    shown = [block for block in chapter.markdown if block.section == IN_CODE and "{literalinclude}" in block.source]
-    return [] if shown else [f"{IN_CODE!r} shows no source of the library; use `literalinclude`"]
+    shown = [block for block in chapter.markdown if block.section == IDEA and "{literalinclude}" in block.source]
+    return [] if shown else [f"{IDEA!r} shows no source of the library; use `literalinclude`"]
 
 
 def places_are_named_not_pointed_at(chapter: Chapter) -> list[str]:
@@ -113,9 +145,12 @@ def _sentences(block: Block) -> bool:
 
 RULES = (
     header_is_the_projects,
-    sections_are_the_nine,
+    sections_are_the_six,
     parameters_stand_in_the_second_cell,
     first_cell_imports,
+    the_answer_stands_first,
+    experiments_have_names_of_their_own,
+    shown_code_fits_the_page,
     prose_stands_between_code_cells,
     cells_are_short,
     definitions_stand_where_code_is_explained,

@@ -21,16 +21,15 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
 SECTIONS = (
-    "The question",
-    "What the paper claims",
-    "Who knows what",
-    "The idea in symbols",
-    "The idea in code",
-    "The experiment",
-    "What held, what did not",
+    "The game",
+    "The idea",
+    "The experiments",
+    "What held, what did not, what is undecided",
     "Your turn",
+    "Appendix",
 )
-CLAIMS, IN_CODE, EXPERIMENT, VERDICTS, YOUR_TURN = (SECTIONS[n] for n in (1, 4, 5, 6, 7))
+TITLE = ""  # what stands before the first section
+_GAME, IDEA, EXPERIMENTS, VERDICTS, YOUR_TURN, APPENDIX = SECTIONS
 
 # The MyST that the book is rendered with.
 CONFIG = yaml.safe_load((Path(__file__).parents[1] / "_config.yml").read_text(encoding="utf-8"))["parse"]
@@ -62,6 +61,11 @@ class Block:
     def hidden(self) -> bool:
         """Whether a reader of the page cannot see the code at all."""
         return bool(self.tags & {"remove-cell", "remove-input"})
+
+    @property
+    def plain(self) -> bool:
+        """Whether the page shows the code at once; what is tagged `hide-input` it folds away."""
+        return not self.hidden and "hide-input" not in self.tags
 
     @property
     def figure(self) -> Mapping[str, Any] | None:

@@ -9,7 +9,19 @@ import re
 from collections import Counter
 
 from chapter_language import typed_decimals
-from chapter_reading import CLAIMS, EXPERIMENT, VERDICTS, Block, Chapter, called, headings, literal, prose, words
+from chapter_reading import (
+    APPENDIX,
+    EXPERIMENTS,
+    TITLE,
+    VERDICTS,
+    Block,
+    Chapter,
+    called,
+    headings,
+    literal,
+    prose,
+    words,
+)
 from leakage import content_keys
 from leakage.data import registry
 
@@ -24,7 +36,7 @@ GLUE_DIRECTIVE = re.compile(r"^\s*(?:`{3,}|:{3,})\{glue(?::\w+)?\}\s+(\S+)", re.
 def results_are_not_typed(chapter: Chapter) -> list[str]:
     faults = []
     for block in chapter.blocks:
-        if block.section not in (EXPERIMENT, VERDICTS):
+        if block.section not in (TITLE, EXPERIMENTS, VERDICTS):
             continue
         typed = typed_decimals(prose(block.readable), words(block.readable))
         faults += [f"{block}: {number} is typed; a result reaches the text through glue" for number in typed]
@@ -41,7 +53,7 @@ def every_claim_is_judged(chapter: Chapter) -> list[str]:
 
 def generated_tables_are_shown(chapter: Chapter) -> list[str]:
     places = {name: {block.section for block, _ in chapter.calls(name)} for name in ("declared", "verdicts")}
-    wanted = {"declared": CLAIMS, "verdicts": VERDICTS}
+    wanted = {"declared": APPENDIX, "verdicts": VERDICTS}
     return [
         f"`ledger.{name}()` belongs in {wanted[name]!r}; found in {sorted(places[name]) or 'no section'}"
         for name in wanted

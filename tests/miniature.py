@@ -30,7 +30,10 @@ title: A small book
 only_build_toc_files: true
 exclude_patterns: [_generated, lib, claims, records]
 execute: {execute_notebooks: "off"}
-sphinx: {config: {nb_render_markdown_format: myst}}
+parse: {myst_enable_extensions: [colon_fence, dollarmath]}
+sphinx:
+  extra_extensions: [leakage.pipeline.folds]
+  config: {nb_render_markdown_format: myst, suppress_warnings: [myst.header]}
 """
 
 

@@ -17,6 +17,7 @@ from leakage.pipeline.layers import MARK
 
 SCOREBOARD = "scoreboard"  # the page that has a row for each claim
 _SCRIPT = "folds.js"
+_CONTENTS_ARE_DONE = 900  # Sphinx collects the headings of a page at 500
 
 
 class Details(nodes.General, nodes.Element):
@@ -76,11 +77,16 @@ class FoldSections(SphinxPostTransform):
 
     def run(self, **_: Any) -> None:
         for section in list(self.document.findall(nodes.section)):
-            title, *rest = section.children
-            if rest and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK:
-                folded = Details("", Summary("", *title.children), *rest[1:], classes=["fold"])
+            if _is_fold(section):
+                title, _mark, *rest = section.children
+                folded = Details("", Summary("", *title.children), *rest, classes=["fold"])
                 folded["ids"] = section["ids"]
                 section.replace_self(folded)
+
+
+def _is_fold(section: nodes.section) -> bool:
+    rest = section.children[1:]
+    return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK
 
 
 def _open_details(writer: HTML5Translator, node: nodes.Element) -> None:
@@ -99,10 +105,22 @@ def _close_summary(writer: HTML5Translator, node: nodes.Element) -> None:
     writer.body.append("</summary>\n")
 
 
-def register(app: Sphinx) -> None:
-    """Make the nodes, the directive and the transform known."""
+def _leave_folds_out(app: Sphinx, document: nodes.document) -> None:
+    """Take folds out of the list "On this page": they belong to the heading above them."""
+    folds = {f"#{name}" for section in document.findall(nodes.section) if _is_fold(section) for name in section["ids"]}
+    contents = app.env.tocs.get(app.env.docname)
+    for entry in list(contents.findall(nodes.list_item)) if contents is not None and folds else ():
+        place = next(entry.findall(nodes.reference), None)
+        if place is not None and place.get("anchorname") in folds:
+            entry.parent.remove(entry)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register nodes, directive and transform (called by Sphinx)."""
     app.add_node(Details, html=(_open_details, _close_details))
     app.add_node(Summary, html=(_open_summary, _close_summary))
     app.add_directive("claim", Claim)
     app.add_post_transform(FoldSections)
+    app.connect("doctree-read", _leave_folds_out, priority=_CONTENTS_ARE_DONE)
     app.add_js_file(_SCRIPT)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

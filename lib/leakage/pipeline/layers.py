@@ -29,6 +29,7 @@ STORY = "story"  # tag of the cell whose picture stands at the top
 FOLD = 4  # the level of heading that opens a fold
 _HIDDEN, _NO_INPUT, _NO_CELL = "hide-input", "remove-input", "remove-cell"
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
+_HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
 _LONGEST_VALUE = 60  # characters of a value that stands beside its claim
 _WORDS_A_MINUTE = 230
 _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re.DOTALL | re.MULTILINE)
@@ -200,9 +201,12 @@ def _input(cell: NotebookNode) -> NotebookNode:
 
 
 def _unfolded(cell: NotebookNode) -> NotebookNode:
-    """A cell of a fold: what a reader has opened need not be opened twice."""
+    """A cell of a fold: what a reader has opened need not be opened twice, but for how a picture is drawn."""
     if cell.cell_type == "code" and _HIDDEN in cell.metadata.get("tags", ()):
-        cell.metadata["tags"] = [tag for tag in cell.metadata.tags if tag != _HIDDEN]
+        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", ())):
+            cell.metadata["mystnb"] = cell.metadata.get("mystnb", {}) | _HOW_IT_IS_DRAWN
+        else:
+            cell.metadata["tags"] = [tag for tag in cell.metadata.tags if tag != _HIDDEN]
     return cell
 
 

@@ -23,7 +23,6 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
 from leakage.claims.texts import provenance
-from leakage.pipeline import folds
 from leakage.pipeline.layers import duration
 from leakage.pipeline.library import PAGE
 
@@ -172,7 +171,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the listeners (called by Sphinx)."""
     app.setup_extension("sphinx.ext.extlinks")
     app.add_domain(_Numbers, override=True)
-    folds.register(app)
+    app.setup_extension("leakage.pipeline.folds")
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
