@@ -112,7 +112,10 @@ def _leave_folds_out(app: Sphinx, document: nodes.document) -> None:
     for entry in list(contents.findall(nodes.list_item)) if contents is not None and folds else ():
         place = next(entry.findall(nodes.reference), None)
         if place is not None and place.get("anchorname") in folds:
-            entry.parent.remove(entry)
+            around = entry.parent
+            around.remove(entry)
+            if not around.children and around.parent is not None:
+                around.parent.remove(around)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _split(cell: NotebookNode) -> Iterator[_Piece]:
 
 def _marked(text: str) -> str:
     """The Markdown of a fold, with the comment after its heading that says so to the renderer."""
-    return re.sub(r"^(#{4} .*)$", rf"\1\n\n% {MARK}\n", text, count=1, flags=re.MULTILINE)
+    return re.sub(r"^(#{4} .*)\n*", rf"\1\n\n% {MARK}\n\n", text, count=1, flags=re.MULTILINE).strip()
 
 
 def _markdown(cell: NotebookNode, source: str) -> NotebookNode:

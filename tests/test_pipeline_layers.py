@@ -1,0 +1,175 @@
+"""A page in layers: what a reader sees first, what opens on a click, and that nothing of the run is lost on the way."""
+
+import base64
+import copy
+import json
+
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given
+from hypothesis import strategies as st
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from leakage.pipeline import folds, layers, render
+from leakage.pipeline.book import open_book
+from miniature import make_repository
+
+PNG = base64.b64encode(b"a picture").decode()
+CLAIM = {
+    "id": "t.one",
+    "verdict": "held in part",
+    "claim": "That $|x| < 2$ and <b>bold</b>.",
+    "where": "Figure 1",
+    "paper": "1.05",
+    "reason": "Only for small $x$.",
+    "how": "held if $x < 2$. *x*: what is measured",
+    "kind": "figure",
+    "values": [
+        {
+            "name": "x",
+            "measured": {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95},
+        }
+    ],
+}
+LEDGER = {"claims": [CLAIM], "seconds": 75.0}
+
+
+def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **metadata):
+    outputs = [new_output("display_data", data)] if data else []
+    outputs += [new_output("display_data", {"text/plain": ""}, metadata={"claim": {"id": claim}})] if claim else []
+    return new_code_cell(source, metadata={"tags": [*tags], **metadata}, outputs=outputs)
+
+
+def arranged(*cells, ledger=LEDGER):
+    notebook = new_notebook(cells=[copy.deepcopy(cell) for cell in cells])
+    layers.arrange(notebook, ledger)
+    return notebook.cells
+
+
+def texts(cells) -> list[str]:
+    return [cell.source for cell in cells if "remove-cell" not in cell.metadata.get("tags", ())]
+
+
+TITLE = new_markdown_cell("(ch-t)=\n# Title\n\nThe answer.\n\n#### Set-up\n\nSizes.")
+
+
+def test_the_tally_and_the_story_stand_behind_the_answer_and_before_the_first_fold():
+    story = code("draw()", "hide-input", "story", data={"image/png": PNG}, mystnb={"figure": {"name": "fig-s"}})
+    cells = arranged(TITLE, code("import t", "hide-input"), new_markdown_cell("## End"), story)
+    answer, tally, told, setup, imports = cells[:5]
+    assert answer.source == "(ch-t)=\n# Title\n\nThe answer."
+    assert "◐ 1 held in part" in tally.source
+    assert "run in 1 min 15 s" in tally.source
+    assert told.outputs[0].data["image/png"] == PNG
+    assert told.metadata == {"tags": ["remove-input", "story"], "mystnb": {"figure": {"name": "fig-s"}}}
+    assert setup.source.startswith(f"#### Set-up\n\n% {layers.MARK}\n\n")
+    assert imports.metadata.tags == []  # who opens the fold sees the code
+    assert [cell.source for cell in cells[-2:]] == [f"#### The code of this section\n\n% {layers.MARK}", "draw()"]
+    assert layers.picture(new_notebook(cells=cells)) == b"a picture"
+    assert layers.picture(new_notebook(cells=cells[:2])) is None
+
+
+def test_hidden_code_moves_to_the_end_of_its_section_and_its_output_stays():
+    cells = arranged(
+        new_markdown_cell("### One"),
+        code("a = 1", "hide-input"),
+        code("attack()"),
+        code("draw(a)", "hide-input", data={"image/png": PNG}),
+        new_markdown_cell("So what.\n\n#### A control\n\nMore."),
+        code("b = 2", "hide-input"),
+        code("draw(b)", "hide-input", data={"image/png": PNG}),
+        new_markdown_cell("### Two"),
+    )
+    fold = f"\n\n% {layers.MARK}"
+    assert texts(cells) == [
+        *["### One", "attack()", "draw(a)", "So what.", f"#### A control{fold}\n\nMore.", "b = 2", "draw(b)"],
+        *[f"#### The code of this section{fold}", "a = 1", "draw(a)", "### Two"],
+    ]
+    shown, control, drawn = (cells[n] for n in (3, 6, 7))
+    assert (shown.metadata.tags, len(shown.outputs)) == (["remove-input"], 1)
+    assert control.metadata.tags == []
+    assert drawn.metadata.tags == ["hide-input"]
+    assert drawn.metadata.mystnb["code_prompt_show"] == "How it is drawn"
+
+
+def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
+    judging = 'ledger.judge(\n    "t.one",\n    x=x,\n)'
+    cells = arranged(new_markdown_cell("### One\n\nWords.\n\n#### How"), code(judging, claim="t.one"))
+    heading, strip, fold = texts(cells)
+    assert heading == "### One\n\nWords."
+    assert strip == layers.chip(CLAIM, judging)
+    assert fold.startswith("#### How")
+    assert not any(cell.get("outputs") for cell in cells)
+    mixed = arranged(new_markdown_cell("### One"), code(f"x = 1\n{judging}", claim="t.one"))
+    assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", layers.chip(CLAIM, judging)]
+
+
+def test_a_chapter_without_a_ledger_keeps_its_lines():
+    cells = [TITLE, code('ledger.judge("t.one", x=x)', claim="t.one")]
+    assert [len(cell.get("outputs", ())) for cell in arranged(*cells, ledger=None)] == [0, 0, 1]
+
+
+HEADINGS = st.sampled_from(
+    ["", "# a\n", "## b\n", "(l)=\n### c\n", "#### d\n", "```\n# no heading\n```\n", "$$\nx\n$$\n"]
+)
+
+
+@given(st.lists(st.one_of(HEADINGS, st.sampled_from(["!hide", "!plain", "!remove", "!claim"])), max_size=12))
+def test_no_output_and_no_word_is_lost_and_code_keeps_its_order(parts):
+    cells = []
+    for number, part in enumerate(parts):
+        tags = {"!hide": ["hide-input"], "!remove": ["remove-cell"]}.get(part, [])
+        if part.startswith("!"):
+            claim = "t.one" if part == "!claim" else ""
+            cells.append(code(f"x = {number}", *tags, data={"text/plain": f"{number}"}, claim=claim))
+        else:
+            cells.append(new_markdown_cell(f"{part}\nword{number}"))
+    after = arranged(*cells)
+    seen = "\n".join(cell.source for cell in after)
+    assert all(f"word{number}" in seen for number, part in enumerate(parts) if not part.startswith("!"))
+    outputs = [output.data["text/plain"] for cell in after for output in cell.get("outputs", ())]
+    assert outputs == [f"{number}" for number, part in enumerate(parts) if part.startswith("!")]
+    assert seen.count("{claim} t.one") == parts.count("!claim")
+    assert all(f"x = {number}" in seen for number, part in enumerate(parts) if part.startswith("!"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> BeautifulSoup:
+    """A page with a chip and folds, rendered."""
+    root = make_repository(tmp_path_factory.mktemp("layers"), "toy")
+    (root / "book/intro.md").write_text("# A small book\n", "utf-8")
+    cells = arranged(
+        TITLE,
+        new_markdown_cell("## One $x$\n\n(a-fold)=\n#### Why $y$\n\nBecause. {ref}`a-fold`\n\n## Two"),
+        code('ledger.judge("t.one", x=x)', claim="t.one"),
+    )
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    book = open_book(root)
+    book.staged.mkdir(parents=True)
+    (book.staged / "intro.md").write_text("# A small book\n", "utf-8")
+    (book.staged / "toy.ipynb").write_text(json.dumps(notebook), "utf-8")
+    rendered = render.render(book, strict=True)
+    assert (rendered.status, rendered.complaints) == (0, ())
+    return BeautifulSoup((book.site / "toy.html").read_text("utf-8"), "html.parser")
+
+
+def test_a_fold_is_closed_has_its_name_and_is_not_among_the_contents(page):
+    found = page.select("details.fold")
+    assert [fold.summary.get_text().strip() for fold in found] == ["Set-up", r"Why \(y\)"]
+    assert not any(fold.has_attr("open") for fold in found)
+    assert page.select_one("#a-fold")
+    listed = page.select_one("#pst-page-toc-nav").get_text()
+    assert "Two" in listed
+    assert "Set-up" not in listed
+    assert "Why" not in listed
+
+
+def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(page):
+    chip = page.select_one(f"details.claim#{folds.anchor('t.one')}")
+    assert {"held-in-part"} < {*chip["class"]}
+    summary = chip.summary.get_text()
+    for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours 1.00 [0.90, 1.10]", "the paper 1.05"):
+        assert told in summary
+    for told in ("Only for small", "Figure 1", "held if", "what is measured", 'ledger.judge("t.one", x=x)'):
+        assert told in chip.get_text()
+        assert told not in summary
