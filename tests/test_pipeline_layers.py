@@ -3,6 +3,7 @@
 import base64
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from leakage.pipeline import folds, layers, render
+from leakage.pipeline import downloads, folds, layers, render
 from leakage.pipeline.book import open_book
 from miniature import make_repository
 
@@ -109,6 +110,16 @@ def test_a_chapter_without_a_ledger_keeps_its_lines():
     assert [len(cell.get("outputs", ())) for cell in arranged(*cells, ledger=None)] == [0, 0, 1]
 
 
+def test_the_frames_of_a_slider_become_files_and_a_text_that_names_one_stays():
+    page = f'<img src="data:image/png;base64,{PNG}" alt="a"><p>src="data:text/plain,x"</p>'
+    notebook = new_notebook(cells=[TITLE, code("frames()", data={"text/html": page})])
+    ((name, content),) = layers.pictures_as_files(notebook, "_static/frames").items()
+    assert content == b"a picture"
+    assert notebook.cells[1].outputs[0].data["text/html"] == (
+        f'<img loading="lazy" src="_static/frames/{name}" alt="a"><p>src="data:text/plain,x"</p>'
+    )
+
+
 HEADINGS = st.sampled_from(
     ["", "# a\n", "## b\n", "(l)=\n### c\n", "#### d\n", "```\n# no heading\n```\n", "$$\nx\n$$\n"]
 )
@@ -173,3 +184,19 @@ def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(pag
     for told in ("Only for small", "Figure 1", "held if", "what is measured", 'ledger.judge("t.one", x=x)'):
         assert told in chip.get_text()
         assert told not in summary
+
+
+def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_path, monkeypatch):
+    executed = new_notebook(cells=[TITLE], metadata={"repro": {"commit": "f00d"}})
+    first, title = downloads.download(executed, "https://example.org/book").cells
+    assert title.source == TITLE.source
+    assert len(executed.cells) == 1
+    called = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: called.append(command[-1]))
+    exec(first.source, {})
+    assert called == []
+    (tmp_path / "book-sources").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exec(first.source, {})
+    assert called == ["book-sources", "f00d", "./book-sources[book]"]
+    assert Path.cwd() == tmp_path / "book-sources"

@@ -11,6 +11,7 @@ A heading of the fourth level opens a fold, which ends at the next heading (see 
 import ast
 import base64
 import copy
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ FOLD = 4  # the level of heading that opens a fold
 _HIDDEN, _NO_INPUT, _NO_CELL = "hide-input", "remove-input", "remove-cell"
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
+_INLINE = re.compile(r'src="data:image/png;base64,([A-Za-z0-9+/=]+)"')
 _LONGEST_VALUE = 60  # characters of a value that stands beside its claim
 _WORDS_A_MINUTE = 230
 _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re.DOTALL | re.MULTILINE)
@@ -85,6 +87,28 @@ def picture(notebook: NotebookNode) -> bytes | None:
                 if "image/png" in output.get("data", {}):
                     return base64.b64decode(output["data"]["image/png"])
     return None
+
+
+def pictures_as_files(notebook: NotebookNode, folder: str) -> dict[str, bytes]:
+    """Take the pictures out of pieces of HTML, so that a browser loads them when they are seen; what they are, by name.
+
+    Args:
+        notebook: executed; its HTML is changed.
+        folder: where the files will be, as the page addresses it.
+    """
+    files: dict[str, bytes] = {}
+
+    def name(found: re.Match[str]) -> str:
+        content = base64.b64decode(found[1])
+        file = f"{hashlib.sha256(content).hexdigest()[:16]}.png"
+        files[file] = content
+        return f'loading="lazy" src="{folder}/{file}"'
+
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            if "text/html" in output.get("data", {}):
+                output["data"]["text/html"] = _INLINE.sub(name, output["data"]["text/html"])
+    return files
 
 
 def _split(cell: NotebookNode) -> Iterator[_Piece]:

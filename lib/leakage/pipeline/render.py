@@ -17,12 +17,13 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, executed, lacking_data, layers, replications, tables, tree
-from leakage.pipeline.book import Book, code
+from leakage.pipeline import contents, downloads, executed, lacking_data, layers, replications, tables, tree
+from leakage.pipeline.book import Book, code, read_mapping
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
 from leakage.pipeline.storage import GENERATED, copy_tree, write_bytes, write_json, write_notebook, write_text
 
+_FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -49,13 +50,20 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     copy_tree(book.folder, book.staged)
     copy_tree(book.package, book.staged / "lib" / book.package.name)
     library = read_library(book)
+    repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
     absent = []
     for chapter in book.chapters:
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
         if notebook is not None:
+            write_notebook(
+                book.staged / GENERATED / downloads.FOLDER / f"{chapter}.ipynb",
+                downloads.download(notebook, repository),
+            )
             copy_alt_texts(notebook)
             if png := layers.picture(notebook):
                 write_bytes(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
+            for name, content in layers.pictures_as_files(notebook, _FRAMES).items():
+                write_bytes(book.staged / _FRAMES / name, content)
             layers.arrange(notebook, ledgers.get(chapter))
             told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
             _note_at_the_top(notebook, "\n\n".join(filter(None, told)))

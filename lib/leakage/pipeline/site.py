@@ -23,8 +23,10 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
 from leakage.claims.texts import provenance
+from leakage.pipeline import downloads
 from leakage.pipeline.layers import duration
 from leakage.pipeline.library import PAGE
+from leakage.pipeline.storage import GENERATED
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
 _MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
@@ -98,7 +100,7 @@ def read_ledgers(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _footer(app: Sphinx, page: str) -> str:
-    ledgers = read_ledgers(Path(app.srcdir) / "_generated" / "claims.json")
+    ledgers = read_ledgers(Path(app.srcdir) / GENERATED / "claims.json")
     sentence = html.escape(origin(ledgers, page))
     return (
         f"<p>{sentence}</p>"
@@ -129,6 +131,14 @@ class _Numbers(StandardDomain):
 def _offline_maths(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
+
+
+def _offer_what_was_executed(app: Sphinx, error: Exception | None) -> None:
+    """Put the notebooks as they were executed in the place of those that a page was made from."""
+    for notebook in (Path(app.srcdir) / GENERATED / downloads.FOLDER).glob("*.ipynb"):
+        offered = Path(app.outdir) / "_sources" / notebook.name
+        if error is None and offered.is_file():
+            shutil.copyfile(notebook, offered)
 
 
 def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
@@ -176,4 +186,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
     app.connect("build-finished", _offline_maths)
+    app.connect("build-finished", _offer_what_was_executed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

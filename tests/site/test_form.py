@@ -1,0 +1,32 @@
+"""How much of a page a reader meets before opening anything: words, height, weight."""
+
+import pytest
+
+pytestmark = pytest.mark.site
+
+MOST_WORDS = 5000
+MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
+MOST_BYTES = 1_500_000
+# Works of reference: somebody looks up one entry.
+REFERENCE = ("library", "scoreboard", "glossary", "notation", "performance", "where_papers_are_wrong", "search")
+WORDS = "document.querySelector('article').innerText.split(/\\s+/).filter(Boolean).length"
+HEIGHT = "document.querySelector('article').getBoundingClientRect().height"
+
+
+def test_a_page_is_light(site, name):
+    assert (site / f"{name}.html").stat().st_size <= MOST_BYTES
+
+
+def test_a_page_can_be_finished(visit):
+    if visit.name.startswith(REFERENCE):
+        return
+    assert visit.page.evaluate(WORDS) <= MOST_WORDS
+    assert visit.page.evaluate(HEIGHT) <= MOST_SCREENS * SCREEN
+
+
+def test_a_link_to_a_verdict_opens_it_and_what_it_stands_in(opened, address, site):
+    name = next(path.stem for path in sorted(site.glob("*.html")) if 'class="claim ' in path.read_text("utf-8"))
+    page = opened(name).page
+    chip = page.locator("details.claim").first.get_attribute("id")
+    page.goto(f"{address}/{name}.html#{chip}")
+    page.wait_for_function("id => document.getElementById(id).open", arg=chip)
