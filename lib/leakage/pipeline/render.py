@@ -64,11 +64,13 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
                 write_bytes(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
             for name, content in layers.pictures_as_files(notebook, _FRAMES).items():
                 write_bytes(book.staged / _FRAMES / name, content)
+            if library is not None:
+                notebook.cells.append(
+                    new_markdown_cell(f"#### The library behind this\n\n{library.of_chapter(chapter)}")
+                )
             layers.arrange(notebook, ledgers.get(chapter))
             told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
             _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
-            if library is not None:
-                notebook.cells.append(new_markdown_cell(library.of_chapter(chapter)))
             write_notebook(page.with_suffix(".ipynb"), notebook)
             page.unlink()
         else:
