@@ -152,26 +152,6 @@ def ledgers():
     return {"toy": collect.make_ledger(notebook, declared(claim(paper="a | b"), late, more))}
 
 
-def test_the_scoreboard_shows_claim_paper_ours_verdict_and_seconds(ledgers):
-    lines = tables.scoreboard(ledgers, {"toy": "A toy"}).splitlines()
-    assert lines[0] == "## [A toy](/toy)"
-    assert lines[2] == "figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold."
-    words, verdict = r"That $\|x\| < 2$. *figure, Figure 1*", "◐ held in part (**expected: held**)"
-    assert rf"| **t.one** {words} | {verdict} | a \| b | x 1.00 [0.90, 1.10] | 0.1 |" in lines
-    assert "| **t.large** More. *figure, Figure 1* | – not run: This needs the profile paper. |  |  |  |" in lines
-    assert lines[-1] == "From profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa, 2026-01-02."
-
-
-def test_findings_of_ours_stand_in_a_table_of_their_own(ledgers):
-    _, ours = tables.scoreboard(ledgers, {"toy": "A toy"}).split("**Ours, not in the paper**")
-    assert r"| **t.beyond.more** That $\|x\| < 2$. | ✗ did not hold: so |  | x 1.00 [0.90, 1.10] | 0.1 |" in ours
-
-
-def test_a_chapter_without_a_ledger_is_on_the_scoreboard(ledgers):
-    board = tables.scoreboard(ledgers, {"toy": "A toy", "other": "Another"})
-    assert "## [Another](/other)\n\nThis chapter did not run to its end" in board
-
-
 PLAN = [
     {"name": name, "number": number, "title": name, "question": "Is it?", "paper": "P", "authors": "A", "year": 2020}
     for number, name in enumerate(("toy", "idle", "future"), start=1)

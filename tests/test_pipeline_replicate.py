@@ -10,7 +10,7 @@ import yaml
 from declared import claim, declaration, save
 from kernels import without_kernels
 from leakage.claims import declarations
-from leakage.pipeline import plan, replications, tables
+from leakage.pipeline import plan, replications
 from leakage.pipeline.book import open_book
 from miniature import add_chapter, edit, executions, judgement, leakage, make_repository, run
 from patience import HANGS
@@ -169,16 +169,3 @@ def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declar
     assert replications.summary(runs([1, 5], [1, 5], verdict="undecided"), declared)["same"] == 0
     assert replications.summary([{"claims": {}}], declared) is None
     assert replications.summary(runs([1, 5], rule="of another time"), declared) is None
-
-
-@pytest.mark.parametrize(
-    ("distance", "text"),
-    [(4.25, "same in 9 of 10, 4.2 s.d. from the threshold"), (math.inf, "same in 9 of 10"), (None, "same in 9 of 10")],
-)
-def test_the_scoreboard_says_how_often_a_verdict_came_again(distance, text):
-    entry = {"id": "t.one", "claim": "C.", "where": "W", "kind": "figure", "paper": None, "values": [], "seconds": 0.1}
-    entry |= {"verdict": "held", "expected": "held", "reason": ""}
-    run = {"profile": "ci", "seed": 0, "device": "cpu", "commit": None, "dirty": False, "date": "2026-01-02"}
-    again = {"t.one": {"seeds": 10, "same": 9, "distance": distance}}
-    board = tables.scoreboard({"toy": run | {"claims": [entry]}}, {"toy": "A toy"}, "", again)
-    assert f"| **t.one** C. *figure, W* | ✓ held |  |  | {text} | 0.1 |" in board

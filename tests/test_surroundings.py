@@ -16,7 +16,7 @@ import pytest
 from leakage.claims import declarations
 from leakage.claims.rules import Rule
 from leakage.pipeline import build as building
-from leakage.pipeline import cli, lacking_data, plan, serve, tables
+from leakage.pipeline import cli, lacking_data, plan, scoreboard, serve
 from leakage.pipeline.book import Book
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
 from patience import HANGS
@@ -325,5 +325,5 @@ def test_either_form_of_a_set_is_enough(monkeypatch):
 
 
 def test_the_sentence_stands_first_on_the_scoreboard():
-    board = tables.scoreboard({}, {"toy": "A toy"}, "Not run for want of data: 1 claim (mnist 1).")
-    assert board.startswith("Not run for want of data: 1 claim (mnist 1).\n\n## [A toy](/toy)\n")
+    board = scoreboard.scoreboard([], ["A toy"], "Not run for want of data: 1 claim (mnist 1).")
+    assert board.startswith("Not run for want of data: 1 claim (mnist 1).\n\n**A toy.** This chapter did not run")

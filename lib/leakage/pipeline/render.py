@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, downloads, executed, lacking_data, layers, replications, tables, tree
+from leakage.pipeline import downloads, executed, generated, lacking_data, layers, tree
 from leakage.pipeline.book import Book, code, read_mapping
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
@@ -137,22 +137,13 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
 
 
 def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]], library: Library | None) -> None:
-    folder = book.staged / GENERATED
-    titles = {name: book.declarations(name).title for name in book.chapters}
-    pages = {
-        "scoreboard.md": tables.scoreboard(
-            ledgers, titles, lacking_data.sentence(book, ledgers), replications.summaries(book)
-        ),
-        "cards.md": tables.cards(contents.planned_chapters(book), ledgers, book.chapters),
-        "status.md": tables.status(ledgers),
-        "performance.md": tables.performance(contents.benchmarks(book)),
-    }
+    pages = generated.pages(book, ledgers)
     if library is not None:
         pages |= {f"{PAGE}.md": library.contents()}
         pages |= {f"../{PAGE}/{name}.md": text for name, text in library.pages().items()}
     for name, text in pages.items():
-        write_text(folder / name, text)
-    write_json(folder / "claims.json", {"chapters": list(ledgers.values())})
+        write_text(book.staged / GENERATED / name, text)
+    write_json(book.staged / GENERATED / "claims.json", {"chapters": list(ledgers.values())})
 
 
 def render(book: Book, *, strict: bool) -> Rendered:

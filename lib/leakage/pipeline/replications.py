@@ -58,18 +58,24 @@ def summary(runs: Sequence[Mapping[str, Any]], claim: Claim) -> dict[str, Any] |
     found = of_claim(runs, claim)
     if not found:
         return None
+    away = distances(runs, claim)
     same = sum(one["verdict"] == claim.expected for one in found)
-    return {"seeds": len(found), "same": same, "distance": _distance(found, claim)}
+    return {"seeds": len(found), "same": same, "distance": statistics.fmean(away) if away else None}
 
 
-def _distance(runs: Sequence[Mapping[str, Any]], claim: Claim) -> float | None:
+def distances(runs: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
+    """How far the rule that gives the expected verdict was from its threshold at each seed, in standard deviations.
+
+    Empty for a claim that fewer than two runs have judged by the rules of today.
+    """
     word = _WORDS.get(claim.expected, "")
-    found = [[float(margin) for margin in run["margins"][word]] for run in runs if word in run["margins"]]
+    margins = [run["margins"] for run in of_claim(runs, claim)]
+    found = [[float(margin) for margin in one[word]] for one in margins if word in one]
     if len(found) < 2:
-        return None
+        return ()
     deviations = [_deviation(column) for column in zip(*found, strict=True)]
     scaled = [[_divided(*pair) for pair in zip(row, deviations, strict=True)] for row in found]
-    return statistics.fmean(claim.rules[word].distance(row) for row in scaled)
+    return tuple(claim.rules[word].distance(row) for row in scaled)
 
 
 def _deviation(margins: Sequence[float]) -> float:

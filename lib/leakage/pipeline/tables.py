@@ -4,71 +4,15 @@ Plain MyST that also reads well as text; a verdict is a sign and words, never a 
 function from values to text.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leakage.claims.declarations import GROUPS, KINDS, NOT_RUN, group_of
-from leakage.claims.texts import NOT_JUDGED, SIGNS, finding_text, in_text, machine, provenance, table, verdict_text
+from leakage.claims.declarations import KINDS
+from leakage.claims.texts import SIGNS, in_text, machine, table
 from leakage.pipeline.collect import counts
 
 Ledger = Mapping[str, Any]
 _KINDS = {"erratum": "errata", "ours": "ours"}  # in the plural, where it is not an s
-
-
-def scoreboard(
-    ledgers: Mapping[str, Ledger],
-    titles: Mapping[str, str],
-    lacking: str = "",
-    replications: Mapping[str, Mapping[str, Any]] | None = None,
-) -> str:
-    """All claims of all chapters (`titles`: name → title, in order), also of one without a ledger.
-
-    `lacking` is the sentence that says which claims were not run for want of data; it stands first. `replications` are
-    the summaries of claims by id.
-    """
-    first = [f"{in_text(lacking)}\n"] if lacking else []
-    again = replications or {}
-    return "\n".join([*first, *(_chapter(name, title, ledgers.get(name), again) for name, title in titles.items())])
-
-
-def _chapter(name: str, title: str, ledger: Ledger | None, again: Mapping[str, Mapping[str, Any]]) -> str:
-    head = f"## [{in_text(title)}](/{name})\n\n"
-    if ledger is None:
-        return f"{head}This chapter did not run to its end for this copy of the book, so no claim is judged.\n"
-    text = head + verdict_counts([ledger]) + ".\n"
-    heads = ("claim", "verdict", "the paper", "ours", *["at unseen seeds"] * bool(again), "seconds")
-    for group in GROUPS:
-        members = [claim for claim in ledger["claims"] if group_of(claim["kind"]) == group]
-        rows = [_row(claim, again) for claim in members]
-        text += f"\n**{group}**\n\n{table(heads, rows)}" if rows else ""
-    return f"{text}\nFrom {in_text(provenance(ledger))}.\n"
-
-
-def _row(claim: Mapping[str, Any], again: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    kind = "" if claim["kind"] in _KINDS else claim["kind"]  # of ours and of errata the heading tells
-    where = ", ".join(filter(None, (kind, claim["where"])))
-    seconds = "" if claim["seconds"] is None else f"{claim['seconds']:.1f}"
-    named = f"**{claim['id']}** {claim['claim']}" + f" *{where}*" * bool(where)
-    repeated = [_repeated(again.get(claim["id"]))] * bool(again)
-    return [named, _judged(claim), claim["paper"] or "", finding_text(claim), *repeated, seconds]
-
-
-def _repeated(again: Mapping[str, Any] | None) -> str:
-    """`same in 10 of 10, 4.2 s.d. from the threshold`; "" for a claim that was not replicated."""
-    if again is None:
-        return ""
-    text = f"same in {again['same']} of {again['seeds']}"
-    distance = again["distance"]
-    return text if distance is None or abs(distance) == math.inf else f"{text}, {distance:.1f} s.d. from the threshold"
-
-
-def _judged(claim: Mapping[str, Any]) -> str:
-    """The verdict, beside the expected one where they differ, and its reason."""
-    verdict, reason = verdict_text(claim["verdict"]), claim["reason"]
-    if claim["verdict"] not in (NOT_RUN, NOT_JUDGED, claim["expected"]):
-        return f"{verdict} (**expected: {claim['expected']}**)"
-    return f"{verdict}: {reason}" if reason else verdict
 
 
 def verdict_counts(ledgers: Sequence[Ledger]) -> str:

@@ -1,0 +1,188 @@
+"""The scoreboard: every claim of the book as a row of one table, as HTML for a reader and as CSV for a spreadsheet.
+
+A row can be linked to, carries what it can be filtered by as attributes, and folds away its rule and what was measured.
+The table stands whole without a script; `_static/tables.js` makes it one that sorts, searches and filters. Everything
+here is a function from entries to text.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from leakage.claims import measurements
+from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
+from leakage.claims.texts import NOT_JUDGED, SIGNS, in_text, measured_text, verdict_text
+from leakage.pipeline.entries import ORDER, Entry, slug
+from leakage.pipeline.inline import element, escape, link, rendered
+
+_ABSENT = "This chapter did not run to its end for this copy of the book, so no claim of it is judged."
+_REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
+_HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}
+_HEADS |= {"ours": "ours", "again": "seeds", "needs": "needs", "full": "at full scale"}
+_SHOWN = 2  # values in a row; the others stand in its fold
+
+
+def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: str = "") -> str:
+    """The table of all `entries`, in their order.
+
+    Args:
+        entries: of all chapters.
+        absent: titles of chapters that have no ledger.
+        lacking: the sentence that says which claims were not run for want of data; it stands first.
+    """
+    first = [f"{in_text(lacking)}\n"] if lacking else []
+    missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
+    return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
+
+
+def table(entries: Sequence[Entry], name: str = "claims") -> str:
+    """A table of claims as a raw block of a page."""
+    again, full = any(entry.again for entry in entries), any(entry.full for entry in entries)
+    heads = {key: _HEADS[key] for key in _HEADS if (key != "again" or again) and (key != "full" or full)}
+    head = element("tr", "".join(element("th", text, class_=key, scope="col") for key, text in heads.items()))
+    body = "\n".join(_row(entry, heads) for entry in entries)
+    whole = element("table", f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>", id=name, class_="claims-table table")
+    return f"````{{raw}} html\n{element('div', whole, class_='claims-box')}\n````\n"
+
+
+def _row(entry: Entry, heads: Mapping[str, str]) -> str:
+    claim, again = entry.claim, entry.again
+    cells = {
+        "verdict": (_verdict(entry), str(ORDER.index(entry.verdict))),
+        "chapter": (link(escape(entry.place.number or entry.place.title), f"{entry.place.name}.html"), None),
+        "kind": (claim.kind, None),
+        "claim": (_claim(entry), None),
+        "paper": (rendered(claim.paper), None),
+        "ours": (_ours(entry), None),
+        "again": (f"{again['same']} of {again['seeds']}" if again else "", _share(entry)),
+        "needs": (escape(", ".join(claim.needs)), None),
+        "full": (_full(entry), None),
+    }
+    told = "".join(
+        element("td", cells[key][0], class_=key, data_label=head, data_order=cells[key][1])
+        for key, head in heads.items()
+    )
+    return element(
+        "tr",
+        told,
+        id=entry.row,
+        data_verdict=slug(entry.verdict),
+        data_chapter=entry.place.name,
+        data_title=entry.place.label,
+        data_kind=claim.kind,
+        data_needs=",".join(claim.needs) or "nothing",
+        data_profile=claim.profile,
+    )
+
+
+def _share(entry: Entry) -> str | None:
+    return f"{entry.again['same'] / entry.again['seeds']:.3f}" if entry.again else None
+
+
+def _verdict(entry: Entry) -> str:
+    sign = element("span", SIGNS[entry.verdict], class_=f"verdict-sign {slug(entry.verdict)}")
+    unexpected = entry.verdict not in (NOT_RUN, NOT_JUDGED, entry.claim.expected)
+    return f"{sign} {entry.verdict}" + f" <strong>(expected: {entry.claim.expected})</strong>" * unexpected
+
+
+def _claim(entry: Entry) -> str:
+    """What is claimed and where, the reason of a verdict that needs one, and the fold."""
+    claim, reason = entry.claim, entry.record["reason"]
+    told = [element("p", rendered(claim.claim), class_="claimed")]
+    if reason and (entry.verdict in _REASONED or claim.proof):
+        told += [element("p", rendered(reason), class_="reason")]
+    told += [element("p", f"{rendered(claim.where)} {link(escape(claim.id), entry.page)}".strip(), class_="where")]
+    return "".join([*told, _fold(entry)])
+
+
+def _fold(entry: Entry) -> str:
+    """Rules as they are executed, what each value is and was, how far from the threshold, and the ways from here."""
+    claim = entry.claim
+    rules = "".join(
+        element("li", f"{word} if {element('code', escape(rule.text))}") for word, rule in claim.rules.items()
+    )
+    measured = _measured(entry)
+    values = "".join(
+        element("li", f"{element('code', name)} {escape(measured.get(name, ''))} – {rendered(what)}")
+        for name, what in claim.values.items()
+    )
+    ways = [link("in the chapter", entry.page), link("this row", f"#{entry.row}")]
+    ways += [link(text, address) for text, address in _sources(entry) if address]
+    ways += [f"decided in {entry.record['seconds']:.1f} s"] if entry.record["seconds"] is not None else []
+    parts = [element("ul", rules, class_="rules"), element("ul", values, class_="values"), strip(entry)]
+    parts += [element("p", " · ".join(ways), class_="ways")]
+    return element("details", element("summary", "rule, values, code") + "".join(parts))
+
+
+def _sources(entry: Entry) -> list[tuple[str, str]]:
+    return [("rule as declared", entry.declared), ("code that judges it", entry.judged)]
+
+
+def _measured(entry: Entry) -> dict[str, str]:
+    values = entry.record.get("values") or ()
+    return {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
+
+
+def _ours(entry: Entry) -> str:
+    found = _measured(entry)
+    told = [
+        element("span", f"{escape(name.replace('_', ' '))} {element('b', escape(text))}", class_="value")
+        for name, text in [*found.items()][:_SHOWN]
+    ]
+    more = len(found) - _SHOWN
+    return "<br>".join([*told, *[element("span", f"and {more} more", class_="more")] * (more > 0)])
+
+
+def _full(entry: Entry) -> str:
+    return escape(f"{measured_text(entry.full)} {verdict_text(entry.full['verdict'])}".strip()) if entry.full else ""
+
+
+def strip(entry: Entry) -> str:
+    """A drawing of how far the rule was from its threshold, one dot for each seed; "" where nothing varies."""
+    finite = [one for one in entry.distances if math.isfinite(one)]
+    if not finite:
+        return ""
+    least, most = min(0.0, *finite), max(0.0, *finite)
+    scale = 180 / (most - least or 1)
+    dots = "".join(f'<circle cx="{10 + scale * (one - least):.0f}" cy="8" r="3"/>' for one in finite)
+    at = f"{10 - scale * least:.0f}"
+    words = f"At {len(finite)} seeds {min(finite):.1f} to {max(finite):.1f} standard deviations from the threshold"
+    drawing = element(
+        "svg",
+        f'<path d="M{at} 0V16"/>{dots}',
+        class_="strip",
+        viewBox="0 0 200 16",
+        width="200",
+        height="16",
+        role="img",
+        aria_label=f"{words}, which is the line.",
+    )
+    return element("p", f"{drawing} {words}.", class_="seeds")
+
+
+def as_csv(entries: Iterable[Entry]) -> str:
+    """The same rows for a spreadsheet, in the order of the table."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
+    writer.writerow([*heads, "needs", "profile", "seconds"])
+    for entry in entries:
+        claim, record, again = entry.claim, entry.record, entry.again or {}
+        ours = "; ".join(f"{name}: {text}" for name, text in _measured(entry).items())
+        rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
+        writer.writerow(
+            [
+                *(claim.id, entry.place.name, claim.kind, entry.verdict, claim.claim, claim.where, claim.paper, ours),
+                *(record["reason"], rule, again.get("same"), again.get("seeds")),
+                *(" ".join(claim.needs), claim.profile, record["seconds"]),
+            ]
+        )
+    return written.getvalue()
+
+
+def counted(entries: Iterable[Entry]) -> str:
+    """`✓ 99 held, ◐ 43 held in part`: how many of `entries` have which verdict, best first."""
+    found = [entry.verdict for entry in entries]
+    order = (HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN, NOT_JUDGED)
+    return ", ".join(f"{SIGNS[verdict]} {number} {verdict}" for verdict in order if (number := found.count(verdict)))

@@ -1,0 +1,153 @@
+"""The tables of all claims: what a row says, carries and leads to, and which scripts a page with such a table gets."""
+
+import csv
+import math
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+from bs4 import BeautifulSoup
+from sphinx.application import Sphinx
+
+from leakage.claims.declarations import Claim
+from leakage.claims.rules import Rule
+from leakage.pipeline import entries, inline, page_tables, scoreboard
+from leakage.pipeline.entries import Entry, Place
+from miniature import add_chapter, build, make_repository, staged
+
+PLACE = Place("toy", "A toy", "3")
+
+
+def entry(name: str = "t.one", verdict: str = "held", reason: str = "", **more) -> Entry:
+    rules = {"holds": Rule("x.high < 2", ("x",)), "refuted": Rule("x.low > 2", ("x",))}
+    fields = {
+        "kind": "figure",
+        "claim": "That $|x| < 2$.",
+        "expected": verdict,
+        "where": "Figure 1",
+        "paper": "a | <b>",
+    }
+    claim = Claim(name, values={"x": "what *is* measured"}, **rules, **fields | more.pop("fields", {}))
+    measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
+    record = {"verdict": verdict, "reason": reason, "seconds": 0.1, "values": [{"name": "x", "measured": measured}]}
+    return Entry(PLACE, claim, record, **{"page": "toy.html#claim-t-one"} | more)
+
+
+def row(one: Entry):
+    return BeautifulSoup(scoreboard.table([one]), "html.parser").tbody.tr
+
+
+def test_a_row_has_an_anchor_leads_to_its_claim_and_says_what_it_can_be_filtered_by():
+    found = row(entry(fields={"needs": ("mnist", "adult")}))
+    assert found["id"] == "row-t-one"
+    assert found.find("a", string="t.one")["href"] == "toy.html#claim-t-one"
+    told = {name: found[f"data-{name}"] for name in ("verdict", "chapter", "kind", "needs", "profile")}
+    assert told == {"verdict": "held", "chapter": "toy", "kind": "figure", "needs": "mnist,adult", "profile": "ci"}
+
+
+def test_a_row_says_the_claim_its_place_the_papers_value_and_ours():
+    cells = {cell["class"][0]: cell.get_text() for cell in row(entry()).find_all("td")}
+    assert cells["verdict"] == "✓ held"
+    assert cells["claim"].startswith(r"That \(|x| < 2\).Figure 1 t.one")
+    assert cells["paper"] == "a | <b>"  # a text, never a tag
+    assert cells["ours"] == "x 1.00 [0.90, 1.10]"
+
+
+@pytest.mark.parametrize(("verdict", "shown"), [("held in part", True), ("did not hold", True), ("held", False)])
+def test_the_reason_of_what_did_not_simply_hold_stands_in_the_row(verdict, shown):
+    assert ("Because." in row(entry(verdict=verdict, reason="Because.")).get_text()) == shown
+
+
+def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sources():
+    fold = row(entry(declared="https://x/y.yml#L3", judged="https://x/y.md#L9")).details
+    assert [code.get_text() for code in fold.select(".rules code")] == ["x.high < 2", "x.low > 2"]
+    assert fold.select_one(".values").get_text() == "x 1.00 [0.90, 1.10] – what is measured"
+    links = [link["href"] for link in fold.find_all("a")]
+    assert links == ["toy.html#claim-t-one", "#row-t-one", "https://x/y.yml#L3", "https://x/y.md#L9"]
+
+
+def test_an_unexpected_verdict_is_marked():
+    found = entry(verdict="held in part", fields={"expected": "held"})
+    assert row(found).td.get_text() == "◐ held in part (expected: held)"
+
+
+def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_it_was():
+    again = {"seeds": 4, "same": 3, "distance": 1.0}
+    found = row(entry(again=again, distances=(1.0, 2.0, -0.5, math.inf)))
+    assert found.select_one(".again").get_text() == "3 of 4"
+    assert len(found.select("svg.strip circle")) == 3
+    assert "-0.5 to 2.0 standard deviations" in found.svg["aria-label"]
+    assert not row(entry(again=again, distances=(math.inf, math.inf))).svg
+
+
+def test_a_column_that_no_claim_fills_is_left_out():
+    heads = [head.get_text() for head in BeautifulSoup(scoreboard.table([entry()]), "html.parser").find_all("th")]
+    assert heads == ["verdict", "chapter", "kind", "claim", "the paper", "ours", "needs"]
+
+
+def test_a_chapter_without_a_ledger_is_named():
+    assert "**A toy.** This chapter did not run to its end" in scoreboard.scoreboard([entry()], ["A toy"])
+
+
+def test_the_rows_are_also_a_file_for_a_spreadsheet():
+    (read,) = csv.DictReader(scoreboard.as_csv([entry(again={"seeds": 4, "same": 3})]).splitlines())
+    assert (read["id"], read["verdict"], read["same"], read["seeds"]) == ("t.one", "held", "3", "4")
+    assert read["rule"] == "held if x.high < 2; refuted if x.low > 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a $x<1$ *b*", r'a <span class="math inline">\(x&lt;1\)</span> <em>b</em>'),
+        ("<script>x</script>", "&lt;script&gt;x&lt;/script&gt;"),
+        ("![p](q)", '! <a href="q">p</a>'),
+    ],
+)
+def test_a_sentence_becomes_html_that_is_safe(text, shown):
+    assert inline.rendered(text) == shown
+
+
+# ── gathering ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def small_book(tmp_path):
+    """A book of one chapter, with a public address."""
+    root = make_repository(tmp_path / "repository", "sums")
+    add_chapter(root, "sums")
+    with (root / "_config.yml").open("a", encoding="utf-8") as config:
+        config.write("repository: {url: https://example.org/o/r, branch: trunk}\n")
+    return root
+
+
+def test_rows_lead_to_lines_of_the_repository(small_book):
+    assert build(small_book, "--no-render") == 0
+    board = BeautifulSoup(staged(small_book, "_generated/scoreboard.md"), "html.parser")
+    assert [row["id"] for row in board.tbody.find_all("tr")] == ["row-sums-a"]
+    links = {link.get_text(): link["href"] for link in board.tbody.tr.details.find_all("a")}
+    name = board.tbody.tr["data-chapter"]
+    assert links["rule as declared"] == f"https://example.org/o/r/blob/trunk/book/claims/{name}.yml?plain=1#L6"
+    assert f"blob/trunk/book/{name}.md?plain=1#L" in links["code that judges it"]
+
+
+def test_verdicts_are_ordered_by_what_they_ask_of_a_reader():
+    assert entries.ORDER[:4] == ("did not hold", "held in part", "undecided", "held")
+
+
+# ── scripts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ('<table class="claims-table table">', ["page.js", "tables.js", "datatables/dataTables.min.js"]),
+        ('<table class="table"><th class="head"><p>why</p></th>', ["page.js", "tables.js"]),
+        ("<p>why</p>", ["page.js"]),
+    ],
+)
+def test_the_scripts_of_tables_are_loaded_where_there_is_one(body, kept):
+    files = [SimpleNamespace(filename=f"_static/{name}") for name in ("page.js", "tables.js")]
+    files.append(SimpleNamespace(filename="_static/datatables/dataTables.min.js"))
+    context = {"body": body, "script_files": files}
+    page_tables._keep_where_needed(Mock(spec=Sphinx), "one", "page.html", context, None)
+    assert [file.filename.removeprefix("_static/") for file in context["script_files"]] == kept
