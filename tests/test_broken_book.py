@@ -16,7 +16,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
 ROW = {"what": "w", "unit": "u", "ours": "o", "theirs": "t", "note": "n"}
 ROW |= {"ours_seconds": 1.0, "theirs_seconds": 2.0, "ratio": 2.0}
 RECORD = {"profile": "paper", "seed": 0, "device": "cpu", "commit": None, "dirty": False, "date": "2026-01-02"}
-PLANNED = "name: sums, number: 1, title: T, question: Q, paper: P, authors: A, year: 2020, key: k"
+PLANNED = "name: sums, number: 1, title: T, question: Q, answer: A, paper: P, authors: A, year: 2020, key: k"
 
 
 def planned(old: str, new: str) -> str:
@@ -55,6 +55,7 @@ BROKEN = {
         b"chapters: \xff", LAUGHS,
         DEEP, "x" * LONG, f"chapters: [{{{PLANNED}}}, {{{PLANNED}}}]", planned("key: k", "kex: k"), planned("1", "[]"),
         planned("title: T", "title: 'a`b'"), planned("name: sums", "name: ../x"), planned("number: 1", "x: y"),
+        planned("answer: A", "answer: 0.6 of them"),
     ],
     "book/records/performance.json": [
         "", "{", "[]", "3", "{}", '{"rows": 3}', '{"rows": [3]}', '{"rows": [{}]}', b"\xff", "[" * LONG, "1" * 5000,

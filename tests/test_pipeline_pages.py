@@ -152,22 +152,6 @@ def ledgers():
     return {"toy": collect.make_ledger(notebook, declared(claim(paper="a | b"), late, more))}
 
 
-PLAN = [
-    {"name": name, "number": number, "title": name, "question": "Is it?", "paper": "P", "authors": "A", "year": 2020}
-    for number, name in enumerate(("toy", "idle", "future"), start=1)
-]
-
-
-def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation(ledgers):
-    toy, idle, future = tables.cards(PLAN, ledgers, ["toy", "idle"]).split("````{grid-item-card}")[1:]
-    assert ":link: /toy\n:link-type: doc" in toy
-    assert "figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold" in toy
-    assert ":link: /idle" in idle
-    assert "not executed in this build" in idle
-    assert ":link:" not in future
-    assert "```{card-footer}\nin preparation\n```" in future
-
-
 def test_the_status_says_when_where_and_with_what(ledgers):
     text = tables.status(ledgers)
     assert "| [](/toy) | 2026-01-02 03:04:05 UTC | 12 | ci | 0 | CPU, 2 cores (x86_64 AVX2) | aaaaaaaaaa |" in text

@@ -1,4 +1,4 @@
-// Small services of every page: tables become cards where the page is narrow, and a printed page has no closed fold.
+// Small services of every page: tables become cards where the page is narrow, and what scrolls can be reached.
 (() => {
   "use strict";
   const FEWEST = 4; // columns of a table that becomes cards
@@ -13,14 +13,9 @@
     }
   });
 
-  const opened = [];
-  window.addEventListener("beforeprint", () => {
-    for (const fold of document.querySelectorAll("details:not([open])")) {
-      fold.open = true;
-      opened.push(fold);
-    }
-  });
-  window.addEventListener("afterprint", () => {
-    for (const fold of opened.splice(0)) fold.open = false;
+  // What scrolls in a box of its own can be reached by the keyboard.
+  addEventListener("load", () => {
+    for (const box of document.querySelectorAll("article figure, article .cell_output, .claims-box"))
+      if (box.scrollWidth > box.clientWidth && !box.querySelector("a, button, input")) box.tabIndex = 0;
   });
 })();

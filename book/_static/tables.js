@@ -141,7 +141,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const table of document.querySelectorAll("article table")) {
-      if (table.classList.contains("claims-table")) claims(table);
+      if (table.classList.contains("short")) label(table);
+      else if (table.classList.contains("claims-table")) claims(table);
       else if (table.classList.contains("sortable-table")) {
         label(table);
         enhance(table);

@@ -40,6 +40,8 @@ _PLANNED: _Rules = {
     ),
     # The title stands in the line that opens a fence, which a backtick would undo.
     "title": ("text without a backtick", lambda value: _is_text(value) and "`" not in value),
+    # A number that was measured would stand there although another run measures another.
+    "answer": ("text without a decimal", lambda value: _is_text(value) and not re.search(r"[0-9][.,]?[0-9]", value)),
 } | dict.fromkeys(("number", "question", "paper", "authors", "year", "key"), _TEXT)
 _BENCHMARK: _Rules = {
     **dict.fromkeys(["what", "unit", "ours", "theirs", "note"], _TEXT),

@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leakage.pipeline import contents, entries, lacking_data, scoreboard, tables
+from leakage.pipeline import contents, entries, lacking_data, landing, layers, scoreboard, tables, wrong_papers
 from leakage.pipeline.book import Book
+from leakage.pipeline.storage import GENERATED
 
 
 def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The generated texts; the chapters must be staged, for rows lead to places in them."""
     claims = entries.gather(book, ledgers)
     absent = [book.declarations(name).title for name in book.chapters if name not in ledgers]
+    stories = {name: f"{GENERATED}/{layers.STORY}/{name}.png" for name in book.chapters}
+    pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     return {
         "scoreboard.md": scoreboard.scoreboard(claims, absent, lacking_data.sentence(book, ledgers)),
         "claims.csv": scoreboard.as_csv(claims),
-        "cards.md": tables.cards(contents.planned_chapters(book), ledgers, book.chapters),
+        "wrong_papers.md": wrong_papers.page(claims),
+        "tally.md": landing.tally(claims),
+        "chapters.md": landing.rows(contents.planned_chapters(book), claims, book.chapters, pictures),
         "status.md": tables.status(ledgers),
         "performance.md": tables.performance(contents.benchmarks(book)),
     }

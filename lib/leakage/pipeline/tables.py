@@ -1,10 +1,10 @@
-"""The generated pages in words: scoreboard, chapter cards, status and performance, as Markdown made from ledgers.
+"""The generated pages in words: counts of verdicts, status and performance, as Markdown made from ledgers.
 
 Plain MyST that also reads well as text; a verdict is a sign and words, never a colour alone. Everything here is a
 function from values to text.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakage.claims.declarations import KINDS
@@ -23,25 +23,6 @@ def verdict_counts(ledgers: Sequence[Ledger]) -> str:
         for kind in KINDS
     }
     return "; ".join(f"{_KINDS.get(kind, kind + 's')}: {', '.join(told)}" for kind, told in kinds.items() if told)
-
-
-def cards(chapters: Iterable[Mapping[str, Any]], ledgers: Mapping[str, Ledger], existing: Iterable[str]) -> str:
-    """A card for each chapter of the plan; only those in `existing` are links."""
-    there = frozenset(existing)
-    texts = [_card(chapter, ledgers, there) for chapter in chapters]
-    return "`````{grid} 1 1 2 2\n:gutter: 3\n\n" + "\n".join(texts) + "`````\n" if texts else ""
-
-
-def _card(chapter: Mapping[str, Any], ledgers: Mapping[str, Ledger], existing: frozenset[str]) -> str:
-    chapter = {key: in_text(text) for key, text in chapter.items()}
-    name = chapter["name"]
-    link = f":link: /{name}\n:link-type: doc\n" if name in existing else ""
-    ledger = ledgers.get(name)
-    foot = verdict_counts([ledger]) if ledger else "not executed in this build" if link else "in preparation"
-    paper = f"*{chapter['paper']}*, {chapter['authors']}, {chapter['year']}"
-    title = f"{chapter['number']} · {chapter['title']}"
-    footer = f"```{{card-footer}}\n{foot}\n```"
-    return f"````{{grid-item-card}} {title}\n{link}\n{chapter['question']}\n\n{paper}\n{footer}\n````\n"
 
 
 def status(ledgers: Mapping[str, Ledger]) -> str:

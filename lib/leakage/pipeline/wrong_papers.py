@@ -1,0 +1,99 @@
+"""The page "Where the papers are wrong": what was refuted, true statements with a slip in the proof, and misprints.
+
+Three tables whose rows lead to the scoreboard; each says the evidence and how sure it is. Everything here is a function
+from entries to text.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from leakage.claims import measurements
+from leakage.claims.declarations import DID_NOT_HOLD, HELD
+from leakage.claims.measurements import Count, Estimate, Exact
+from leakage.pipeline.entries import Entry
+from leakage.pipeline.inline import element, escape, link, rendered
+
+SCOREBOARD = "scoreboard.html"
+_HEADS = ("chapter", "statement", "evidence", "how sure")
+_NONE = "None in this build.\n"
+
+
+def page(entries: Sequence[Entry]) -> str:
+    """The three tables, each below its heading."""
+    refuted = [
+        entry for entry in entries if entry.verdict == DID_NOT_HOLD and entry.claim.kind not in ("ours", "erratum")
+    ]
+    proofs = [entry for entry in entries if entry.verdict == HELD and entry.claim.proof]
+    misprints = [entry for entry in entries if entry.verdict == HELD and entry.claim.kind == "erratum"]
+    return "\n".join(
+        [
+            "## Statements that did not hold\n",
+            "Each was refuted by a rule of its own, in the setting that the chapter describes.\n",
+            _table(refuted),
+            "## True statements whose printed proof slips\n",
+            "The statement holds as far as it was tested; the step that is printed does not give it.\n",
+            _table(proofs),
+            "## Misprints\n",
+            "Formulas and pseudocode that do not say what the text means, as printed in the copy that we read; "
+            "another edition may have them right.\n",
+            _table(misprints),
+        ]
+    )
+
+
+def _table(entries: Iterable[Entry]) -> str:
+    body = "\n".join(_row(entry) for entry in sorted(entries, key=lambda entry: entry.place.label))
+    if not body:
+        return _NONE
+    head = element("tr", "".join(element("th", text, scope="col") for text in _HEADS))
+    whole = element("table", f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>", class_="claims-table short table")
+    return f"````{{raw}} html\n{element('div', whole, class_='claims-box')}\n````\n"
+
+
+def _row(entry: Entry) -> str:
+    claim = entry.claim
+    row = link(escape(claim.id), f"{SCOREBOARD}#{entry.row}")
+    statement = element("p", rendered(claim.claim), class_="claimed")
+    statement += element("p", f"{rendered(claim.where)} {row}", class_="where")
+    cells = [
+        link(escape(entry.place.label), entry.page),
+        statement,
+        "".join(element("p", text) for text in _evidence(entry)),
+        "".join(element("p", escape(text)) for text in _sureness(entry)),
+    ]
+    classes = ("chapter", "claim", "evidence", "sure")
+    return element(
+        "tr",
+        "".join(
+            element("td", cell, class_=name, data_label=head)
+            for cell, name, head in zip(cells, classes, _HEADS, strict=True)
+        ),
+    )
+
+
+def _evidence(entry: Entry) -> Iterator[str]:
+    """The reason, and each value with what it is."""
+    if reason := entry.claim.proof or entry.record["reason"]:
+        yield rendered(reason)
+    for name, value in _values(entry):
+        yield f"<b>{escape(measurements.shown(value))}</b> {rendered(entry.claim.values[name])}"
+
+
+def _sureness(entry: Entry) -> Iterator[str]:
+    """By which kinds of measurement it was found, and how often it came again."""
+    singles: list[Any] = []
+    for _, value in _values(entry):
+        singles += value if isinstance(value, list | tuple) else [value]
+    if drawn := sorted({one.n for one in singles if isinstance(one, Estimate)}):
+        yield f"Intervals over {' to '.join(f'{n:,}' for n in dict.fromkeys((drawn[0], drawn[-1])))} samples."
+    if errors := [one.error for one in singles if isinstance(one, Exact)]:
+        yield f"Computed, with an error of at most {max(errors):.2g}." if max(errors) else "Computed exactly."
+    if totals := [one.of for one in singles if isinstance(one, Count)]:
+        yield f"Counted among {max(totals):,}."
+    if entry.again:
+        yield f"The same at {entry.again['same']} of {entry.again['seeds']} seeds that nobody chose."
+
+
+def _values(entry: Entry) -> list[tuple[str, Any]]:
+    values = entry.record.get("values") or ()
+    return [(one["name"], measurements.from_json(one["measured"])) for one in values]
