@@ -47,7 +47,7 @@ def test_a_record_says_where_it_comes_from(toy, timing, tmp_path):
     assert all(f"{name} " in record["versions"] for name in ("python", "torch", "numpy", "scipy"))
     assert [field.name for field in fields(timing.Row)] == FIELDS
     assert [list(row) for row in record["rows"]] == [FIELDS]
-    assert record["date"] in page
+    assert record["date"][:10] in page
     assert json.loads((tmp_path / "book/records/performance.toy.json").read_text("utf-8")) == record
 
 

@@ -6,12 +6,13 @@ import re
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from leakage.claims import texts
 from leakage.claims.declarations import Claim, Declarations
 from leakage.claims.rules import Rule
-from leakage.pipeline import collect, render, tables
+from leakage.pipeline import collect, performance, render, tables
 from leakage.pipeline.execute import Outcome
 from leakage.pipeline.plan import differences
 from leakage.pipeline.progress import Progress
@@ -159,14 +160,28 @@ def test_the_status_says_when_where_and_with_what(ledgers):
     assert tables.status({}) == "No chapter was executed for this copy of the book.\n"
 
 
-def test_benchmarks_are_tables_of_comparisons_with_their_origin():
-    row = dict(id="x", what="a | b", ours="formula", theirs="loop", unit="sample", ratio=20000.0, note="n")
-    row |= dict(ours_seconds=1.48e-7, theirs_seconds=0.00296)
-    text = tables.performance({"performance": {"title": "Speed", "date": "2026-01-02", "threads": 1, "rows": [row]}})
-    assert text.startswith("## Speed\n")
-    assert r"| a \| b (times for one sample) | loop: 2.96 ms | formula: 148 ns | 20,000 × | n |" in text
-    assert text.endswith("From date 2026-01-02; threads 1.\n")
-    assert "No benchmark record" in tables.performance({})
+def comparison(ratio: float, note: str) -> dict:
+    row = dict(id="x", what="a <b>", ours="formula", theirs="loop", unit="sample", ratio=ratio, note=note)
+    return row | dict(ours_seconds=1.48e-7, theirs_seconds=0.00296)
+
+
+def test_benchmarks_are_a_sentence_a_drawing_a_table_and_their_origin():
+    rows = [comparison(20000.0, "≥ 9× needed; 19,000 to 21,000 in 9 rounds; same law"), comparison(2.0, "n")]
+    record = {"title": "Speed", "date": "2026-01-02T03:04:05+00:00", "threads": 1, "rows": rows}
+    text = performance.performance({"performance": record})
+    assert text.startswith("2 comparisons, from 2.0 to 20,000 times, half of them above 10,000.\n")
+    page = BeautifulSoup(text, "html.parser")
+    assert [dot.get_text() for dot in page.select("svg circle")] == ["a <b>: 20,000 ×", "a <b>: 2 ×"]
+    assert [cell.get_text() for cell in page.tbody.tr.find_all("td")] == [
+        "a <b>, for one sample (Speed)",
+        "loop: 2.96 ms",
+        "formula: 148 ns",
+        "20,000 × [19,000, 21,000]",
+        "same law",
+    ]
+    assert [cell.get("data-order") for cell in page.tbody.tr.find_all("td")][1:4] == ["0.00296", "1.48e-07", "20000"]
+    assert text.endswith("- Speed: 2026-01-02, threads 1\n")
+    assert "No benchmark record" in performance.performance({})
 
 
 # ── staging ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -213,7 +213,8 @@ def test_every_work_that_a_page_cites_is_in_the_bibliography():
 
 @pytest.mark.parametrize("path", sorted((BOOK / "_static").glob("*.svg")), ids=lambda path: path.stem)
 def test_every_drawing_has_a_title(path):
-    assert re.search(r'role="(?:img|group)".*<title id="[^"]+">[^<]{20,}</title>', path.read_text(encoding="utf-8"), re.DOTALL)
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r'role="(?:img|group)".*<title id="[^"]+">[^<]{20,}</title>', text, re.DOTALL)
 
 
 def test_binder_opens_chapters_as_notebooks():

@@ -15,7 +15,7 @@
 
   // What scrolls in a box of its own can be reached by the keyboard.
   addEventListener("load", () => {
-    for (const box of document.querySelectorAll("article figure, article .cell_output, .claims-box"))
+    for (const box of document.querySelectorAll("article figure, article .cell_output, .claims-box, .chart-box"))
       if (box.scrollWidth > box.clientWidth && !box.querySelector("a, button, input")) box.tabIndex = 0;
   });
 })();

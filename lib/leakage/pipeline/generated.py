@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leakage.pipeline import contents, entries, lacking_data, landing, layers, scoreboard, tables, wrong_papers
+from leakage.pipeline import (
+    contents,
+    entries,
+    lacking_data,
+    landing,
+    layers,
+    performance,
+    scoreboard,
+    tables,
+    wrong_papers,
+)
 from leakage.pipeline.book import Book
 from leakage.pipeline.storage import GENERATED
 
@@ -21,5 +31,5 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "tally.md": landing.tally(claims),
         "chapters.md": landing.rows(contents.planned_chapters(book), claims, book.chapters, pictures),
         "status.md": tables.status(ledgers),
-        "performance.md": tables.performance(contents.benchmarks(book)),
+        "performance.md": performance.performance(contents.benchmarks(book)),
     }

@@ -69,7 +69,7 @@ def _row(
     there = name in existing
     heading = f"[{title}](/{name})" if there else title
     picture = f"![{in_text(chapter['answer'])}]({pictures[name]})\n\n" if name in pictures else ""
-    paper = f"*{in_text(chapter['paper'])}*, {in_text(chapter['authors'])}, {chapter['year']}"
+    paper = f"*{in_text(chapter['paper'])}*, {chapter['year']}"
     lines = [
         f"**{heading}** {in_text(chapter['question'])}",
         f"{in_text(chapter['answer'])}",
