@@ -96,24 +96,40 @@ def test_binder_finds_what_it_needs_at_the_top_of_the_repository():
     assert (ROOT / "postBuild").stat().st_mode & 0o111, "Binder runs postBuild as a program"
 
 
-def test_every_chapter_is_a_page_and_has_a_card_that_leads_to_it(site):
+def test_every_chapter_is_a_page_and_the_landing_page_leads_to_it(site):
     landing = targets(site, "intro")
     for name in CHAPTERS:
         assert (site / f"{name}.html").is_file()
         assert f"{name}.html" in landing
 
 
-def test_chapters_in_preparation_have_a_card_without_a_link(site):
-    cards = parsed(site / "intro.html").find_all(class_="sd-card")
+def test_the_landing_page_has_a_row_for_each_planned_chapter_with_question_and_answer(site):
+    rows = parsed(site / "intro.html").find_all(class_="chapter-row")
     listed = yaml.safe_load((ROOT / "book" / "chapters.yml").read_text(encoding="utf-8"))["chapters"]
-    assert len(cards) == len(listed)
-    for chapter in listed:
-        (card,) = [card for card in cards if f"{chapter['number']} · {chapter['title']}" in card.get_text()]
-        waiting = "in preparation" in card.get_text()
-        assert waiting == (chapter["name"] not in CHAPTERS), chapter["name"]
-        assert not (waiting and card.find("a", class_="sd-stretched-link")), chapter["name"]
+    for chapter, row in zip(listed, rows, strict=True):
+        told = " ".join(row.get_text().split()).replace("’", "'")
+        assert f"{chapter['number']} · {chapter['title']}" in told
+        assert all(chapter[field].replace("’", "'") in told for field in ("question", "answer"))
+        assert ("In preparation." in told) == (chapter["name"] not in CHAPTERS), chapter["name"]
+
+
+def test_every_claim_has_a_row_that_leads_to_its_chip_and_a_chip_that_leads_to_its_row(site):
+    rows = {str(row["id"]): row for row in parsed(site / "scoreboard.html").select("#claims tbody tr")}
+    chips = {}
+    for name in CHAPTERS:
+        for chip in parsed(site / f"{name}.html").select("details.claim"):
+            chips[str(chip["id"]).replace("claim-", "row-", 1)] = f"{name}.html#{chip['id']}"
+            (way,) = [link["href"] for link in chip.find_all("a") if str(link["href"]).startswith("scoreboard.html")]
+            assert way.partition("#")[2] in rows
+    assert chips, "no chapter has a chip"
+    for row, chip in chips.items():
+        assert {link["href"] for link in rows[row].find_all("a")} >= {chip}
+    unled = {row for row in rows.keys() - chips.keys() if rows[row]["data-verdict"] not in ("not-run", "not-judged")}
+    assert not unled
 
 
 def test_the_claims_can_be_downloaded(site):
     (download,) = {target for target in targets(site, "scoreboard") if target.endswith("claims.json")}
     json.loads((site / download).read_text(encoding="utf-8"))
+    (rows,) = {target for target in targets(site, "scoreboard") if target.endswith("claims.csv")}
+    assert (site / rows).read_text(encoding="utf-8").startswith("id,chapter,kind,verdict,")

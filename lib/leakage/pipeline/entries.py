@@ -73,11 +73,11 @@ def slug(text: str) -> str:
 
 def gather(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
     """The entries of all chapters that have a ledger, what needs reading first, otherwise in the book's order."""
-    kept, again, places = replications.read(book), replications.summaries(book), _places(book)
+    kept, again, chapters = replications.read(book), replications.summaries(book), places(book)
     found = [
         entry
         for name, ledger in ledgers.items()
-        for entry in _of_chapter(book, places[name], ledger, kept.get(name, ()), again)
+        for entry in _of_chapter(book, chapters[name], ledger, kept.get(name, ()), again)
     ]
     return sorted(found, key=lambda entry: ORDER.index(entry.verdict))
 

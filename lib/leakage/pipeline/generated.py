@@ -21,15 +21,22 @@ from leakage.pipeline.storage import GENERATED
 def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The generated texts; the chapters must be staged, for rows lead to places in them."""
     claims = entries.gather(book, ledgers)
-    absent = [book.declarations(name).title for name in book.chapters if name not in ledgers]
+    titles = {name: book.declarations(name).title for name in book.chapters}
+    absent = [title for name, title in titles.items() if name not in ledgers]
     stories = {name: f"{GENERATED}/{layers.STORY}/{name}.png" for name in book.chapters}
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
-    return {
+    texts = {
         "scoreboard.md": scoreboard.scoreboard(claims, absent, lacking_data.sentence(book, ledgers)),
         "claims.csv": scoreboard.as_csv(claims),
         "wrong_papers.md": wrong_papers.page(claims),
         "tally.md": landing.tally(claims),
         "chapters.md": landing.rows(contents.planned_chapters(book), claims, book.chapters, pictures),
         "status.md": tables.status(ledgers),
-        "performance.md": performance.performance(contents.benchmarks(book)),
+        "performance.md": performance.performance(contents.benchmarks(book), titles),
     }
+    page = book.folder / "glossary.md"
+    if page.is_file():
+        sources = {name: book.source(name).read_text("utf-8") for name in book.chapters}
+        labels = {name: place.label for name, place in entries.places(book).items()}
+        texts["../glossary.md"] = glossary.with_links(page.read_text("utf-8"), sources, labels)
+    return texts

@@ -18,6 +18,7 @@ from leakage.pipeline.inline import element, escape, rendered
 _HEADS = ("computed", "straightforward method", "this book's method", "ratio", "same result")
 _RANGE = re.compile(r"([\d.,]+) to ([\d.,]+) in \d+ rounds?")
 _NEEDED = re.compile(r"[≥≤] .* needed")
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NAMELESS = ("date", "cpu", "versions", "clock")  # fields of an origin that say by themselves what they are
 _LEFT, _WIDTH, _STEP = 330, 700, 18  # of the drawing: where its axis begins, its width, the height of a line
 
@@ -37,14 +38,19 @@ class Comparison:
         return float(self.row["ratio"])
 
 
-def performance(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """A sentence, a drawing, a table and the origins of the benchmark records (name → content)."""
-    found = [_comparison(record.get("title", name), row) for name, record in records.items() for row in record["rows"]]
+def performance(records: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str] | None = None) -> str:
+    """A sentence, a drawing, a table and the origins of the benchmark records (name → content).
+
+    A record of a chapter, `performance.<chapter>`, goes by the chapter's title, as `titles` has it.
+    """
+    chapters = {f"performance.{name}": title for name, title in (titles or {}).items()}
+    named = {name: chapters.get(name, record.get("title", name)) for name, record in records.items()}
+    found = [_comparison(named[name], row) for name, record in records.items() for row in record["rows"]]
     if not found:
         return "No benchmark record is kept in this copy of the book; `benchmarks/` says how to make one.\n"
     found.sort(key=lambda one: -one.ratio)
     drawn = element("div", chart(found), class_="chart-box")
-    origins = "".join(f"- {_origin(name, record)}\n" for name, record in records.items())
+    origins = "".join(f"- {_origin(named[name], record)}\n" for name, record in records.items())
     return (
         f"{sentence(found)}\n\n````{{raw}} html\n{drawn}\n````\n\n````{{raw}} html\n{_table(found)}\n````\n\n"
         f"## Where the numbers come from\n\n{origins}"
@@ -112,7 +118,7 @@ def chart(found: Iterable[Comparison]) -> str:
 
 
 def _power(exponent: int) -> str:
-    return f"{10**exponent:,} ×"
+    return f"{10**exponent:,} ×" if exponent < 4 else "10" + str(exponent).translate(_RAISED) + " ×"
 
 
 def _dot(one: Comparison, y: int, at: Any) -> str:
@@ -156,13 +162,13 @@ def _row(one: Comparison) -> str:
     )
 
 
-def _origin(name: str, record: Mapping[str, Any]) -> str:
+def _origin(title: str, record: Mapping[str, Any]) -> str:
     """`A blessing of dimensionality: 2026-11-21, AMD EPYC, …`, to the day."""
     fields = {key: value for key, value in record.items() if key not in ("title", "rows")}
     if "date" in fields:
         fields["date"] = str(fields["date"])[:10]
     told = ", ".join(f"{value}" if key in _NAMELESS else f"{key} {value}" for key, value in fields.items())
-    return f"{in_text(record.get('title', name))}: {in_text(told)}"
+    return f"{in_text(title)}: {in_text(told)}"
 
 
 def _time(seconds: float) -> str:
