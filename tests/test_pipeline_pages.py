@@ -160,6 +160,12 @@ def test_the_status_says_when_where_and_with_what(ledgers):
     assert tables.status({}) == "No chapter was executed for this copy of the book.\n"
 
 
+def test_a_page_can_show_what_a_build_says_at_its_end(ledgers):
+    told = tables.last_lines(ledgers)
+    assert "\nClaims: figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold\n```" in told
+    assert "Claims: none" in tables.last_lines({})
+
+
 def comparison(ratio: float, note: str) -> dict:
     row = dict(id="x", what="a <b>", ours="formula", theirs="loop", unit="sample", ratio=ratio, note=note)
     return row | dict(ours_seconds=1.48e-7, theirs_seconds=0.00296)

@@ -82,7 +82,8 @@ def gather(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
     return sorted(found, key=lambda entry: ORDER.index(entry.verdict))
 
 
-def _places(book: Book) -> dict[str, Place]:
+def places(book: Book) -> dict[str, Place]:
+    """The chapters by name."""
     numbers = {chapter["name"]: chapter["number"] for chapter in contents.planned_chapters(book)}
     return {name: Place(name, book.declarations(name).title, numbers.get(name, "")) for name in book.chapters}
 

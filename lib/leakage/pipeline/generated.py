@@ -6,6 +6,7 @@ from typing import Any
 from leakage.pipeline import (
     contents,
     entries,
+    glossary,
     lacking_data,
     landing,
     layers,
@@ -31,6 +32,7 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "wrong_papers.md": wrong_papers.page(claims),
         "tally.md": landing.tally(claims),
         "chapters.md": landing.rows(contents.planned_chapters(book), claims, book.chapters, pictures),
+        "last_lines.md": tables.last_lines(ledgers),
         "status.md": tables.status(ledgers),
         "performance.md": performance.performance(contents.benchmarks(book), titles),
     }

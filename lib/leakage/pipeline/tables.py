@@ -4,6 +4,7 @@ Plain MyST that also reads well as text; a verdict is a sign and words, never a 
 function from values to text.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,3 +45,10 @@ def _run(name: str, ledger: Ledger) -> list[str]:
 
 def _versions(ledger: Ledger) -> str:
     return ", ".join(f"{name} {version}" for name, version in ledger["versions"].items())
+
+
+def last_lines(ledgers: Mapping[str, Ledger]) -> str:
+    """What a build says at its end, as a reader sees it on a terminal."""
+    told = f"Claims: {verdict_counts([*ledgers.values()]) or 'none'}"
+    lines = textwrap.wrap(told, 88, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
