@@ -67,8 +67,8 @@ class Entry:
 
 
 def slug(text: str) -> str:
-    """A claim's id or a verdict as part of an address: `mn.fig2b` → `mn-fig2b`."""
-    return re.sub(r"[^a-z0-9_]+", "-", text.lower())
+    """A claim's id or a verdict as part of an address, as the chips have it: `mn.fig2b` → `mn-fig2b`."""
+    return re.sub(r"[. ]", "-", text)
 
 
 def gather(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
