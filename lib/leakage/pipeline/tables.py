@@ -50,5 +50,5 @@ def _versions(ledger: Ledger) -> str:
 def last_lines(ledgers: Mapping[str, Ledger]) -> str:
     """What a build says at its end, as a reader sees it on a terminal."""
     told = f"Claims: {verdict_counts([*ledgers.values()]) or 'none'}"
-    lines = textwrap.wrap(told, 88, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(told, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
