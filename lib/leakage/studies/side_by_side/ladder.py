@@ -4,7 +4,6 @@ One row in a ridge regression whose laws are known exactly (`theory.ridge_eviden
 times, for the check of the laws and for attacks that know no law.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -17,12 +16,8 @@ from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import ks_test
-from leakage.metrics.scores import FPRS, Scores, apart
+from leakage.metrics.scores import FPRS, apart
 from leakage.runtime import stream
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.output_law import average_advantage
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
 from leakage.theory.ridge_evidence import Ratios, Rows
 
 SEVERAL = (2, 5)
@@ -101,18 +96,18 @@ def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
         "weights": lambda nodes: setting.from_answers(nodes=nodes),
         "first gradient": setting.from_first_gradient,
     }.items():
-        fine, coarse = ranked(ratios(nodes=nodes)), ranked(ratios(nodes=nodes // 2))
-        area = float(fine.auc())
-        fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=setting.others.device)[:-1]
-        curve = torch.stack([fine.tpr_at_fpr(rate) for rate in fpr.tolist()])
-        tpr = tuple(float(fine.tpr_at_fpr(rate)) for rate in FPRS)
-        found[name] = Rung(area, tpr, abs(area - float(coarse.auc())) + 1e-9, fpr, curve)
+        found[name] = rung(ratios(nodes=nodes), ratios(nodes=nodes // 2))
     return found
 
 
-def ranked(ratios: Ratios) -> Scores:
-    """The scores of the best attack on all rows together."""
-    return apart(member=ratios.member.flatten(), outsider=ratios.outsider.flatten())
+def rung(fine: Ratios, coarse: Ratios) -> Rung:
+    """What the best attack reaches on all rows together; the second ratios are of fewer outcomes, for the error."""
+    ranked, less = (apart(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse))
+    area = float(ranked.auc())
+    fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
+    curve = torch.stack([ranked.tpr_at_fpr(rate) for rate in fpr.tolist()])
+    tpr = tuple(float(ranked.tpr_at_fpr(rate)) for rate in FPRS)
+    return Rung(area, tpr, abs(area - float(less.auc())) + 1e-9, fpr, curve)
 
 
 def agreement(
@@ -185,35 +180,11 @@ def measured(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[s
         predictions, member = _ensemble(
             setting, models, generator=stream(seed, f"ladder/ensemble/{number}", setting.others.device)
         )
-        for name, scores in _attacks(setting, predictions, member).items():
+        losses = (predictions - setting.labels).square() / 2
+        towards = predictions * setting.labels.sign()  # so that members' predictions are pulled up
+        for name, scores in attacked(towards, losses, predictions, member).items():
             areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
     return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
-
-
-class Logistic(NamedTuple):
-    """The best advantages on ridge logistic regression in the limit, one for each setting.
-
-    Attributes:
-        label: of who sees whether the prediction is right.
-        loss: of one threshold on the loss for all points.
-        own: of a threshold for each point, which no attack on a loss or prediction exceeds.
-    """
-
-    label: Float[Tensor, "*b"]
-    loss: Float[Tensor, "*b"]
-    own: Float[Tensor, "*b"]
-
-
-def logistic(setting: Setting) -> Logistic:
-    """The rungs of binary classification, where loss and label tell the prediction.
-
-    Raises:
-        ValueError: as `fixed_point.solve`.
-    """
-    law = solve(setting).law
-    # A prediction is right where the loss is below that of a coin.
-    coin = torch.full_like(law.alpha, math.log(2))
-    return Logistic(threshold_rates(law, coin).advantage, best_threshold(law).advantage, average_advantage(law))
 
 
 RUNGS = {
@@ -239,9 +210,8 @@ def _ensemble(
     return torch.stack(seen, 1), member
 
 
-def _attacks(setting: Rows, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
-    losses = (predictions - setting.labels).square() / 2
-    towards = predictions * setting.labels.sign()  # so that members' predictions are pulled up
+def attacked(towards: Tensor, losses: Tensor, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
+    """Scores of every attack of `RUNGS`; `towards` is positive where the prediction is on the label's side."""
     return {
         "gap": (towards > 0).double(),
         "loss": -losses,
