@@ -45,7 +45,11 @@ OTHERWISE = {  # a function with intervals that has no row: why
     },
     **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
     "leakage.studies.side_by_side.stacking.gains": "passes on to leakage.panel.Standing.interval",
-    "leakage.studies.side_by_side.ladder.measured": "passes on to metrics.estimates.mean_interval, over ensembles",
+    **{
+        f"leakage.studies.side_by_side.{name}.measured": "passes on to metrics.estimates.mean_interval, over ensembles"
+        for name in ("ladder", "logistic_ladder")
+    },
+    "leakage.studies.side_by_side.summaries.intervals": "passes on to leakage.panel.Standing.interval",
     **{f"leakage.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
 }
 

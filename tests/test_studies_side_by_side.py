@@ -10,9 +10,11 @@ from leakage.data import labelled
 from leakage.metrics.estimates import Estimate
 from leakage.panel import evaluate
 from leakage.runtime import stream
-from leakage.studies.side_by_side import epsilons, ladder, stacking, targets
+from leakage.studies.side_by_side import epsilons, ladder, logistic_ladder, stacking, summaries, targets
 from leakage.theory import gaussian_mechanism
+from leakage.theory.logistic.output_law import average_advantage
 from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.threshold_attacks import best_threshold
 from refusing import refusals
 
 DATA = noise_labels.NOISE
@@ -84,8 +86,58 @@ def test_no_attack_is_above_its_rung():
 
 
 def test_own_thresholds_are_worth_most_on_logistic_regression():
-    found = ladder.logistic(Setting.bilevel(penalty=torch.tensor([0.1, 1.0]).double(), delta=0.5, phi=4.0))
+    penalties = torch.tensor([0.1, 1.0]).double()
+    found = logistic_ladder.advantages(Setting.bilevel(penalty=penalties, delta=0.5, phi=4.0))
     assert bool((found.label < found.loss).all() and (found.loss < found.own).all())
+
+
+@pytest.mark.parametrize("penalty", [0.01, 1.0])
+def test_the_limit_of_logistic_regression_is_the_sum_of_its_parts(penalty):
+    found = logistic_ladder.limit(penalty)
+    assert float(found.pulls.sum()) == pytest.approx(float(found.law.gamma))
+    assert float(found.variances.sum()) == pytest.approx(float(found.law.sigma) ** 2)
+    parts = found.pulls.square() / found.variances  # of the strong features and of the others, as their numbers
+    assert float(parts[1] / parts[0]) == pytest.approx(logistic_ladder.PHI - 1)
+
+
+def test_the_rungs_of_logistic_regression_are_those_of_its_densities():
+    found, rungs = logistic_ladder.limit(1.0), logistic_ladder.exact(1.0, nodes=32)
+    areas = [rungs[name].auc for name in ("label", "loss", "prediction", "weights")]
+    assert all(more > less for less, more in pairwise(areas))
+    # Two Gaussians that are √2 apart.
+    assert rungs["first gradient"].auc == pytest.approx(0.8413, abs=1e-3)
+    teacher = logistic_ladder.sided(64)
+    ratios = logistic_ladder.ratios(found, teacher, found.strength["prediction"], nodes=32)
+    best = ((ratios.member > 0).double() - (ratios.outsider > 0).double()).mean()
+    assert float(best) == pytest.approx(float(average_advantage(found.law)), abs=5e-3)
+
+
+def test_the_loss_alone_tells_more_than_one_threshold_on_it_finds():
+    found = logistic_ladder.exact(1.0, nodes=32)["loss"]
+    law = logistic_ladder.limit(1.0).law
+    best = float((found.curve - found.fpr).max())
+    assert best_threshold(law).advantage - 5e-3 < best < average_advantage(law)
+
+
+def test_trained_logistic_regressions_follow_the_law_of_the_limit():
+    found = logistic_ladder.agreement(1.0, points=2, trainings=60, n=60, seed=0, nodes=32)
+    assert [*found] == ["prediction", "weights"]
+    assert min(float(one.min()) for one in found.values()) > 1e-4
+
+
+def test_attacks_on_logistic_regressions_stay_near_their_rungs():
+    exact = logistic_ladder.exact(1.0, nodes=16)
+    for one in logistic_ladder.measured(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
+        assert one.auc.low < exact[one.rung].auc
+
+
+def test_a_standing_in_numbers_has_an_interval_for_each_rate_that_is_seen():
+    standing = evaluate(panel("MLP"), ["loss", "gap"], generator=stream(0, "a"))
+    (gap, *_), (loss, _, area, _, *tpr) = summaries.rows(standing)
+    assert (gap, loss) == ("gap", "loss")
+    assert area == f"{standing.interval('loss'):.2f}"
+    assert tpr == ["–", "–"]  # 40 outsiders
+    assert [*summaries.intervals(standing, ["loss", "gap"])] == ["gap", "loss"]
 
 
 test_what_cannot_be_trained_is_refused = refusals(
@@ -94,6 +146,11 @@ test_what_cannot_be_trained_is_refused = refusals(
     (lambda: panel("MLP", points=481), "`points` must be"),
     (lambda: panel("MLP", flipped=2.0), "`flipped` must be"),
     (lambda: ladder.measured(SMALL, models=8, ensembles=1, seed=0), "`ensembles` must be"),
+    (
+        lambda: logistic_ladder.measured(1.0, n=40, points=9, models=8, ensembles=1, seed=0),
+        "`ensembles` must be",
+    ),
+    (lambda: logistic_ladder.limit(0.0), "`penalty` must be"),
 )
 
 

@@ -7,7 +7,6 @@ is said in the attack's row and raises nothing. Nothing here trains a target.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +36,6 @@ class Row(NamedTuple):
             is that of the threshold which is best on the shadow models.
         left: the same rates with a group of points left out, for the intervals; empty where too few would be left.
         missing: what the panel or the sample does not show, in words.
-        seconds: of the processor that its scores took; the first row that needs the models' answers asks for them.
     """
 
     entry: Entry
@@ -45,7 +43,6 @@ class Row(NamedTuple):
     rates: dict[str, Float64[Tensor, " models"]]
     left: dict[str, Float64[Tensor, "groups models"]]
     missing: str
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +133,6 @@ def evaluate(
     rows = {}
     for name, given in attacks.items():
         entry = given if isinstance(given, Entry) else Entry(plain(given))
-        began = time.process_time()
         try:
             scores = entry.attack(panel, generator)
         except Hidden as hidden:
@@ -144,8 +140,7 @@ def evaluate(
             continue
         models, points = panel.member.shape
         scores = arguments.real(f"scores of {name}", scores, "models points", models=models, points=points).double()
-        seconds = time.process_time() - began
-        rows[name] = Row(entry, scores, *_judged(panel, scores, fprs), seconds)
+        rows[name] = Row(entry, scores, *_judged(panel, scores, fprs))
     return Standing(panel, rows)
 
 

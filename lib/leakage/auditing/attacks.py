@@ -3,6 +3,10 @@
 Scores (targets, rows) are larger for likelier members and positive where the attack says "member". The references of a
 target are all other models but its partner. Which attacks are possible follows from who was trained on what, never from
 the losses. Nothing here trains, draws or judges.
+
+The functions are those of `attacks.membership.table`, the rows are not: there models are asked, all are targets, any
+order will do and scikit-learn is imported; here losses are all there is, one model may be the target, a design may lack
+references, and a sign accuses.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +56,9 @@ class Attack(NamedTuple):
 
 def support(given: Given) -> Support:
     """What the references of the targets offer."""
-    inside, outside = (_counts(given, kind) for kind in (given.member, ~given.member))
+    only, asked = given.targets[0] if len(given.targets) == 1 else None, list(given.targets)
+    counted = [references.counts(kind, given.partner, target=only) for kind in (given.member, ~given.member)]
+    inside, outside = counted if only is not None else (one[asked] for one in counted)
     return Support(
         models=int((inside + outside).amin()),
         both=bool(((inside > 0) & (outside > 0)).any(-1).all()),
@@ -66,12 +72,6 @@ def scores(given: Given) -> dict[str, Float64[Tensor, "targets points"]]:
     """The scores of every attack that the design allows, by name; there always is one."""
     found = support(given)
     return {name: attack.scores(given) for name, attack in ATTACKS.items() if attack.possible(given, found)}
-
-
-def _counts(given: Given, kind: Tensor) -> Tensor:
-    only = given.targets[0] if len(given.targets) == 1 else None
-    found = references.counts(kind, given.partner, target=only)
-    return found if only is not None else found[list(given.targets)]
 
 
 def _each(attack: Callable[..., Tensor], given: Given) -> Tensor:
@@ -103,8 +103,8 @@ def _rmia(given: Given, *, offline: bool = False) -> Tensor:
     return _each(partial(shadow_models.rmia, population=given.population, offline=offline), given)
 
 
-def _lira(given: Given, **settings: Any) -> Tensor:
-    return _each(partial(shadow_models.lira, **settings), given)
+def _lira(**settings: Any) -> Callable[[Given], Tensor]:
+    return partial(_each, partial(shadow_models.lira, **settings))
 
 
 def _online(given: Given, found: Support) -> bool:
@@ -119,9 +119,9 @@ ATTACKS: Mapping[str, Attack] = {
     "loss": Attack("loss", lambda given, found: True, _loss),
     "sample threshold": Attack("loss", lambda given, found: found.both, partial(_each, loss_threshold.sample_scores)),
     "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, _calibrated)),
-    "LiRA": Attack("loss", _online, _lira),
-    "LiRA, own variance": Attack("loss", _online, partial(_lira, variance="own")),
-    "LiRA, offline": Attack("loss", _offline, partial(_lira, offline=True)),
+    "LiRA": Attack("loss", _online, _lira()),
+    "LiRA, own variance": Attack("loss", _online, _lira(variance="own")),
+    "LiRA, offline": Attack("loss", _offline, _lira(offline=True)),
     "RMIA": Attack("loss", _online, _rmia),
     "RMIA, offline": Attack("loss", _offline, partial(_rmia, offline=True)),
     "gap": Attack("label", lambda given, found: given.correct is not None, _gap),

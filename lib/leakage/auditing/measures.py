@@ -6,6 +6,11 @@ not independent, since each is a reference of the others: the plain error of a m
 nothing leaks. So its error is that of `jackknife`, or the plain one where that is larger, with Student's t. Where there
 are too few models to leave any out, or all have the same number, both ends are means of the single models' ends, which
 is wide. A rate that the outsiders cannot show is None, never an error.
+
+`panel.Standing.contrast` has another interval, for it answers another question: an audit is of these very rows, a panel
+of attacks on rows such as these. Of 32 models on 60 rows, whose AUC by the loss was 0.05 wide here and 0.07 there, this
+one held what other trainings on the same rows gave in all of 120 cases, and what other rows gave in 85 % of them; the
+panel's held the latter in 96 %.
 """
 
 import math

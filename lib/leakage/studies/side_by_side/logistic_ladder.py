@@ -31,7 +31,7 @@ from leakage.studies.blessing.bilevel import Bilevel, Points, fixed_points, trai
 from leakage.studies.blessing.logistic_simulation import point_outputs
 from leakage.studies.side_by_side.ladder import Measured, Rung, attacked, rung
 from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage
+from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
 from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import curvature, loss, prox
 from leakage.theory.logistic.teacher import logit_rule
@@ -42,6 +42,7 @@ from leakage.trainers.logistic_regression import fit, train_with_point
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
 """The ensemble of the page: features per strong one, rows per feature, spread of the teacher's logit."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_GRID = 4000  # outputs between which a ratio is interpolated
 RUNGS = {"gap": "label", "loss": "loss", "sample threshold": "prediction"} | {
     f"LiRA on the prediction{how}": "prediction" for how in (", fixed", "")
 }
@@ -137,10 +138,22 @@ def _label(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
 
 
 def _loss(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
-    """Of whoever does not know x: the output towards the label alone, which orders as the likelihood ratio does."""
+    """Of whoever does not know x: the ratio of the two mixtures over points, interpolated between outputs of a grid."""
     law = found.law
     fresh = law.alpha * teacher[:, None] + law.sigma * _outcomes(teacher, nodes)[0]
-    return Ratios(fresh, prox(fresh, law.gamma, torch.ones_like(fresh)))
+    seen = prox(fresh, law.gamma, torch.ones_like(fresh))
+    grid = torch.linspace(float(fresh.min()), float(seen.max()), _GRID, dtype=fresh.dtype)
+    rule = logit_rule(law.kappa)
+    weights = (rule.weights * torch.sigmoid(rule.nodes))[:, None]
+    both = densities(law, grid.expand(len(weights), -1), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
+    ratio = ((weights * both.member).sum(0) / (weights * both.outsider).sum(0)).clamp_min(1e-300).log()
+
+    def at(output: Tensor) -> Tensor:
+        place = (output - grid[0]) / (grid[1] - grid[0])
+        left = place.long().clamp(0, _GRID - 2)
+        return torch.lerp(ratio[left], ratio[left + 1], place - left)
+
+    return Ratios(at(fresh), at(seen))
 
 
 def _gradient(found: Limit, teacher: Tensor, nodes: int) -> Ratios:

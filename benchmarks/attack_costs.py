@@ -1,0 +1,59 @@
+"""What each attack of the panel costs, in units of asking every model about every point once.
+
+`python benchmarks/attack_costs.py [--record]` prints a table and writes it to `attack_costs.md`. The targets are the
+perceptrons of the page "Side by side". CPU time of one thread, the median of three runs, each on a panel that has asked
+nothing yet; so an attack that reads the models' answers costs 1 at least.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from leakage.claims.texts import table
+from leakage.data import labelled
+from leakage.panel import ATTACKS, Panel
+from leakage.runtime import stream
+from leakage.studies.side_by_side import targets
+from timing import one_thread
+
+RECORD = Path(__file__).with_suffix(".md")
+HEADS = ("attack", "sees", "CPU time, in answers of all models at all points")
+ROUNDS = 3
+
+
+def costs(panel: Panel, rounds: int = ROUNDS) -> list[tuple[str, str, str]]:
+    """A row for each attack, from the cheapest to the dearest."""
+    asking = median(_seconds(panel, lambda fresh, _: fresh.losses) for _ in range(max(rounds, 5)))
+    found = {
+        name: median(_seconds(panel, entry.attack) for _ in range(rounds)) / asking for name, entry in ATTACKS.items()
+    }
+    return [
+        (name, ATTACKS[name].sees, f"{cost:,.2g}" if cost < 10 else f"{cost:,.0f}")
+        for name, cost in sorted(found.items(), key=lambda one: one[1])
+    ]
+
+
+def _seconds(panel: Panel, attack) -> float:
+    fresh, draws = replace(panel), stream(0, "attack costs")
+    began = time.process_time()
+    attack(fresh, draws)
+    return time.process_time() - began
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
+    record = parser.parse_args(arguments).record
+    panel = targets.panel("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
+    with one_thread():
+        text = table(HEADS, costs(panel))
+    print(text)
+    if record:
+        about = "Twelve perceptrons on 500 digits, 64 hidden neurons; `python benchmarks/attack_costs.py --record`."
+        RECORD.write_text(f"# What each attack costs\n\n{about}\n\n{text}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
