@@ -47,7 +47,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.studies.side_by_side.stacking.gains": "passes on to leakage.panel.Standing.interval",
     **{
         f"leakage.studies.side_by_side.{name}.measured": "passes on to metrics.estimates.mean_interval, over ensembles"
-        for name in ("ladder", "logistic_ladder")
+        for name in ("ladder", "logistic_trainings")
     },
     "leakage.studies.side_by_side.summaries.intervals": "passes on to leakage.panel.Standing.interval",
     **{f"leakage.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},

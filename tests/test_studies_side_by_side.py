@@ -10,7 +10,15 @@ from leakage.data import labelled
 from leakage.metrics.estimates import Estimate
 from leakage.panel import evaluate
 from leakage.runtime import stream
-from leakage.studies.side_by_side import epsilons, ladder, logistic_ladder, stacking, summaries, targets
+from leakage.studies.side_by_side import (
+    epsilons,
+    ladder,
+    logistic_ladder,
+    logistic_trainings,
+    stacking,
+    summaries,
+    targets,
+)
 from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.output_law import average_advantage
 from leakage.theory.logistic.problem import Setting
@@ -120,14 +128,14 @@ def test_the_loss_alone_tells_more_than_one_threshold_on_it_finds():
 
 
 def test_trained_logistic_regressions_follow_the_law_of_the_limit():
-    found = logistic_ladder.agreement(1.0, points=2, trainings=60, n=60, seed=0, nodes=32)
+    found = logistic_trainings.agreement(1.0, points=2, trainings=60, n=60, seed=0, nodes=32)
     assert [*found] == ["prediction", "weights"]
     assert min(float(one.min()) for one in found.values()) > 1e-4
 
 
 def test_attacks_on_logistic_regressions_stay_near_their_rungs():
     exact = logistic_ladder.exact(1.0, nodes=16)
-    for one in logistic_ladder.measured(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
+    for one in logistic_trainings.measured(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
         assert one.auc.low < exact[one.rung].auc
 
 
@@ -147,7 +155,7 @@ test_what_cannot_be_trained_is_refused = refusals(
     (lambda: panel("MLP", flipped=2.0), "`flipped` must be"),
     (lambda: ladder.measured(SMALL, models=8, ensembles=1, seed=0), "`ensembles` must be"),
     (
-        lambda: logistic_ladder.measured(1.0, n=40, points=9, models=8, ensembles=1, seed=0),
+        lambda: logistic_trainings.measured(1.0, n=40, points=9, models=8, ensembles=1, seed=0),
         "`ensembles` must be",
     ),
     (lambda: logistic_ladder.limit(0.0), "`penalty` must be"),

@@ -22,31 +22,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.roc import ks_test
-from leakage.metrics.scores import apart
-from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
-from leakage.studies.blessing.logistic_simulation import point_outputs
-from leakage.studies.side_by_side.ladder import Measured, Rung, attacked, rung
+from leakage.runtime import DTYPE
+from leakage.studies.side_by_side.ladder import Rung, rung
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
 from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.prox import curvature, loss, prox
+from leakage.theory.logistic.prox import curvature, prox
 from leakage.theory.logistic.teacher import logit_rule
 from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
 from leakage.theory.ridge_evidence import Ratios
-from leakage.trainers.logistic_regression import fit, train_with_point
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
 """The ensemble of the page: features per strong one, rows per feature, spread of the teacher's logit."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _GRID = 4000  # outputs between which a ratio is interpolated
-RUNGS = {"gap": "label", "loss": "loss", "sample threshold": "prediction"} | {
-    f"LiRA on the prediction{how}": "prediction" for how in (", fixed", "")
-}
-"""What each measured attack sees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,112 +154,6 @@ def _outcomes(like: Tensor, nodes: int) -> Float[Tensor, "2 outcomes"]:
     """Pairs of independent normal numbers, nodes² of them on a lattice: no two have a number in common."""
     count = torch.arange(nodes**2, dtype=like.dtype) + 0.5
     return torch.special.ndtri(torch.stack([count / nodes**2, (count * _GOLDEN).frac()]))
-
-
-def agreement(
-    penalty: float, *, points: int, trainings: int, n: int, seed: int, nodes: int = 96
-) -> dict[str, Float[Tensor, "points laws"]]:
-    r"""p-values of trained regressions against the limit's law of L, without the row and trained again with it.
-
-    The points have the lengths of typical ones, $\lVert x \rVert^2 = 1$ among either features, so that γ is theirs.
-
-    Args:
-        penalty: λ.
-        points: whose label is 1 after a reflection.
-        trainings: of each law.
-        n: rows of a training set; the limit is off by some 1/n of a standard deviation squared.
-        seed: of the run.
-        nodes: see `exact`.
-
-    Returns:
-        For who sees the `prediction` and the `weights`.
-    """
-    draws, found = stream(seed, "logistic ladder/agreement"), limit(penalty)
-    ensemble = _ensemble(n)
-    asked = _typical(ensemble, fixed_points(ensemble, points, generator=draws))
-    sides = (2 * asked.labels - 1)[:, None]
-    seen = [_parts(ensemble, asked, penalty, many, draws) for many in _batches(trainings, n)]
-    names, p_values = [*found.strength], torch.zeros(2, points, 2, dtype=DTYPE)
-    for place, side in enumerate(sides):
-        for inside in (0, 1):
-            parts = side * torch.cat([one[inside][:, place] for one in seen])
-            teacher = side * asked.teacher[place]
-            for row, name in enumerate(names):
-                law = ratios(found, teacher, found.strength[name], nodes=nodes)
-                trained = _ratio(found, parts, teacher, summed=name == "prediction")
-                p_values[row, place, inside] = ks_test(trained, law[inside][0]).p_value
-    return dict(zip(names, p_values, strict=True))
-
-
-def _ensemble(n: int) -> Bilevel:
-    p = round(n / DELTA)
-    return Bilevel(n=n, d=round(p / PHI), p=p, sigma_beta=KAPPA)
-
-
-def _typical(ensemble: Bilevel, points: Points) -> Points:
-    """The points with the lengths that they have on average; the teacher's direction stays."""
-    first, rest = points.strong[:, :1], points.strong[:, 1:]
-    wanted = (ensemble.d - first.square()).clamp_min(0).sqrt()
-    strong = torch.cat([first, rest * wanted / rest.norm(dim=-1, keepdim=True)], -1)
-    weak = points.weak * math.sqrt(ensemble.p - ensemble.d) / points.weak.norm(dim=-1, keepdim=True)
-    return points._replace(strong=strong, weak=weak, squares=torch.full_like(points.squares, 1 + ensemble.eta))
-
-
-def _batches(trainings: int, n: int) -> list[int]:
-    most = max(1, 2**22 // n**2)
-    return [min(most, trainings - begin) for begin in range(0, trainings, most)]
-
-
-def _parts(
-    ensemble: Bilevel, points: Points, penalty: float, trials: int, generator: torch.Generator
-) -> tuple[Float[Tensor, "T k 2"], Float[Tensor, "T k 2"]]:
-    """Outputs at each point's part among the strong features and at the rest of it, without and with the point."""
-    data = training_sets(ensemble, trials, generator=generator, points=points)
-    gram = data.gram()
-    model = fit(gram, data.labels, ridge=ensemble.ridge(penalty))
-    columns = points.strong.shape[-1]
-    strong = ensemble.strong**0.5 * data.strong[..., :columns] @ points.strong.mT
-    parts = torch.stack([strong, data.cross - strong], -1)
-    without, within = torch.einsum("tn,tnkc->tkc", model.dual, parts), []
-    for place in range(len(points.labels)):
-        cross = data.cross[..., place]
-        again = train_with_point(model, gram, data.labels, cross, points.squares[place], points.labels[place])
-        assert bool(again.converged.all())
-        own = again.dual[:, -1:] * torch.tensor([1.0, ensemble.eta], dtype=DTYPE)
-        within.append(torch.einsum("tn,tnc->tc", again.dual[:, :-1], parts[:, :, place]) + own)
-    return without, torch.stack(within, 1)
-
-
-def _ratio(found: Limit, parts: Float[Tensor, "T 2"], teacher: Tensor, *, summed: bool) -> Float[Tensor, " T"]:
-    """L of outputs seen, as the difference of two Gaussian log-densities."""
-    mean = torch.stack([found.law.alpha * teacher[0], torch.zeros_like(teacher[0])])
-    output = parts.sum(-1)
-    left, pulls, variances = torch.sigmoid(-output)[:, None], found.pulls, found.variances
-    if summed:
-        parts, mean, pulls, variances = (part.sum(-1, keepdim=True) for part in (parts, mean, pulls, variances))
-    squares = [((parts - mean - pull) ** 2 / variances).sum(-1) for pull in (0 * left, left * pulls)]
-    return torch.log1p(found.law.gamma * curvature(output)) + (squares[0] - squares[1]) / 2
-
-
-def measured(penalty: float, *, n: int, points: int, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
-    """Attacks that learn from `models` - 1 shadow models of n rows, in independent ensembles with points of their own.
-
-    Raises:
-        ValueError: if there are fewer than two ensembles, or as the attacks.
-    """
-    arguments.count("ensembles", ensembles, least=2)
-    ensemble, areas = _ensemble(n), {name: [] for name in RUNGS}
-    for number in range(ensembles):
-        draws = stream(seed, f"logistic ladder/ensemble/{number}")
-        asked = fixed_points(ensemble, points, generator=draws)
-        seen = point_outputs(ensemble, asked, penalty=penalty, trials=models, generator=draws)
-        member = torch.rand(models, points, generator=draws) < 0.5
-        sides = 2 * asked.labels - 1
-        outputs = sides * torch.where(member, seen.outputs.mT, seen.without.mT)
-        losses = loss(outputs, torch.ones_like(outputs))
-        for name, scores in attacked(outputs, losses, outputs, member).items():
-            areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
-    return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
 
 
 class Advantages(NamedTuple):

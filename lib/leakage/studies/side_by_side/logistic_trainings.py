@@ -1,0 +1,154 @@
+"""Trained ridge logistic regressions beside their ladder: do they follow its laws, and what do attacks find?
+
+Rows are drawn from the two-level ensemble of `logistic_ladder`; a row asked about is added to training sets of others.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leakage import arguments
+from leakage.data.gaussians import gaussian
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.roc import ks_test
+from leakage.metrics.scores import apart
+from leakage.runtime import DTYPE, stream
+from leakage.studies.side_by_side.ladder import Measured, attacked
+from leakage.studies.side_by_side.logistic_ladder import DELTA, KAPPA, PHI, Limit, limit, ratios
+from leakage.theory.logistic.prox import curvature, loss
+from leakage.trainers.logistic_regression import Fit, fit, train_with_point, with_point
+
+RUNGS = {"gap": "label", "loss": "loss", "sample threshold": "prediction"} | {
+    f"LiRA on the prediction{how}": "prediction" for how in (", fixed", "")
+}
+"""What each measured attack sees."""
+
+
+def agreement(
+    penalty: float, *, points: int, trainings: int, n: int, seed: int, nodes: int = 96
+) -> dict[str, Float[Tensor, "points laws"]]:
+    r"""p-values of trained regressions against the limit's law of L, without the row and trained again with it.
+
+    The points have the lengths of typical ones, $\lVert x \rVert = 1$ among either features, so that γ is theirs.
+
+    Args:
+        penalty: λ.
+        points: whose label is 1 after a reflection.
+        trainings: of each law.
+        n: rows of a training set; the limit is off by some 1/n of a standard deviation squared.
+        seed: of the run.
+        nodes: see `exact`.
+
+    Returns:
+        For who sees the `prediction` and the `weights`.
+    """
+    draws, found = stream(seed, "logistic ladder/agreement"), limit(penalty)
+    asked = _rows((points,), n, draws)
+    lengths = [1 - asked.parts[0][:, 0].square(), torch.ones(points, dtype=DTYPE)]  # the teacher's direction stays
+    for part, wanted in zip((asked.parts[0][:, 1:], asked.parts[1]), lengths, strict=True):
+        part *= (wanted.clamp_min(0).sqrt() / part.norm(dim=-1))[:, None]
+    sides = (2 * asked.labels - 1)[:, None]
+    seen = [_parts(asked, penalty, many, n, draws) for many in _batches(trainings, n)]
+    names, p_values = [*found.strength], torch.zeros(2, points, 2, dtype=DTYPE)
+    for place, side in enumerate(sides):
+        for inside in (0, 1):
+            parts = side * torch.cat([one[inside][:, place] for one in seen])
+            teacher = side * asked.teacher[place]
+            for row, name in enumerate(names):
+                law = ratios(found, teacher, found.strength[name], nodes=nodes)
+                trained = _ratio(found, parts, teacher, summed=name == "prediction")
+                p_values[row, place, inside] = ks_test(trained, law[inside][0]).p_value
+    return dict(zip(names, p_values, strict=True))
+
+
+class _Rows(NamedTuple):
+    """Rows among the strong features, the teacher's direction first, and among the others; each of length 1 or so."""
+
+    parts: tuple[Float[Tensor, "*b n d"], Float[Tensor, "*b n w"]]
+    teacher: Float[Tensor, "*b n"]
+    labels: Float[Tensor, "*b n"]
+
+
+def _rows(shape: tuple[int, ...], n: int, generator: torch.Generator) -> _Rows:
+    """Rows of the ensemble in which n are a training set."""
+    p = round(n / DELTA)
+    d = round(p / PHI)
+    strong, weak = (gaussian((*shape, count), generator=generator) / count**0.5 for count in (d, p - d))
+    teacher = KAPPA * d**0.5 * strong[..., 0]
+    drawn = torch.rand(teacher.shape, generator=generator, dtype=DTYPE)
+    return _Rows((strong, weak), teacher, (drawn < torch.sigmoid(teacher)).to(DTYPE))
+
+
+def _batches(trainings: int, n: int) -> list[int]:
+    most = max(1, 2**20 // n**2)
+    return [min(most, trainings - begin) for begin in range(0, trainings, most)]
+
+
+class _Trained(NamedTuple):
+    """Models, what they were trained on, and inner products of its rows with the points, in either part."""
+
+    model: Fit
+    gram: Float[Tensor, "T n n"]
+    labels: Float[Tensor, "T n"]
+    cross: Float[Tensor, "T n k 2"]
+
+
+def _trained(points: _Rows, penalty: float, trials: int, n: int, generator: torch.Generator) -> _Trained:
+    data = _rows((trials, n), n, generator)
+    gram = sum(part @ part.mT for part in data.parts)
+    cross = torch.stack([part @ asked.mT for part, asked in zip(data.parts, points.parts, strict=True)], -1)
+    # The penalty is of the mean over rows, and for each feature.
+    model = fit(gram, data.labels, ridge=penalty * DELTA)
+    assert bool(model.converged.all())
+    return _Trained(model, gram, data.labels, cross)
+
+
+def _parts(
+    points: _Rows, penalty: float, trials: int, n: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "T k 2"], Float[Tensor, "T k 2"]]:
+    """Outputs at each point's part among the strong features and at the rest of it, without and with the point."""
+    model, gram, labels, cross = _trained(points, penalty, trials, n, generator)
+    without, within = torch.einsum("tn,tnkc->tkc", model.dual, cross), []
+    for place, label in enumerate(points.labels):
+        squares = torch.stack([part[place].square().sum() for part in points.parts])
+        again = train_with_point(model, gram, labels, cross[:, :, place].sum(-1), squares.sum(), label)
+        assert bool(again.converged.all())
+        others = torch.einsum("tn,tnc->tc", again.dual[:, :-1], cross[:, :, place])
+        within.append(others + again.dual[:, -1:] * squares)
+    return without, torch.stack(within, 1)
+
+
+def _ratio(found: Limit, parts: Float[Tensor, "T 2"], teacher: Tensor, *, summed: bool) -> Float[Tensor, " T"]:
+    """L of outputs seen, as the difference of two Gaussian log-densities."""
+    mean = torch.stack([found.law.alpha * teacher[0], torch.zeros_like(teacher[0])])
+    output = parts.sum(-1)
+    left, pulls, variances = torch.sigmoid(-output)[:, None], found.pulls, found.variances
+    if summed:
+        parts, mean, pulls, variances = (part.sum(-1, keepdim=True) for part in (parts, mean, pulls, variances))
+    squares = [((parts - mean - pull) ** 2 / variances).sum(-1) for pull in (0 * left, left * pulls)]
+    return torch.log1p(found.law.gamma * curvature(output)) + (squares[0] - squares[1]) / 2
+
+
+def measured(penalty: float, *, n: int, points: int, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
+    """Attacks that learn from `models` - 1 shadow models of n rows, in independent ensembles with points of their own.
+
+    Raises:
+        ValueError: if there are fewer than two ensembles, or as the attacks.
+    """
+    arguments.count("ensembles", ensembles, least=2)
+    areas = {name: [] for name in RUNGS}
+    for number in range(ensembles):
+        draws = stream(seed, f"logistic ladder/ensemble/{number}")
+        asked = _rows((points,), n, draws)
+        model, _, _, cross = _trained(asked, penalty, models, n, draws)
+        squares = torch.stack([part.square().sum(-1) for part in asked.parts]).sum(0)
+        seen = with_point(model, cross.sum(-1), squares, asked.labels)
+        member = torch.rand(models, points, generator=draws) < 0.5
+        sides = 2 * asked.labels - 1
+        outputs = sides * torch.where(member, seen.outputs, seen.without)
+        losses = loss(outputs, torch.ones_like(outputs))
+        for name, scores in attacked(outputs, losses, outputs, member).items():
+            areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
+    return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
