@@ -33,8 +33,8 @@ class Modules:
         stack: their parameters and buffers.
         criterion: `criteria.classes`, or another function of outputs and targets.
         route: `loop` computes one network after the other, `vmap` several at once, `auto` chooses: `loop` on a CPU,
-            where large stacks miss the cache, and `vmap` elsewhere. `mixed` maps gradients and chooses for scores: small
-            networks without convolutions take half the time for a step. All differ by rounding only.
+            where large stacks miss the cache, and `vmap` elsewhere. `mixed` maps gradients and chooses for scores:
+            small networks without convolutions take half the time for a step. All differ by rounding only.
         together: networks at once on the route `vmap`, for large ones; all by default.
 
     Raises:
