@@ -142,11 +142,14 @@ def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int)
     """The same along hyperedges: common pieces of a side where the second class leads and one where it does not."""
     gaps = _gaps(outputs, first, second)
     level = _level_sides(gaps, subdivision.counts)
+    some = level.any(1).nonzero().squeeze(-1)  # few cells, of most pairs none
+    gaps, level, outputs = gaps[some], level[some], outputs[some]
+    vertices, counts = subdivision.vertices[some], subdivision.counts[some]
     above, below = (gaps > 0).any(1), (gaps < 0).any(1)
-    sides = polygons.sides(subdivision.vertices, subdivision.counts)
-    ours = level & (above & ~below).unsqueeze(-1) & _leads(subdivision, outputs, second)
-    theirs = level & ~above.unsqueeze(-1) & _leads(subdivision, outputs, first)
-    cells = ours.nonzero()[:, 0]
+    sides = polygons.sides(vertices, counts)
+    ours = level & (above & ~below).unsqueeze(-1) & _leads(counts, outputs, second)
+    theirs = level & ~above.unsqueeze(-1) & _leads(counts, outputs, first)
+    cells = some[ours.nonzero()[:, 0]]
     size = float(subdivision.window.abs().max())
     segments, owner = _common(sides[ours], sides[theirs], least=_JOINT * size)
     return _trimmed(subdivision, segments, cells[owner], first, second)
@@ -157,14 +160,14 @@ def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) 
     return in_use(counts, gaps.shape[1]) & (gaps == 0) & (following(gaps, counts) == 0)
 
 
-def _leads(subdivision: Subdivision, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
+def _leads(counts: Tensor, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
     """Sides behind which, in the cell, no class that is level with one along the side takes the label from it."""
     lost = torch.zeros_like(outputs[..., 0], dtype=torch.bool)
-    for other in range(outputs.shape[-1]):
+    for other in range(outputs.shape[-1]) if len(outputs) else ():
         if other != own:
             gaps = _gaps(outputs, own, other)
             taken = (gaps > 0).any(1) | (gaps == 0).all(1) if other < own else (gaps > 0).any(1)
-            lost |= _level_sides(gaps, subdivision.counts) & taken.unsqueeze(-1)
+            lost |= _level_sides(gaps, counts) & taken.unsqueeze(-1)
     return ~lost
 
 

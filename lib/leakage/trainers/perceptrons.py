@@ -72,7 +72,7 @@ class Perceptrons(Mlp):
             weights.append(push.mT @ inputs)
             biases.append(push.sum(1))
             if inputs is not points:
-                push = (push @ weight).mul_(inputs > 0)
+                push = torch.ops.aten.threshold_backward(push @ weight, inputs, 0)  # where the ReLU is on, in one pass
         return [*reversed(weights), *reversed(biases)]
 
     def scores(self, examples: Examples) -> Score:

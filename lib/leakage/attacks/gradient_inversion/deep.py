@@ -115,11 +115,16 @@ def _solve(function: Callable[[Tensor], Tensor], wanted: Tensor) -> Tensor:
     """Where an increasing function takes the values wanted, entry by entry; NaN where it never does."""
     high = torch.ones_like(wanted)
     for _ in range(_DOUBLINGS):
-        high = torch.where((function(high) < wanted) | (function(-high) > wanted), 2 * high, high)
+        short = (function(high) < wanted) | (function(-high) > wanted)
+        if not bool(short.any()):
+            break
+        high = torch.where(short, 2 * high, high)
     low = -high
     inside = (function(low) <= wanted) & (wanted <= function(high))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
+        if bool(((middle == low) | (middle == high)).all()):  # no number lies between
+            break
         below = function(middle) < wanted
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return torch.where(inside, (low + high) / 2, torch.nan)

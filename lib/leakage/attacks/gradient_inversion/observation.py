@@ -111,10 +111,11 @@ class Observation:
         found, bias = _recognise(module, weights, readout, activation)
         chosen = find_loss(loss)
         scale = chosen.scale(batch)
-        bottom, top = (gradient[name].detach() / scale if name in gradient else None for name in names)
+        bottom, top = (gradient[name].detach() if name in gradient else None for name in names)
         if bottom is not None:
-            bottom = bottom / (len(readout) * readout).unsqueeze(-1)
-        return cls(weights, found, bias, None if top is None else top.flatten(), bottom, chosen.logistic, readout)
+            bottom = bottom / (scale * len(readout) * readout).unsqueeze(-1)
+        top = None if top is None else top.flatten() / scale
+        return cls(weights, found, bias, top, bottom, chosen.logistic, readout)
 
     def predictions(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
         r"""$f(x)$ of the network that was sent."""
@@ -194,7 +195,7 @@ def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple
 
 def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | None) -> tuple[Activation, float]:
     """The activation and the output bias with which two layers compute what the module does."""
-    rows = weights[weights.any(1)][:_PROBES]
+    rows = weights[weights.any(1).nonzero()[:_PROBES, 0]]
     if not len(rows):
         raise ValueError("`module` must have hidden weights other than 0: its output is the same for all inputs.")
     steps = [reach * rows / rows.square().sum(1, keepdim=True) for reach in _REACHES]

@@ -61,7 +61,7 @@ def watched(
     seed: int,
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
-    route: str = "auto",
+    route: str = "mixed",
     together: int | None = None,
 ) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
