@@ -14,10 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 from tqdm import tqdm
 
 from leakage import arguments, checked_files, content_keys, fingerprints
-from leakage.trainers.optimisers import Optimiser
 
 _TRAINERS = "from leakage.trainers import ensembles, modules, perceptrons"  # who keeps a journal
 
@@ -60,7 +60,7 @@ class Journal:
         content: Callable[[], Any],
         *,
         parameters: Sequence[Tensor],
-        optimiser: Optimiser,
+        optimiser: Optimizer,
         generator: torch.Generator,
         observe: Any = None,
     ) -> None:

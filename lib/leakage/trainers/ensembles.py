@@ -1,24 +1,24 @@
 r"""Many networks of one shape, trained at the same time on row subsets of one set of examples.
 
-One engine for every kind of network: it shuffles, moves all parameters with one fused step, lets an observer
+One engine for every kind of network: it shuffles, moves all parameters with one fused optimiser step, lets an observer
 look and keeps checkpoints. What differs is an `Ensemble`: `Perceptrons` are fully connected networks whose gradient is
 written out, `Modules` networks of any module, differentiated automatically. Precision and device are theirs.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
 from leakage import arguments, content_keys
 from leakage.trainers.criteria import Examples, Score
 from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
-from leakage.trainers.optimisers import OPTIMISERS
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
@@ -103,6 +103,10 @@ class Recipe:
             raise ValueError(f"`momentum` belongs to `sgd`, got {self.momentum!r} with {self.optimiser!r}.")
 
 
+OPTIMISERS: Mapping[str, Callable[..., Optimizer]] = {"adam": Adam, "sgd": SGD}
+"""PyTorch's own. They act on single numbers, so stacked networks move as separate ones do."""
+
+
 def train(
     ensemble: E,
     examples: Examples,
@@ -143,7 +147,7 @@ def train(
     parameters, everything = list(state.parameters), [*state.parameters, *state.buffers]
     own = {"momentum": recipe.momentum} if recipe.momentum else {}  # Adam has none
     optimiser = OPTIMISERS[recipe.optimiser](
-        parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, **own
+        parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True, **own
     )
     settings = (recipe, sorted(observed), ensemble.settings, name_of(augment))
     journal = Journal(
@@ -162,7 +166,9 @@ def train(
             asked = examples[batch]
             if augment is not None:
                 asked = Examples((augment(asked.inputs[0], generator), *asked.inputs[1:]), asked.targets)
-            optimiser.step(state.gradients(asked))
+            for tensor, slope in zip(parameters, state.gradients(asked), strict=True):
+                tensor.grad = slope
+            optimiser.step()
         if observe is not None and epoch in observed:
             observe(epoch, state.clone())
         journal.save(epoch, last=epoch == recipe.epochs)
