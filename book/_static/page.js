@@ -13,9 +13,15 @@
     }
   });
 
-  // What scrolls in a box of its own can be reached by the keyboard.
-  addEventListener("load", () => {
-    for (const box of document.querySelectorAll("article figure, article .cell_output, .claims-box, .chart-box"))
-      if (box.scrollWidth > box.clientWidth && !box.querySelector("a, button, input")) box.tabIndex = 0;
-  });
+  // What scrolls in a box of its own can be reached by the keyboard: a wide figure, table or formula, once it is there.
+  const boxes = "article figure, article .cell_output, .claims-box, .chart-box, article mjx-container[display=true]";
+  const scrolls = (box) =>
+    box.clientWidth && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 12);
+  const reach = () => {
+    for (const box of document.querySelectorAll(boxes))
+      if (scrolls(box) && !box.querySelector("a, button, input")) box.tabIndex = 0;
+  };
+  addEventListener("load", () => Promise.resolve(window.MathJax?.startup?.promise).then(reach));
+  addEventListener("resize", reach);
+  document.addEventListener("toggle", reach, true);
 })();
