@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from leakage.attacks.membership.panels import Panel
+from leakage.attacks.membership.table import ATTACKS
 from leakage.claims.texts import table
 from leakage.data import labelled
-from leakage.panel import ATTACKS, Panel
 from leakage.runtime import stream
 from leakage.studies.side_by_side import targets
 from timing import one_thread

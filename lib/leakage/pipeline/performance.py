@@ -44,7 +44,7 @@ def performance(records: Mapping[str, Mapping[str, Any]], titles: Mapping[str, s
     A record of a chapter, `performance.<chapter>`, goes by the chapter's title, as `titles` has it.
     """
     chapters = {f"performance.{name}": title for name, title in (titles or {}).items()}
-    named = {name: chapters.get(name, record.get("title", name)) for name, record in records.items()}
+    named = {name: str(chapters.get(name, record.get("title", name))) for name, record in records.items()}
     found = [_comparison(named[name], row) for name, record in records.items() for row in record["rows"]]
     if not found:
         return "No benchmark record is kept in this copy of the book; `benchmarks/` says how to make one.\n"

@@ -97,7 +97,7 @@ class _Trained(NamedTuple):
 
 def _trained(points: _Rows, penalty: float, trials: int, n: int, generator: torch.Generator) -> _Trained:
     data = _rows((trials, n), n, generator)
-    gram = sum(part @ part.mT for part in data.parts)
+    gram = torch.stack([part @ part.mT for part in data.parts]).sum(0)
     cross = torch.stack([part @ asked.mT for part, asked in zip(data.parts, points.parts, strict=True)], -1)
     # The penalty is of the mean over rows, and for each feature.
     model = fit(gram, data.labels, ridge=penalty * DELTA)
