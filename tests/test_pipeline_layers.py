@@ -179,7 +179,7 @@ def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(pag
     chip = page.select_one(f"details.claim#{folds.anchor('t.one')}")
     assert {"held-in-part"} < {*chip["class"]}
     summary = chip.summary.get_text()
-    for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours 1.00 [0.90, 1.10]", "the paper 1.05"):
+    for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours: x 1.00 [0.90, 1.10]", "the paper 1.05"):
         assert told in summary
     for told in ("Only for small", "Figure 1", "held if", "what is measured", 'ledger.judge("t.one", x=x)'):
         assert told in chip.get_text()

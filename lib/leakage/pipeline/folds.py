@@ -16,7 +16,6 @@ from sphinx.writers.html5 import HTML5Translator
 from leakage.pipeline.layers import MARK
 
 SCOREBOARD = "scoreboard"  # the page that has a row for each claim
-_SCRIPT = "folds.js"
 _CONTENTS_ARE_DONE = 900  # Sphinx collects the headings of a page at 500
 
 
@@ -125,5 +124,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("claim", Claim)
     app.add_post_transform(FoldSections)
     app.connect("doctree-read", _leave_folds_out, priority=_CONTENTS_ARE_DONE)
-    app.add_js_file(_SCRIPT)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -252,7 +252,9 @@ def chip(claim: Mapping[str, Any], code: str = "") -> str:
         code: the statement that judged it.
     """
     value = measured_text(claim)
-    beside = [f"ours {in_text(value)}"] if value and len(value) <= _LONGEST_VALUE else []
+    # Most claims have several values, so the one shown has its name.
+    first = next((one["name"].replace("_", " ") for one in claim["values"]), "")
+    beside = [f"ours: {first} {in_text(value)}"] if value and len(value) <= _LONGEST_VALUE else []
     beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
     told = f" *{'; '.join(beside)}*" if beside else ""
     lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}** · {in_text(claim['claim'])}{told}"]
