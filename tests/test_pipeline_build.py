@@ -423,4 +423,4 @@ def test_a_warning_of_the_renderer_fails_the_build_and_the_site_is_kept(reposito
     assert "\x1b" not in printed.err
     site = repository / "_build/site/_build/html"
     assert f"The book: {site / 'index.html'}" in printed.out
-    assert "✓ held" in (site / "intro.html").read_text("utf-8")
+    assert 'class="verdict-sign held">✓' in (site / "intro.html").read_text("utf-8")

@@ -151,7 +151,7 @@ def page(tmp_path_factory) -> BeautifulSoup:
     (root / "book/intro.md").write_text("# A small book\n", "utf-8")
     cells = arranged(
         TITLE,
-        new_markdown_cell("## One $x$\n\n(a-fold)=\n#### Why $y$\n\nBecause. {ref}`a-fold`\n\n## Two"),
+        new_markdown_cell("## One $x$\n\n(a-fold)=\n#### Why $y$\n\nBecause. {ref}`a-fold`\n\n#### Set-up\n\n## Two"),
         code('ledger.judge("t.one", x=x)', claim="t.one"),
     )
     notebook = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
@@ -166,7 +166,7 @@ def page(tmp_path_factory) -> BeautifulSoup:
 
 def test_a_fold_is_closed_has_its_name_and_is_not_among_the_contents(page):
     found = page.select("details.fold")
-    assert [fold.summary.get_text().strip() for fold in found] == ["Set-up", r"Why \(y\)"]
+    assert [fold.summary.get_text().strip() for fold in found] == ["Set-up", r"Why \(y\)", "Set-up"]
     assert not any(fold.has_attr("open") for fold in found)
     assert page.select_one("#a-fold")
     listed = page.select_one("#pst-page-toc-nav").get_text()

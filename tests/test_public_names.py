@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "lib"
 CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?P<name>\w+)", re.MULTILINE)
 
-ELSEWHERE = frozenset({"leakage.pipeline.site:setup", "leakage.pipeline.cli:main"})
+ELSEWHERE = frozenset(
+    {*(f"leakage.pipeline.{name}:setup" for name in ("folds", "page_tables", "site")), "leakage.pipeline.cli:main"}
+)
 """Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""
 
 

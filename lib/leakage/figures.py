@@ -56,8 +56,8 @@ def figure(
     *,
     height: float = 4.2,
     panels: tuple[int, int] = (1, 1),
-    sharex: bool = False,
-    sharey: bool = False,
+    sharex: bool | Literal["row", "col"] = False,
+    sharey: bool | Literal["row", "col"] = False,
 ) -> tuple[Figure, Any]:
     """A new figure in the book's look, with its axes.
 
@@ -65,8 +65,8 @@ def figure(
         width: `text` for the text column; `wide` for the column with its margin, in a cell with the tag `full-width`.
         height: inches of a figure that is 7 (`text`) or 10 (`wide`) inches wide.
         panels: rows and columns.
-        sharex: give all panels one horizontal axis.
-        sharey: give all panels one vertical axis.
+        sharex: give all panels one horizontal axis, or those of a row or a column (`"row"`, `"col"`).
+        sharey: the same for the vertical axis.
 
     Returns:
         The figure and its axes: one, a row or column of them, or a grid, as `panels` says.

@@ -37,9 +37,8 @@ class Convolutional(nn.Module):
 
     def forward(self, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
         r"""$\Phi$ of images given row by row, $d = \text{side}^2$."""
-        images = points.reshape(-1, 1, self.side, self.side)
-        # The convolutions keep this order of the numbers, and are a fifth faster in it on a CPU.
-        images = images.contiguous(memory_format=torch.channels_last)
+        # With the channel last in memory: the convolutions keep this order, and are a fifth faster in it on a CPU.
+        images = points.reshape(-1, self.side, self.side, 1).permute(0, 3, 1, 2)
         hidden = self.upper(self.lower(images).relu()).relu()
         return self.output(hidden.flatten(1)).squeeze(-1)
 

@@ -84,7 +84,8 @@ class FoldSections(SphinxPostTransform):
 
 
 def _is_fold(section: nodes.section) -> bool:
-    rest = section.children[1:]
+    # Docutils notes here that two folds have one title, until a page is written.
+    rest = [child for child in section.children[1:] if not isinstance(child, nodes.system_message)]
     return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK
 
 
