@@ -29,7 +29,9 @@ def page(entries: Sequence[Entry]) -> str:
     return "\n".join(
         [
             "## Statements that did not hold\n",
-            "Each was refuted by a rule of its own, in the setting that the chapter describes.\n",
+            "Each was refuted by a rule of its own, in the setting and on the data that the chapter describes. "
+            "Of a theorem this is a counterexample; of a figure or an experiment it says that it did not come back "
+            "here, not that the numbers in the paper are wrong.\n",
             _table(refuted),
             "## True statements whose printed proof slips\n",
             "The statement holds as far as it was tested; the step that is printed does not give it.\n",
