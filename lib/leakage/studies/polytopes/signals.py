@@ -155,10 +155,9 @@ def combined(
     """
     shadow = (target + 1) % len(member)
     known = [
-        torch.stack([score[shadow], calibrated(score, member, without=target, target=shadow)[0]], 1)
-        for score in raw.values()
+        torch.stack([score[shadow], calibrated(score, member, without=target)[shadow]], 1) for score in raw.values()
     ]
-    asked = [torch.stack([score[target], calibrated(score, member, target=target)[0]], 1) for score in raw.values()]
+    asked = [torch.stack([score[target], calibrated(score, member)[target]], 1) for score in raw.values()]
     names = {"signals": torch.cat(known, 1)}, {"signals": torch.cat(asked, 1)}
     return attack_models.boosted(names[0], member[shadow], names[1], settings=settings)["signals"]
 
