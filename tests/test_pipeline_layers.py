@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from leakage.pipeline import downloads, folds, layers, render
+from leakage.pipeline import chips, downloads, layers, render
 from leakage.pipeline.book import open_book
 from miniature import make_repository
 
@@ -98,11 +98,11 @@ def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
     cells = arranged(new_markdown_cell("### One\n\nWords.\n\n#### How"), code(judging, claim="t.one"))
     heading, strip, fold = texts(cells)
     assert heading == "### One\n\nWords."
-    assert strip == layers.chip(CLAIM, judging)
+    assert strip == chips.chip(CLAIM, judging)
     assert fold.startswith("#### How")
     assert not any(cell.get("outputs") for cell in cells)
     mixed = arranged(new_markdown_cell("### One"), code(f"x = 1\n{judging}", claim="t.one"))
-    assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", layers.chip(CLAIM, judging)]
+    assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", chips.chip(CLAIM, judging)]
 
 
 def test_a_chapter_without_a_ledger_keeps_its_lines():
@@ -176,7 +176,7 @@ def test_a_fold_is_closed_has_its_name_and_is_not_among_the_contents(page):
 
 
 def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(page):
-    chip = page.select_one(f"details.claim#{folds.anchor('t.one')}")
+    chip = page.select_one(f"details.claim#{chips.chip_anchor('t.one')}")
     assert {"held-in-part"} < {*chip["class"]}
     summary = chip.summary.get_text()
     for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours: x 1.00 [0.90, 1.10]", "the paper 1.05"):
@@ -191,6 +191,7 @@ def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_pat
     first, title = downloads.download(executed, "https://example.org/book").cells
     assert title.source == TITLE.source
     assert len(executed.cells) == 1
+    assert downloads.download(executed, "").cells == executed.cells
     called = []
     monkeypatch.setattr("subprocess.run", lambda command, check: called.append(command[-1]))
     exec(first.source, {})

@@ -12,14 +12,6 @@
     return made;
   };
 
-  // Each cell is told what its column is called, for the cards of a narrow page.
-  const label = (table) => {
-    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
-    for (const row of table.querySelectorAll("tbody tr"))
-      [...row.children].forEach((cell, at) => (cell.dataset.label ??= heads[at] ?? ""));
-    return heads;
-  };
-
   const enhance = (table) =>
     new window.DataTable(table, {
       paging: false,
@@ -74,7 +66,6 @@
 
   const claims = (table) => {
     const rows = [...table.querySelectorAll("tbody tr")];
-    label(table);
     const shown = enhance(table);
     const chosen = Object.fromEntries(FACETS.map((facet) => [facet, new Set()]));
     let press = () => {};
@@ -141,12 +132,10 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const table of document.querySelectorAll("article table")) {
-      if (table.classList.contains("short")) label(table);
-      else if (table.classList.contains("claims-table")) claims(table);
-      else if (table.classList.contains("sortable-table")) {
-        label(table);
-        enhance(table);
-      } else {
+      if (table.classList.contains("short")) continue;
+      if (table.classList.contains("claims-table")) claims(table);
+      else if (table.classList.contains("sortable-table")) enhance(table);
+      else {
         const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
         if (heads.includes("verdict") && heads.includes("why")) verdicts(table, heads.indexOf("verdict"));
       }

@@ -24,8 +24,15 @@ if not any((folder / "book" / "claims").is_dir() for folder in (here, *here.pare
 
 
 def download(notebook: NotebookNode, repository: str) -> NotebookNode:
-    """A copy of an executed notebook that fetches the book's sources at its commit where it finds none around it."""
+    """A copy of an executed notebook that fetches the book's sources at its commit where it finds none around it.
+
+    Args:
+        notebook: executed.
+        repository: the address of the book's sources; "" if nobody can fetch them, and then there is no such cell.
+    """
     whole = copy.deepcopy(notebook)
+    if not repository:
+        return whole
     commit = notebook.metadata[REPRO]["commit"] or "main"
     whole.cells.insert(0, new_code_cell(_FIRST_CELL.substitute(repository=repository, commit=commit)))
     return whole

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leakage.claims import measurements
 from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim
 from leakage.claims.texts import NOT_JUDGED
 from leakage.pipeline import contents, replications
 from leakage.pipeline.book import Book, read_json, read_mapping
+from leakage.pipeline.chips import chip_anchor, row_anchor
 
 ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)  # of verdicts: what needs reading comes first
 
@@ -63,12 +65,13 @@ class Entry:
     @property
     def row(self) -> str:
         """The anchor of its row."""
-        return f"row-{slug(self.claim.id)}"
+        return row_anchor(self.claim.id)
 
-
-def slug(text: str) -> str:
-    """A claim's id or a verdict as part of an address, as the chips have it: `mn.fig2b` → `mn-fig2b`."""
-    return re.sub(r"[. ]", "-", text)
+    @property
+    def values(self) -> dict[str, measurements.Measured]:
+        """What was measured, by name; empty if nothing was."""
+        values = self.record.get("values") or ()
+        return {one["name"]: measurements.from_json(one["measured"]) for one in values}
 
 
 def gather(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
@@ -95,7 +98,7 @@ def _of_chapter(
     path = book.record(place.name)
     full = {record["id"]: record for record in read_json(path)["claims"]} if path.is_file() else {}
     staged = "".join(p.read_text("utf-8") for p in [book.staged / f"{place.name}.ipynb"] if p.is_file())
-    chips = {slug(name) for name in re.findall(r"(?:\{claim\} |\bclaim-)([\w.-]+)", staged)}
+    chips = {*re.findall(r"\{claim\} ([\w.]+)", staged)}
     sources = _Sources(book, place.name)
     for claim in book.declarations(place.name).claims:
         if claim.id not in records:
@@ -106,7 +109,7 @@ def _of_chapter(
             records[claim.id],
             again.get(claim.id),
             replications.distances(runs, claim),
-            f"{place.name}.html" + f"#claim-{slug(claim.id)}" * (slug(claim.id) in chips),
+            f"{place.name}.html" + f"#{chip_anchor(claim.id)}" * (claim.id in chips),
             sources.declared(claim.id),
             sources.judged(claim.id),
             full.get(claim.id),

@@ -13,6 +13,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
+from leakage.pipeline.chips import chip_anchor, row_anchor
 from leakage.pipeline.layers import MARK
 
 SCOREBOARD = "scoreboard"  # the page that has a row for each claim
@@ -27,20 +28,6 @@ class Summary(nodes.General, nodes.Element):
     """The line that is seen while its `Details` are closed."""
 
 
-def anchor(id: str) -> str:
-    """The name of a claim's place on its chapter's page: `claim-mn-fig2b`."""
-    return f"claim-{_dashed(id)}"
-
-
-def row(id: str) -> str:
-    """The name of a claim's place on the scoreboard: `row-mn-fig2b`."""
-    return f"row-{_dashed(id)}"
-
-
-def _dashed(id: str) -> str:
-    return id.replace(".", "-")
-
-
 class Claim(SphinxDirective):
     """A verdict: the first paragraph is seen, the rest opens; `:class:` is the verdict, the argument the claim's id."""
 
@@ -52,18 +39,18 @@ class Claim(SphinxDirective):
         (id,) = self.arguments
         parsed = self.parse_content_to_nodes()
         first = parsed[0].children if parsed and isinstance(parsed[0], nodes.paragraph) else []
-        chip = Details(classes=["claim", *self.options.get("class", ())], ids=[anchor(id)])
+        chip = Details(classes=["claim", *self.options.get("class", ())], ids=[chip_anchor(id)])
         chip += [Summary("", *first), *parsed[1:], self._links(id)]
         return [chip]
 
     def _links(self, id: str) -> nodes.paragraph:
         links = nodes.paragraph(classes=["claim-links"])
-        here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{anchor(id)}", internal=True)
+        here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{chip_anchor(id)}", internal=True)
         links += [here]
         if SCOREBOARD in self.env.found_docs:
             links += [
                 nodes.Text(" · "),
-                nodes.reference("", "on the scoreboard", refuri=f"{SCOREBOARD}.html#{row(id)}", internal=True),
+                nodes.reference("", "on the scoreboard", refuri=f"{SCOREBOARD}.html#{row_anchor(id)}", internal=True),
             ]
         return links
 

@@ -6,6 +6,7 @@ as MathJax expects it; a tag in the text is text. Nothing here knows what the se
 
 import functools
 import html
+from collections.abc import Iterable
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -45,3 +46,14 @@ def element(tag: str, content: str, **attributes: str | None) -> str:
 def link(content: str, address: str) -> str:
     """A link; `content` alone where there is no address."""
     return element("a", content, href=address) if address else content
+
+
+def block(*lines: str) -> str:
+    """HTML as a block of a MyST page."""
+    return "````{raw} html\n" + "\n".join(lines) + "\n````\n"
+
+
+def table(heads: str, rows: Iterable[str], **attributes: str | None) -> str:
+    """A table of a row of heads and rows of cells, which are HTML already; attributes as of `element`."""
+    body = "\n".join(rows)
+    return element("table", f"<thead>{element('tr', heads)}</thead>\n<tbody>\n{body}\n</tbody>", **attributes)

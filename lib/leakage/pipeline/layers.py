@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from leakage.claims.ledger import RECORD
-from leakage.claims.texts import SIGNS, in_text, measured_text
+from leakage.pipeline.chips import chip
 from leakage.pipeline.tables import verdict_counts
 
 MARK = "fold"  # the comment that marks a section as a fold, for a section does not keep the level of its heading
@@ -32,7 +32,6 @@ _HIDDEN, _NO_INPUT, _NO_CELL = "hide-input", "remove-input", "remove-cell"
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
 _INLINE = re.compile(r'src="data:image/png;base64,([A-Za-z0-9+/=]+)"')
-_LONGEST_VALUE = 60  # characters of a value that stands beside its claim
 _WORDS_A_MINUTE = 230
 _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re.DOTALL | re.MULTILINE)
 
@@ -242,32 +241,6 @@ def _code(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
 
 def _strip(judged: Iterable[tuple[Mapping[str, Any], str]]) -> str:
     return "\n".join(chip(claim, code) for claim, code in judged)
-
-
-def chip(claim: Mapping[str, Any], code: str = "") -> str:
-    """A verdict as Markdown: sign, claim and value on one line, and below it in a fold how it was judged.
-
-    Args:
-        claim: an entry of a ledger.
-        code: the statement that judged it.
-    """
-    value = measured_text(claim)
-    # Most claims have several values, so the one shown has its name.
-    first = next((one["name"].replace("_", " ") for one in claim["values"]), "")
-    beside = [f"ours: {first} {in_text(value)}"] if value and len(value) <= _LONGEST_VALUE else []
-    beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
-    told = f" *{'; '.join(beside)}*" if beside else ""
-    lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}** · {in_text(claim['claim'])}{told}"]
-    lines += [f"**Why.** {in_text(claim['reason'])}"] if claim["reason"] else []
-    lines += [f"**Where.** {in_text(claim['where'])}"] if claim["where"] else []
-    measured = "; ".join(
-        f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"]
-    )
-    lines += [f"**Measured.** {in_text(measured)}"] if measured else []
-    lines += [f"**Rule.** {in_text(claim['how'])}"]
-    lines += [f"```python\n{code}\n```"] if code else []
-    verdict = claim["verdict"].replace(" ", "-")
-    return f"::::::{{claim}} {claim['id']}\n:class: {verdict}\n\n" + "\n\n".join(lines) + "\n::::::\n"
 
 
 def _told(ledger: Mapping[str, Any], parts: Iterable[_Part]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakage.claims.texts import in_text
-from leakage.pipeline.inline import element, escape, rendered
+from leakage.pipeline.inline import block, element, escape, rendered, table
 
 _HEADS = ("computed", "straightforward method", "this book's method", "ratio", "same result")
 _RANGE = re.compile(r"([\d.,]+) to ([\d.,]+) in \d+ rounds?")
@@ -51,9 +51,8 @@ def performance(records: Mapping[str, Mapping[str, Any]], titles: Mapping[str, s
     found.sort(key=lambda one: -one.ratio)
     drawn = element("div", chart(found), class_="chart-box")
     origins = "".join(f"- {_origin(named[name], record)}\n" for name, record in records.items())
-    return (
-        f"{sentence(found)}\n\n````{{raw}} html\n{drawn}\n````\n\n````{{raw}} html\n{_table(found)}\n````\n\n"
-        f"## Where the numbers come from\n\n{origins}"
+    return "\n".join(
+        [f"{sentence(found)}\n", block(drawn), block(_table(found)), f"## Where the numbers come from\n\n{origins}"]
     )
 
 
@@ -140,9 +139,8 @@ def _plain(text: str) -> str:
 
 
 def _table(found: Iterable[Comparison]) -> str:
-    head = element("tr", "".join(element("th", text, scope="col") for text in _HEADS))
-    body = "\n".join(_row(one) for one in found)
-    return element("table", f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>", class_="sortable-table table")
+    heads = "".join(element("th", text, scope="col") for text in _HEADS)
+    return table(heads, map(_row, found), class_="sortable-table table")
 
 
 def _row(one: Comparison) -> str:

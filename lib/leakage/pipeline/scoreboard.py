@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from leakage.claims import measurements
 from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
 from leakage.claims.texts import NOT_JUDGED, SIGNS, in_text, measured_text, verdict_text
-from leakage.pipeline.entries import ORDER, Entry, slug
-from leakage.pipeline.inline import element, escape, link, rendered
+from leakage.pipeline import inline
+from leakage.pipeline.chips import slug
+from leakage.pipeline.entries import ORDER, Entry
+from leakage.pipeline.inline import block, element, escape, link, rendered
 
 _ABSENT = "This chapter did not run to its end for this copy of the book, so no claim of it is judged."
 _REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
@@ -40,10 +42,9 @@ def table(entries: Sequence[Entry], name: str = "claims") -> str:
     """A table of claims as a raw block of a page."""
     again, full = any(entry.again for entry in entries), any(entry.full for entry in entries)
     heads = {key: _HEADS[key] for key in _HEADS if (key != "again" or again) and (key != "full" or full)}
-    head = element("tr", "".join(element("th", text, class_=key, scope="col") for key, text in heads.items()))
-    body = "\n".join(_row(entry, heads) for entry in entries)
-    whole = element("table", f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>", id=name, class_="claims-table table")
-    return f"````{{raw}} html\n{element('div', whole, class_='claims-box')}\n````\n"
+    head = "".join(element("th", text, class_=key, scope="col") for key, text in heads.items())
+    rows = (_row(entry, heads) for entry in entries)
+    return block(element("div", inline.table(head, rows, id=name, class_="claims-table table"), class_="claims-box"))
 
 
 def _row(entry: Entry, heads: Mapping[str, str]) -> str:
@@ -120,8 +121,7 @@ def _sources(entry: Entry) -> list[tuple[str, str]]:
 
 
 def _measured(entry: Entry) -> dict[str, str]:
-    values = entry.record.get("values") or ()
-    return {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
+    return {name: measurements.shown(value) for name, value in entry.values.items()}
 
 
 def _ours(entry: Entry) -> str:

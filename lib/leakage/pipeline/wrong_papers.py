@@ -12,7 +12,7 @@ from leakage.claims.declarations import DID_NOT_HOLD, HELD
 from leakage.claims.measurements import Count, Exact
 from leakage.metrics.estimates import Estimate
 from leakage.pipeline.entries import Entry
-from leakage.pipeline.inline import element, escape, link, rendered
+from leakage.pipeline.inline import block, element, escape, link, rendered, table
 
 SCOREBOARD = "scoreboard.html"
 _HEADS = ("chapter", "statement", "evidence", "how sure")
@@ -45,12 +45,11 @@ def page(entries: Sequence[Entry]) -> str:
 
 
 def _table(entries: Iterable[Entry]) -> str:
-    body = "\n".join(_row(entry) for entry in sorted(entries, key=lambda entry: entry.place.label))
-    if not body:
+    rows = [_row(entry) for entry in sorted(entries, key=lambda entry: entry.place.label)]
+    if not rows:
         return _NONE
-    head = element("tr", "".join(element("th", text, scope="col") for text in _HEADS))
-    whole = element("table", f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>", class_="claims-table short table")
-    return f"````{{raw}} html\n{element('div', whole, class_='claims-box')}\n````\n"
+    heads = "".join(element("th", text, scope="col") for text in _HEADS)
+    return block(element("div", table(heads, rows, class_="claims-table short table"), class_="claims-box"))
 
 
 def _row(entry: Entry) -> str:
@@ -78,14 +77,14 @@ def _evidence(entry: Entry) -> Iterator[str]:
     """The reason, and each value with what it is."""
     if reason := entry.claim.proof or entry.record["reason"]:
         yield rendered(reason)
-    for name, value in _values(entry):
+    for name, value in entry.values.items():
         yield f"<b>{escape(measurements.shown(value))}</b> {rendered(entry.claim.values[name])}"
 
 
 def _sureness(entry: Entry) -> Iterator[str]:
     """By which kinds of measurement it was found, and how often it came again."""
     singles: list[Any] = []
-    for _, value in _values(entry):
+    for value in entry.values.values():
         singles += value if isinstance(value, list | tuple) else [value]
     if drawn := sorted({one.n for one in singles if isinstance(one, Estimate)}):
         yield f"Intervals over {' to '.join(f'{n:,}' for n in dict.fromkeys((drawn[0], drawn[-1])))} samples."
@@ -95,8 +94,3 @@ def _sureness(entry: Entry) -> Iterator[str]:
         yield f"Counted among {max(totals):,}."
     if entry.again:
         yield f"The same at {entry.again['same']} of {entry.again['seeds']} seeds that nobody chose."
-
-
-def _values(entry: Entry) -> list[tuple[str, Any]]:
-    values = entry.record.get("values") or ()
-    return [(one["name"], measurements.from_json(one["measured"])) for one in values]

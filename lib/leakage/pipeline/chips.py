@@ -1,0 +1,52 @@
+"""Chips: a verdict as Markdown for a page, seen as one line and opened on a click, and the names of its places.
+
+The directive that makes a fold of it is in `folds`. Everything here is a function from an entry of a ledger to text.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from leakage.claims.texts import SIGNS, in_text, measured_text
+
+_LONGEST_VALUE = 60  # characters of a value that stands beside its claim
+
+
+def slug(text: str) -> str:
+    """A claim's id or a verdict as part of an address or a class: `mn.fig2b` → `mn-fig2b`."""
+    return re.sub(r"[. ]", "-", text)
+
+
+def chip_anchor(id: str) -> str:
+    """The name of a claim's place on its chapter's page."""
+    return f"claim-{slug(id)}"
+
+
+def row_anchor(id: str) -> str:
+    """The name of a claim's place on the scoreboard."""
+    return f"row-{slug(id)}"
+
+
+def chip(claim: Mapping[str, Any], code: str = "") -> str:
+    """A verdict as Markdown: sign, claim and value on one line, and below it in a fold how it was judged.
+
+    Args:
+        claim: an entry of a ledger.
+        code: the statement that judged it.
+    """
+    value = measured_text(claim)
+    # Most claims have several values, so the one shown has its name.
+    first = next((one["name"].replace("_", " ") for one in claim["values"]), "")
+    beside = [f"ours: {first} {in_text(value)}"] if value and len(value) <= _LONGEST_VALUE else []
+    beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
+    told = f" *{'; '.join(beside)}*" if beside else ""
+    lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}** · {in_text(claim['claim'])}{told}"]
+    lines += [f"**Why.** {in_text(claim['reason'])}"] if claim["reason"] else []
+    lines += [f"**Where.** {in_text(claim['where'])}"] if claim["where"] else []
+    measured = "; ".join(
+        f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"]
+    )
+    lines += [f"**Measured.** {in_text(measured)}"] if measured else []
+    lines += [f"**Rule.** {in_text(claim['how'])}"]
+    lines += [f"```python\n{code}\n```"] if code else []
+    return f"::::::{{claim}} {claim['id']}\n:class: {slug(claim['verdict'])}\n\n" + "\n\n".join(lines) + "\n::::::\n"
