@@ -9,8 +9,9 @@ MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
 MOST_BYTES = 1_500_000
 # Works of reference, in which somebody looks up one entry: all claims in one table, and the functions of a package.
 REFERENCE = ("library/", "scoreboard")
-WORDS = "document.querySelector('article').innerText.split(/\\s+/).filter(Boolean).length"
-HEIGHT = "document.querySelector('article').getBoundingClientRect().height"
+PAGE = "(document.querySelector('article') ?? document.querySelector('main'))"  # the search page has no article
+WORDS = f"{PAGE}.innerText.split(/\\s+/).filter(Boolean).length"
+HEIGHT = f"{PAGE}.getBoundingClientRect().height"
 
 
 def test_a_page_is_light(site, name):
