@@ -35,6 +35,10 @@ from leakage.theory.logistic.prox import prox
 LIBRARY = Path(leakage.__file__).parent
 OTHERWISE = {  # a function with intervals that has no row: why
     **{
+        f"leakage.studies.side_by_side.{name}.agreement": "passes on to metrics.roc.ks_test"
+        for name in ("ladder", "logistic_trainings")
+    },
+    **{
         f"leakage.{face}.{name}": "passes on to metrics.epsilon_bounds"
         for face in ("audit", "auditing.canaries")
         for name in ("one_run", "of_trials")
@@ -196,6 +200,10 @@ def curves():
         yield Row(roc.best_advantage, f"{m} and {n}, {shift} apart", found, truth, conservative=True)
     found = of_coins(roc.best_advantage, coins(30, 0.6), coins(30, 0.3))
     yield Row(roc.best_advantage, "coins", found, 0.3, conservative=True)
+    for m, n, shift in ((30, 30, 0.0), (60, 200, 0.7)):
+        found = each(lambda a, b: roc.ks_test(a, b).distance, gaussian(m, shift=shift), gaussian(n))
+        truth = 2 * float(stats.norm.cdf(shift / 2)) - 1
+        yield Row(roc.ks_test, f"{m} and {n}, {shift} apart", found, truth, conservative=True)
     for m, n, shift in ((200, 150, 0.3), (60, 60, 1)):
         truth = float(stats.norm.cdf(shift / math.sqrt(2)))
         yield Row(

@@ -224,7 +224,7 @@ def everything(member, outsider):
             )
             for number in (estimate.estimate, estimate.low, estimate.high)
         ),
-        *ks_test(member, outsider),
+        *ks_test(member, outsider)[:2],
     ]
 
 

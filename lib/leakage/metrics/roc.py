@@ -40,10 +40,14 @@ class Roc(NamedTuple):
 
 
 class KsTest(NamedTuple):
-    """Kolmogorov and Smirnov's distance of two samples, and how often one law would give a larger one."""
+    """Kolmogorov and Smirnov's distance of two samples, how often one law gives a larger one, and that of the laws.
+
+    A large p-value is no evidence that two laws are one; an upper end of `distance` says how far apart they can be.
+    """
 
     statistic: float
     p_value: float
+    distance: Estimate
 
 
 def evaluate(
@@ -93,7 +97,7 @@ def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], 
     """
     arguments.number("level", level, above=0, below=1)
     best = float(_ranked(member, outsider).best_advantage())
-    half = sum(math.sqrt(math.log(4 / (1 - level)) / (2 * len(scores))) for scores in (member, outsider))
+    half = _bands(member, outsider, level=level)
     n = len(member) + len(outsider)
     return Estimate(best, max(best - half, 0.0), min(best + half, 1.0), n=n, level=level)
 
@@ -191,22 +195,33 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
     return middle if middle > next_below else included
 
 
-def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"]) -> KsTest:
+def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"], *, level: float = 0.95) -> KsTest:
     """Whether two samples follow one law: the two-sided two-sample Kolmogorov–Smirnov test.
+
+    The interval of the distance adds up the bands of both samples, as that of `best_advantage` does, and is
+    conservative.
 
     The p-value is exact up to 1000 observations in each sample and asymptotic above, where it can be up to 6 %
     too small; ties make it conservative.
 
     Raises:
-        ValueError: if a sample is empty, not finite or has more than one axis.
+        ValueError: if a sample is empty, not finite or has more than one axis, or `level` is outside (0, 1).
     """
+    arguments.number("level", level, above=0, below=1)
     a, b = _sample("sample_a", sample_a), _sample("sample_b", sample_b)
     method = "exact" if max(len(a), len(b)) <= _EXACT_KS else "asymp"
     with warnings.catch_warnings():
         # Where the exact p-value is 1, rounding can lift it above 1; SciPy then says so and gives the asymptotic 1.
         warnings.filterwarnings("ignore", "ks_2samp: Exact calculation unsuccessful", RuntimeWarning)
         statistic, p_value = tuple(stats.ks_2samp(a.cpu().numpy(), b.cpu().numpy(), method=method))
-    return KsTest(float(statistic), float(p_value))
+    found, half = float(statistic), _bands(a, b, level=level)
+    distance = Estimate(found, max(found - half, 0.0), min(found + half, 1.0), n=min(len(a), len(b)), level=level)
+    return KsTest(found, float(p_value), distance)
+
+
+def _bands(*samples: Tensor, level: float) -> float:
+    """The bands of Dvoretzky, Kiefer and Wolfowitz around two distribution functions, each at half the error, added."""
+    return sum(math.sqrt(math.log(4 / (1 - level)) / (2 * len(sample))) for sample in samples)
 
 
 def _ranked(member: Tensor, outsider: Tensor, *, least: int = 1) -> Scores:

@@ -15,11 +15,13 @@ from leakage import arguments
 from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import Estimate, mean_interval
-from leakage.metrics.roc import ks_test
+from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import FPRS, apart
 from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Ratios, Rows
 
+LEVEL = 0.998
+"""Of the distances of laws, since many are looked at."""
 SEVERAL = (2, 5)
 """Predictions that the attacker sees on the rungs of several, the first of them at the row."""
 
@@ -110,10 +112,8 @@ def rung(fine: Ratios, coarse: Ratios) -> Rung:
     return Rung(area, tpr, abs(area - float(less.auc())) + 1e-9, fpr, curve)
 
 
-def agreement(
-    setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
-) -> Float[Tensor, "points laws"]:
-    r"""p-values of trained regressions against the exact law of L, for each row asked about, without it and with it.
+def agreement(setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96) -> list[KsTest]:
+    r"""Trained regressions against the exact law of L: for each row asked about without it, then with it.
 
     L of a trained model is the log-ratio of the two Gaussian densities of what is seen, written down directly.
 
@@ -138,8 +138,8 @@ def agreement(
             seen = _trained(setting, place, inside, trainings, generator=draws) @ view.mT
             ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
         pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
-        found.append(torch.tensor([ks_test(seen, known).p_value for seen, known in pairs], device=device))
-    return torch.stack(found)
+        found += [ks_test(seen, known, level=LEVEL) for seen, known in pairs]
+    return found
 
 
 def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:

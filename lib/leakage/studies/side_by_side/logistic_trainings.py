@@ -12,10 +12,10 @@ from torch import Tensor
 from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
-from leakage.metrics.roc import ks_test
+from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
-from leakage.studies.side_by_side.ladder import Measured, attacked
+from leakage.studies.side_by_side.ladder import LEVEL, Measured, attacked
 from leakage.studies.side_by_side.logistic_ladder import DELTA, KAPPA, PHI, Limit, limit, ratios
 from leakage.theory.logistic.prox import curvature, loss
 from leakage.trainers.logistic_regression import Fit, fit, train_with_point, with_point
@@ -28,8 +28,8 @@ RUNGS = {"gap": "label", "loss": "loss", "sample threshold": "prediction"} | {
 
 def agreement(
     penalty: float, *, points: int, trainings: int, n: int, seed: int, nodes: int = 96
-) -> dict[str, Float[Tensor, "points laws"]]:
-    r"""p-values of trained regressions against the limit's law of L, without the row and trained again with it.
+) -> dict[str, list[KsTest]]:
+    r"""Trained regressions against the limit's law of L: for each row without it, then trained again with it.
 
     The points have the lengths of typical ones, $\lVert x \rVert = 1$ among either features, so that γ is theirs.
 
@@ -51,16 +51,16 @@ def agreement(
         part *= (wanted.clamp_min(0).sqrt() / part.norm(dim=-1))[:, None]
     sides = (2 * asked.labels - 1)[:, None]
     seen = [_parts(asked, penalty, many, n, draws) for many in _batches(trainings, n)]
-    names, p_values = [*found.strength], torch.zeros(2, points, 2, dtype=DTYPE)
+    tests: dict[str, list[KsTest]] = {name: [] for name in found.strength}
     for place, side in enumerate(sides):
         for inside in (0, 1):
             parts = side * torch.cat([one[inside][:, place] for one in seen])
             teacher = side * asked.teacher[place]
-            for row, name in enumerate(names):
+            for name in tests:
                 law = ratios(found, teacher, found.strength[name], nodes=nodes)
                 trained = _ratio(found, parts, teacher, summed=name == "prediction")
-                p_values[row, place, inside] = ks_test(trained, law[inside][0]).p_value
-    return dict(zip(names, p_values, strict=True))
+                tests[name].append(ks_test(trained, law[inside][0], level=LEVEL))
+    return tests
 
 
 class _Rows(NamedTuple):
