@@ -329,8 +329,8 @@ def rounds():
 
         yield Row(over_rounds.power, f"{n} rounds", each(functools.partial(over_rounds.power, x), powers), -0.5)
     for n, lattice in ((3, 0), (12, 0), (25, 0), (12, 1)):
-        found = each(over_rounds.median, gaussian(n, lattice=lattice))
-        yield Row(over_rounds.median, f"{n} rounds, steps of {lattice}", found, 0, conservative=True)
+        found = each(estimates.median, gaussian(n, lattice=lattice))
+        yield Row(estimates.median, f"{n} rounds, steps of {lattice}", found, 0, conservative=True)
 
 
 def pools_and_models():
@@ -352,8 +352,8 @@ def pools_and_models():
         motion = Motion(*[speeds] * 5)
         return cluster_contrasts.last_to_first("speed", motions={"late": motion})["late"]
 
-    found = each(contrast, lambda g, times: normal(g, times, 5, 3).exp())
-    yield Row(cluster_contrasts.last_to_first, "five models", found, 1)
+    found = each(contrast, lambda g, times: normal(g, times, 12, 3).exp())
+    yield Row(cluster_contrasts.last_to_first, "twelve models", found, 1, conservative=True)
 
     def shares(cells):
         return cell_counts.Count(cells.round().long(), 20, 1.0).shares

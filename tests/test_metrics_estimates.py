@@ -16,6 +16,7 @@ from leakage.metrics.estimates import (
     clopper_pearson,
     difference_of_means,
     mean_interval,
+    median,
     newcombe,
     wilson,
 )
@@ -44,6 +45,16 @@ def test_an_estimate_holds_plain_numbers_and_cannot_change():
     assert [type(value) for value in dataclasses.astuple(measured)] == [float, float, float, int, float]
     with pytest.raises(dataclasses.FrozenInstanceError):
         measured.low = 0.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_few_values_leave_a_median_open():
+    found = median(torch.tensor([3.0, 1.0, 2.0]))
+    assert (found.estimate, found.low, found.high) == (2, -math.inf, math.inf)
+    assert median(torch.arange(8.0)).low == 0
+    assert median(torch.arange(12.0)).low == 2
+    assert median(torch.arange(12.0), level=0.5).low == 4
+    with pytest.raises(ValueError, match="`values`"):
+        median(torch.tensor([math.nan]))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ratios, powers and medians over rounds have the intervals that they say, and refuse what has none."""
+"""Ratios and powers over rounds have the intervals that they say, and refuse what has none."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.over_rounds import median, power, ratio
+from leakage.studies.gradient_inversion.over_rounds import power, ratio
 
 
 def drawn(*shape):
@@ -33,13 +33,6 @@ def test_a_power_law_gives_its_power():
     assert -0.7 < noisy.low < noisy.estimate < noisy.high < -0.3
 
 
-def test_few_values_leave_a_median_open():
-    found = median(torch.tensor([3.0, 1.0, 2.0]))
-    assert (found.estimate, found.low, found.high) == (2, -math.inf, math.inf)
-    assert median(torch.arange(8.0)).low == 0
-    assert median(torch.arange(12.0)).low == 2
-
-
 @pytest.mark.parametrize(
     ("work", "complaint"),
     [
@@ -48,7 +41,6 @@ def test_few_values_leave_a_median_open():
         (lambda: power((1.0, 2.0), torch.ones(3, 2)), "`values` must have 2 rows, got 3"),
         (lambda: power((0.0, 2.0), torch.ones(2, 2)), "`x` must be a number"),
         (lambda: power((1.0, 2.0), -torch.ones(2, 2)), "`values` must be positive"),
-        (lambda: median(torch.tensor([math.nan])), "`values`"),
     ],
 )
 def test_what_has_no_interval_is_refused(work, complaint):

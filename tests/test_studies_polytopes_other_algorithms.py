@@ -43,4 +43,8 @@ def test_work_is_counted():
     assert found.pixels.tolist() == [100 * (2 * 8 + 8 * 6), 400 * (2 * 8 + 8 * 6)]
     assert found.programs == 2 * len(FINE) * 14**2
     first, second = FINE.layer_counts
+    cells = torch.tensor([len(FINE), 1])
+    ratios = other_algorithms.programs_over_pixels(cells, widths=FINE.network.widths, sides=(10, 20))
+    assert ratios[:, 0].tolist() == pytest.approx([found.programs / float(pixels) for pixels in found.pixels])
+    assert ratios[:, 1] * len(FINE) == pytest.approx(ratios[:, 0])
     assert found.cutting == 28 * int(FINE.counts.sum()) + 3 * (first * 8 * 6 + second * 6 * 2) + 4 * len(FINE)

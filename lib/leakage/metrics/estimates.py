@@ -148,6 +148,23 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
 
 
+def median(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
+    """The median of independent values between two of them in order, which cover it at least as often as `level` says.
+
+    The interval is conservative and asks nothing of the law of the values; of fewer than six it is the whole line.
+
+    Raises:
+        ValueError: if there is no value, or one is not finite.
+    """
+    arguments.number("level", level, above=0, below=1)
+    ordered = as_sample(values, "values").sort().values
+    below = int(stats.binom.ppf((1 - level) / 2, len(ordered), 0.5))  # so many may lie on either side
+    if stats.binom.cdf(below, len(ordered), 0.5) > (1 - level) / 2:
+        below -= 1
+    ends = (float(ordered[below]), float(ordered[-1 - below])) if below >= 0 else (-math.inf, math.inf)
+    return Estimate(float(ordered.quantile(0.5)), *ends, n=len(ordered), level=level)
+
+
 def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     r"""Mean of `first` minus mean of `second`, two independent samples; conservative.
 

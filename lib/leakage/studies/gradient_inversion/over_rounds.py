@@ -1,4 +1,4 @@
-r"""What many rounds of a game say together: ratios, medians and powers, each with an interval over the rounds.
+r"""What many rounds of a game say together: ratios and powers, each with an interval over the rounds.
 
 A round draws its weights, its batch and its noise anew, so that rounds are the independent unit. Two rounds of one
 index may share draws where only the attack differs; they are compared in pairs. Nothing here is random.
@@ -9,15 +9,12 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, as_sample, mean_interval
 from leakage.runtime import DTYPE
-
-_LEVEL = 0.95
 
 
 def ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
@@ -42,22 +39,6 @@ def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
     places = torch.tensor([math.log(arguments.number("x", place, above=0)) for place in x], dtype=DTYPE)
     rounds = _logarithms("values", values, n=len(places)).cpu().mT
     return mean_interval(torch.tensor([trends.slope(places, one) for one in rounds], dtype=DTYPE))
-
-
-def median(values: Float[Tensor, " n"]) -> Estimate:
-    """The median over rounds between two of the ordered values, which cover it at least as often as the level says.
-
-    The interval is conservative and asks nothing of the law of the values; of fewer than six it is the whole line.
-
-    Raises:
-        ValueError: if there is no value, or one is not finite.
-    """
-    ordered = as_sample(values, "values").sort().values
-    below = int(stats.binom.ppf((1 - _LEVEL) / 2, len(ordered), 0.5))  # so many may lie on either side
-    if stats.binom.cdf(below, len(ordered), 0.5) > (1 - _LEVEL) / 2:
-        below -= 1
-    ends = (float(ordered[below]), float(ordered[-1 - below])) if below >= 0 else (-math.inf, math.inf)
-    return Estimate(float(ordered.quantile(0.5)), *ends, n=len(ordered), level=_LEVEL)
 
 
 def _exponential(found: Estimate) -> Estimate:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import Estimate, mean_interval, median
 from leakage.studies.polytopes.cluster_records import LOOKS, Group, History, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
@@ -104,9 +104,10 @@ def beginnings(history: History) -> Beginnings:
 
 
 def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
-    """By phase, the geometric mean over networks of how much faster the last layer is than the first.
+    """By phase, the median over networks of how much faster the last layer is than the first.
 
-    A network in which neither moves, or one has no hyperedge in the window, counts as 1.
+    A network in which neither moves, or one has no hyperedge in the window, counts as 1. One in which a single layer
+    stands still has the ratio 0 or infinity, which a median bears and a mean of logarithms does not.
 
     Args:
         measure: a field of `Motion`; or `carried`, which compares what moves the last layer: the area moved by the
@@ -114,7 +115,7 @@ def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, E
         motions: by phase.
 
     Raises:
-        ValueError: as `geometric_mean`.
+        ValueError: as `median`.
     """
     ratios = {
         phase: motion.upstream[:, -1] / motion.own[:, -1]
@@ -122,13 +123,10 @@ def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, E
         else getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
         for phase, motion in motions.items()
     }
-    return {
-        phase: geometric_mean(torch.where(ratio.isnan(), 1.0, ratio).clamp(_LEAST, 1 / _LEAST).log())
-        for phase, ratio in ratios.items()
-    }
+    return {phase: median(torch.where(ratio.isnan(), 1.0, ratio).clamp(max=_MOST)) for phase, ratio in ratios.items()}
 
 
-_LEAST = 1e-9  # a ratio of areas, where one of them is nothing that the points see
+_MOST = 1e9  # a ratio of areas, where the second is nothing that the points see
 
 
 def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:

@@ -138,16 +138,31 @@ class Work(NamedTuple):
 def multiplications(fine: Subdivision, *, sides: Sequence[int]) -> Work:
     """What each way to the polytopes of this window costs, whatever the machine."""
     widths = fine.network.widths
-    hidden = sum(widths[1:-1])
-    forward = sum(into * out for into, out in itertools.pairwise(widths[:-1]))
     layers = zip(fine.layer_counts, widths[1:-1], widths[2:], strict=True)
     adapting = sum(3 * cells * into * out for cells, into, out in layers)
     corners = int(fine.counts.sum())
     return Work(
-        pixels=torch.tensor(sides).square() * forward,
-        programs=2 * len(fine) * hidden**2,
-        cutting=2 * hidden * corners + adapting + 4 * len(fine),
+        pixels=_of_pixels(widths, sides),
+        programs=len(fine) * _of_programs(widths),
+        cutting=2 * sum(widths[1:-1]) * corners + adapting + 4 * len(fine),
     )
+
+
+def programs_over_pixels(
+    cells: Int[Tensor, " models"], *, widths: Sequence[int], sides: Sequence[int]
+) -> Float[Tensor, "k models"]:
+    """`Work.programs` over `Work.pixels` of networks of one shape with so many cells in the window."""
+    return cells.cpu() * _of_programs(widths) / _of_pixels(widths, sides).unsqueeze(-1)
+
+
+def _of_programs(widths: Sequence[int]) -> int:
+    """For one cell."""
+    return 2 * sum(widths[1:-1]) ** 2
+
+
+def _of_pixels(widths: Sequence[int], sides: Sequence[int]) -> Int[Tensor, " k"]:
+    forward = sum(into * out for into, out in itertools.pairwise(widths[:-1]))
+    return torch.tensor(sides).square() * forward
 
 
 class Defects(NamedTuple):
