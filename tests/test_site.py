@@ -43,6 +43,10 @@ LEDGER = {
         ("https://github.com/o/r/edit/main/book/intro.md", "https://github.com/o/r/edit/main/book/intro.md"),
         ("https://github.com/o/notes.ipynb.old", "https://github.com/o/notes.ipynb.old"),
         ("_sources/one.ipynb", "_sources/one.ipynb"),
+        (
+            "https://colab.research.google.com/github/o/r/blob/main/book/one.ipynb",
+            "…/github/o/r/blob/notebooks/one.ipynb",
+        ),
     ],
 )
 def test_links_to_a_chapter_lead_to_its_source_and_downloads_stay(staged, source):

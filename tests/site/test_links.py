@@ -10,6 +10,8 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
+from leakage.pipeline.downloads import BRANCH
+
 pytestmark = pytest.mark.site
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +87,9 @@ def test_a_chapter_is_launched_from_its_source_and_downloaded_as_executed(site, 
         assert not launched
         return
     assert launched == [f"book/{name}.md"]
-    downloads = [target for target in targets(site, name) if target.endswith(".ipynb")]
+    colab = f"https://colab.research.google.com/github/{urlsplit(REPOSITORY['url']).path.strip('/')}/blob/{BRANCH}"
+    assert [target for target in targets(site, name) if "colab" in target] == [f"{colab}/{name}.ipynb"]
+    downloads = [target for target in targets(site, name) if target.endswith(".ipynb") and not urlsplit(target).scheme]
     assert downloads == [f"_sources/{name}.ipynb"]
     cells = json.loads((site / downloads[0]).read_text(encoding="utf-8"))["cells"]
     assert any(cell.get("outputs") for cell in cells)

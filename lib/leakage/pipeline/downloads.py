@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell
 from leakage.pipeline.executed import REPRO
 
 FOLDER = "notebooks"  # below the folder of what a build generates
+BRANCH = "notebooks"  # of the public repository, on which .github/workflows/book.yml puts them
 _FIRST_CELL = Template("""\
 # Outside the book's repository this fetches it, as it was when this notebook was executed, and installs what it needs.
 import os, pathlib, subprocess, sys

@@ -62,10 +62,13 @@ def source_url(url: str) -> str:
     """The address of a page's source in the repository, where the theme gives that of the staged file.
 
     A chapter is staged as an executed notebook, and the repository holds it as MyST Markdown; a page of the library is
-    made from a package. A link within the site, to download the notebook, stays.
+    made from a package. A link within the site, to download the notebook, stays. Colab opens notebooks only, so the
+    workflow that publishes the site keeps those that were executed on a branch of their own.
     """
     if not url.startswith("https://"):
         return url
+    if url.startswith("https://colab."):
+        return re.sub(r"/blob/.*/", f"/blob/{downloads.BRANCH}/", url)
     if made := re.fullmatch(rf"(.*)/book/{PAGE}/(.+)\.md", url):
         folders = ["lib", "leakage", *made[2].split(".")]
         return "/".join([made[1], *dict.fromkeys(folders), "__init__.py"])
