@@ -14,10 +14,18 @@
   });
 
   // What scrolls in a box of its own can be reached by the keyboard: a wide figure, table or formula, once it is there.
-  const boxes = "article figure, article .cell_output, .claims-box, .chart-box, article mjx-container[display=true]";
+  // A formula in a line gets such a box where it is wider than what holds it.
+  const boxes =
+    "article figure, article .cell_output, .claims-box, .chart-box, article mjx-container[display=true], .math.scrolls";
+  const blocks = "p, li, td, th, dd, dt, summary, figcaption, div";
   const scrolls = (box) =>
     box.clientWidth && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 12);
   const reach = () => {
+    const formulas = [...document.querySelectorAll("article span.math")].map((formula) => {
+      const wide = formula.querySelector("mjx-container")?.getBoundingClientRect().width ?? 0;
+      return [formula, wide > formula.closest(blocks).clientWidth];
+    });
+    for (const [formula, wide] of formulas) formula.classList.toggle("scrolls", wide);
     for (const box of document.querySelectorAll(boxes))
       if (scrolls(box) && !box.querySelector("a, button, input")) box.tabIndex = 0;
   };

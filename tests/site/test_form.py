@@ -31,3 +31,19 @@ def test_a_link_to_a_verdict_opens_it_and_what_it_stands_in(opened, address, sit
     chip = page.locator("details.claim").first.get_attribute("id")
     page.goto(f"{address}/{name}.html#{chip}")
     page.wait_for_function("id => document.getElementById(id).open", arg=chip)
+
+
+WIDE = """() => [...document.querySelectorAll("article span.math")].filter(formula => {
+    const block = formula.closest("p, li, td, th, dd, dt, summary, figcaption, div").getBoundingClientRect();
+    return formula.querySelector("mjx-container")?.getBoundingClientRect().right > block.right + 2;
+})"""
+
+
+def test_a_formula_that_is_wider_than_its_line_scrolls_and_is_reached_by_the_keyboard(opened, site):
+    name = next(path.stem for path in sorted(site.glob("*.html")) if 'class="claim ' in path.read_text("utf-8"))
+    page = opened(name, width=390).page
+    page.evaluate("document.querySelectorAll('details').forEach(fold => (fold.open = true))")
+    page.wait_for_function(f"({WIDE})().length && ({WIDE})().every(formula => formula.tabIndex === 0)")
+    beyond = f"({WIDE})().filter(formula => formula.getBoundingClientRect().right > innerWidth)"
+    assert page.evaluate(f"{beyond}.length") == 0
+    assert page.evaluate("[...document.querySelectorAll('article span.math:not(.scrolls)')].some(e => e.tabIndex < 0)")
