@@ -27,7 +27,7 @@ def entry(name: str = "t.one", verdict: str = "held", reason: str = "", **more) 
         "where": "Figure 1",
         "paper": "a | <b>",
     }
-    claim = Claim(name, values={"x": "what *is* measured"}, **rules, **fields | more.pop("fields", {}))
+    claim = Claim(name, **{"values": {"x": "what *is* measured"}} | rules | fields | more.pop("fields", {}))
     measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
     record = {"verdict": verdict, "reason": reason, "seconds": 0.1, "values": [{"name": "x", "measured": measured}]}
     return Entry(PLACE, claim, record, **{"page": "toy.html#claim-t-one"} | more)
@@ -64,6 +64,26 @@ def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sou
     assert fold.select_one(".values").get_text() == "x 1.00 [0.90, 1.10] – what is measured"
     links = [link["href"] for link in fold.find_all("a")]
     assert links == ["toy.html#claim-t-one", "#row-t-one", "https://x/y.yml#L3", "https://x/y.md#L9"]
+
+
+def test_a_claim_that_is_true_by_algebra_is_marked():
+    assert row(entry(fields={"exact": True})).td.get_text() == "✓ held, exact"
+
+
+def test_the_value_that_a_claim_shows_stands_first():
+    fields = {"values": {"y": "another", "x": "the one"}, "shows": "x"}
+    one = entry(fields=fields)
+    one.record["values"].insert(0, {"name": "y", "measured": {"kind": "exact", "value": 2.0, "error": 0.0}})
+    assert row(one).select_one(".ours").get_text(" ") == "x  1.00 [0.90, 1.10] y  2"
+
+
+def test_our_own_findings_are_said_to_be_no_score():
+    again = {"seeds": 9, "same": 9, "distance": 1.0}
+    ours = [entry("t.a", fields={"kind": "ours"}, again=again), entry("t.b", "undecided", fields={"kind": "ours"})]
+    told = scoreboard.findings([entry(), *ours])
+    assert told.startswith("**Of 2 findings of ours 1 held.** That is no score")
+    assert "1 of the 1 that were judged again gave the same verdict at every one of 9 or more seeds" in told
+    assert scoreboard.findings([entry()]) == ""
 
 
 def test_an_unexpected_verdict_is_marked():

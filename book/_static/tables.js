@@ -1,31 +1,35 @@
 // Tables of claims and of measurements: sort, search, and buttons that filter by what the rows say of themselves.
 // The tables are whole in the page; without this script they are read as they stand. Nothing is fetched.
-// The address keeps the filter (#verdict=did-not-hold&chapter=polytopes), and #row-… leads to a row whatever is hidden.
+// The address keeps the filter (#verdict=did-not-hold&chapter=polytopes, #all for none), and #row-… leads to a row
+// whatever is hidden. Without any the scoreboard opens on what did not simply hold, until somebody searches.
 (() => {
   "use strict";
 
   const FACETS = ["verdict", "chapter", "kind", "needs", "profile"];
   const NAMES = { needs: "needs data", chapter: "chapter" };
+  const OPENING = ["did-not-hold", "held-in-part", "undecided"];
   const make = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...children);
     return made;
   };
 
-  const enhance = (table) =>
+  const enhance = (table, more = {}) =>
     new window.DataTable(table, {
       paging: false,
       order: [],
       autoWidth: false,
       layout: { topStart: "info", topEnd: "search", bottomStart: null, bottomEnd: null },
       language: { search: "Search ", info: "_TOTAL_ rows", infoFiltered: " of _MAX_", infoEmpty: "No row", zeroRecords: "No row is left." },
+      ...more,
     });
 
   const title = (rows, chapter) => rows.find((row) => row.dataset.chapter === chapter).dataset.title;
+  const place = (rows, kind) => rows.find((row) => row.dataset.kind === kind).querySelector("td.kind").dataset.order;
   const values = (row, facet) => (row.dataset[facet] ?? "").split(",");
 
   // Buttons for the values of each facet: none pressed shows all, several of one facet are alternatives.
-  const filters = (table, rows, chosen, changed) => {
+  const filters = (table, rows, chosen, choose, searched, clear) => {
     const box = make("div", { className: "table-filters" });
     const buttons = [];
     for (const facet of FACETS) {
@@ -37,37 +41,36 @@
       group.append(make("span", { className: "facet", textContent: NAMES[facet] ?? facet }));
       const listed = [...found];
       if (facet === "chapter") listed.sort(([one], [other]) => title(rows, one).localeCompare(title(rows, other)));
+      if (facet === "kind") listed.sort(([one], [other]) => place(rows, one) - place(rows, other));
       for (const [value, number] of listed) {
         const first = rows.find((row) => values(row, facet).includes(value));
         const sign = first.querySelector(".verdict-sign").textContent;
         const text = { chapter: first.dataset.title, verdict: `${sign} ${value.replaceAll("-", " ")}` }[facet] ?? value;
         const button = make("button", { type: "button" }, `${text} `, make("small", { textContent: number }));
-        button.addEventListener("click", () => {
-          chosen[facet].has(value) ? chosen[facet].delete(value) : chosen[facet].add(value);
-          changed();
-        });
+        button.addEventListener("click", () => choose(facet, value));
         buttons.push([button, facet, value]);
         group.append(button);
       }
       box.append(group);
     }
     const all = make("button", { type: "button", className: "all", textContent: "show all" });
-    all.addEventListener("click", () => {
-      for (const facet of FACETS) chosen[facet].clear();
-      changed();
-    });
+    all.addEventListener("click", clear);
     box.append(all);
     table.closest(".claims-box").before(box);
     return () => {
       for (const [button, facet, value] of buttons) button.ariaPressed = String(chosen[facet].has(value));
-      all.disabled = FACETS.every((facet) => !chosen[facet].size);
+      all.disabled = !searched() && FACETS.every((facet) => !chosen[facet].size);
     };
   };
 
   const claims = (table) => {
     const rows = [...table.querySelectorAll("tbody tr")];
-    const shown = enhance(table);
     const chosen = Object.fromEntries(FACETS.map((facet) => [facet, new Set()]));
+    const opening = new Set(OPENING.filter((verdict) => rows.some((row) => row.dataset.verdict === verdict)));
+    let opened = false; // nobody has chosen anything so far
+    const told = (settings, start, end, all, left) =>
+      `${all} claims; ${left === all ? "all are shown" : opened ? `shown: the ${left} that did not simply hold` : `shown: ${left}`}.`;
+    const shown = enhance(table, { infoCallback: told });
     let press = () => {};
 
     const draw = () => {
@@ -75,17 +78,29 @@
       shown.draw();
     };
     const write = () => {
+      if (opened) return;
       const asked = new URLSearchParams();
       for (const facet of FACETS) if (chosen[facet].size) asked.set(facet, [...chosen[facet]].join(","));
       if (shown.search()) asked.set("search", shown.search());
       const hash = decodeURIComponent(asked.toString());
-      history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+      history.replaceState(null, "", `#${hash || "all"}`);
     };
-    const read = () => {
+    const clear = () => {
+      for (const facet of FACETS) chosen[facet].clear();
+      opened = false;
+      shown.search("");
+      draw();
+      write();
+    };
+    const read = (first = false) => {
       const hash = decodeURIComponent(location.hash.slice(1));
       const row = hash.startsWith("row-") && rows.find((one) => one.id === hash);
       const asked = new URLSearchParams(row ? "" : hash);
+      const asks = row || hash === "all" || [...FACETS, "search"].some((name) => asked.has(name));
+      if (hash && !asks && !first) return; // some other place of the page
       for (const facet of FACETS) chosen[facet] = new Set((asked.get(facet) ?? "").split(",").filter(Boolean));
+      opened = !asks && opening.size > 0;
+      if (opened) chosen.verdict = new Set(opening);
       shown.search(asked.get("search") ?? "");
       draw();
       if (row) {
@@ -98,13 +113,25 @@
       const row = shown.row(index).node();
       return FACETS.every((facet) => !chosen[facet].size || values(row, facet).some((one) => chosen[facet].has(one)));
     });
-    press = filters(table, rows, chosen, () => {
+    const choose = (facet, value) => {
+      if (opened && facet === "verdict") chosen.verdict.clear();
+      chosen[facet].has(value) ? chosen[facet].delete(value) : chosen[facet].add(value);
+      opened = false;
       draw();
       write();
+    };
+    press = filters(table, rows, chosen, choose, () => shown.search(), clear);
+    const search = shown.table().container().querySelector(".dt-search");
+    search.addEventListener("input", () => {
+      if (opened) chosen.verdict.clear();
+      opened = false;
+    }, true);
+    shown.on("search", () => {
+      if (!rows.some((row) => location.hash === `#${row.id}`)) write();
+      press();
     });
-    shown.on("search", () => rows.some((row) => location.hash === `#${row.id}`) || write());
-    window.addEventListener("hashchange", read);
-    read();
+    window.addEventListener("hashchange", () => read());
+    read(true);
   };
 
   // The table of verdicts that a chapter's ledger writes: it opens on what was not simply held.

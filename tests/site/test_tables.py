@@ -15,14 +15,53 @@ def board(opened):
     return page
 
 
+def everything(board) -> int:
+    """Ask for all rows; how many there are."""
+    board.get_by_role("button", name="show all").click()
+    return board.locator(ROWS).count()
+
+
+def test_the_scoreboard_opens_on_what_did_not_simply_hold_and_says_so(board):
+    opening = {"did-not-hold", "held-in-part", "undecided"}
+    assert set(board.locator(ROWS).evaluate_all("rows => rows.map(row => row.dataset.verdict)")) == opening
+    shown, told = board.locator(ROWS).count(), board.locator(".dt-info")
+    assert told.inner_text().endswith(f"claims; shown: the {shown} that did not simply hold.")
+    assert "#" not in board.url
+    whole = everything(board)
+    assert told.inner_text() == f"{whole} claims; all are shown."
+    board.reload()
+    board.wait_for_selector(".table-filters")
+    assert board.locator(ROWS).count() == whole > shown
+
+
+def test_a_search_looks_at_all_claims_and_show_all_ends_it(board):
+    board.locator(".dt-search input").fill("threshold")
+    board.wait_for_function("location.hash.includes('search=threshold')")
+    assert "held" in board.locator(ROWS).evaluate_all("rows => rows.map(row => row.dataset.verdict)")
+    found = board.locator(ROWS).count()
+    assert everything(board) > found
+    assert board.locator(".dt-search input").input_value() == ""
+    assert board.get_by_role("button", name="show all").is_disabled()
+
+
+def test_our_own_findings_are_the_last_kind(board):
+    everything(board)
+    board.get_by_role("button", name="kind").first.click()
+    told = board.locator(f"{ROWS} td.kind").all_text_contents()
+    assert told[0] == "theorem"
+    assert told[-1] == "ours"
+    assert board.get_by_role("group", name="kind").locator("button").last.inner_text().startswith("ours")
+
+
 def test_the_scoreboard_begins_with_what_needs_reading(board):
     order = ["did-not-hold", "held-in-part", "undecided", "held", "not-run", "not-judged"]
+    everything(board)
     told = board.locator(ROWS).evaluate_all("rows => rows.map(row => row.dataset.verdict)")
     assert told == sorted(told, key=order.index)
 
 
 def test_a_button_filters_and_the_address_keeps_the_filter(board):
-    whole = board.locator(ROWS).count()
+    whole = everything(board)
     board.get_by_role("button", name="held in part").click()
     held = board.locator(ROWS).count()
     assert 0 < held < whole
@@ -55,6 +94,7 @@ def test_search_and_sorting_work(board):
 
 def test_a_link_to_a_row_shows_it_whatever_is_filtered(opened):
     page = opened("scoreboard").page
+    everything(page)
     row = page.locator(ROWS).last.get_attribute("id")
     page.goto(f"{page.url.partition('#')[0]}#verdict=did-not-hold")
     page.goto(f"{page.url.partition('#')[0]}#{row}")

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from leakage.claims import measurements
-from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
+from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
 from leakage.claims.texts import NOT_JUDGED, SIGNS, in_text, measured_text, verdict_text
 from leakage.pipeline import inline
-from leakage.pipeline.chips import slug
+from leakage.pipeline.chips import EXACT, slug
 from leakage.pipeline.entries import ORDER, Entry
 from leakage.pipeline.inline import block, element, escape, link, rendered
 
@@ -34,8 +34,28 @@ def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: st
         lacking: the sentence that says which claims were not run for want of data; it stands first.
     """
     first = [f"{in_text(lacking)}\n"] if lacking else []
+    first += [f"{told}\n"] if (told := findings(entries)) else []
     missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
     return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
+
+
+def findings(entries: Iterable[Entry]) -> str:
+    """How our own findings fared, and why that is no score; "" without any."""
+    ours = [entry for entry in entries if entry.claim.kind == "ours"]
+    held = [entry for entry in ours if entry.verdict == HELD]
+    again = [entry.again for entry in held if entry.again]
+    same = sum(one["same"] == one["seeds"] for one in again)
+    if not ours:
+        return ""
+    told = f"**Of {len(ours)} findings of ours {len(held)} held.** That is no score: a paper's claim was there before "
+    told += "we measured, while a finding of ours was written down after it was seen, with a rule that it satisfies."
+    if again:
+        fewest = min(one["seeds"] for one in again)
+        told += (
+            f" What it is worth shows afterwards, in the column *seeds*: {same} of the {len(again)} that were judged "
+        )
+        told += f"again gave the same verdict at every one of {fewest} or more seeds that nobody chose."
+    return told
 
 
 def table(entries: Sequence[Entry], name: str = "claims") -> str:
@@ -52,7 +72,7 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
     cells = {
         "verdict": (_verdict(entry), str(ORDER.index(entry.verdict))),
         "chapter": (link(escape(entry.place.number or entry.place.title), f"{entry.place.name}.html"), None),
-        "kind": (claim.kind, None),
+        "kind": (claim.kind, str(KINDS.index(claim.kind))),
         "claim": (_claim(entry), None),
         "paper": (rendered(claim.paper), None),
         "ours": (_ours(entry), None),
@@ -84,7 +104,8 @@ def _share(entry: Entry) -> str | None:
 def _verdict(entry: Entry) -> str:
     sign = element("span", SIGNS[entry.verdict], class_=f"verdict-sign {slug(entry.verdict)}")
     unexpected = entry.verdict not in (NOT_RUN, NOT_JUDGED, entry.claim.expected)
-    return f"{sign} {entry.verdict}" + f" <strong>(expected: {entry.claim.expected})</strong>" * unexpected
+    mark = ", " + link(EXACT, f"glossary.html#term-{EXACT}") if entry.claim.exact else ""
+    return f"{sign} {entry.verdict}{mark}" + f" <strong>(expected: {entry.claim.expected})</strong>" * unexpected
 
 
 def _claim(entry: Entry) -> str:
@@ -126,16 +147,21 @@ def _measured(entry: Entry) -> dict[str, str]:
 
 def _ours(entry: Entry) -> str:
     found = _measured(entry)
+    names = sorted(found, key=lambda name: name != entry.claim.shown)
     told = [
-        element("span", f"{escape(name.replace('_', ' '))} {element('b', escape(text))}", class_="value")
-        for name, text in [*found.items()][:_SHOWN]
+        element("span", f"{escape(name.replace('_', ' '))} {element('b', escape(found[name]))}", class_="value")
+        for name in names[:_SHOWN]
     ]
     more = len(found) - _SHOWN
     return "<br>".join([*told, *[element("span", f"and {more} more", class_="more")] * (more > 0)])
 
 
 def _full(entry: Entry) -> str:
-    return escape(f"{measured_text(entry.full)} {verdict_text(entry.full['verdict'])}".strip()) if entry.full else ""
+    return (
+        escape(f"{measured_text(entry.full, entry.claim.shown)} {verdict_text(entry.full['verdict'])}".strip())
+        if entry.full
+        else ""
+    )
 
 
 def strip(entry: Entry) -> str:
