@@ -65,6 +65,8 @@ def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
         ({"claims": [claim("t.one", in_part="x.low >")]}, "claim t.one: `in_part`: not an expression"),
         ({"claims": [claim("t.one", why="It is {y}.")]}, "claim t.one: `why` names y, which `values` does not"),
         ({"claims": [claim("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
+        ({"claims": [claim("t.one", shows="y")]}, "claim t.one: `shows` must be one of its values, x; got 'y'"),
+        ({"claims": [claim("t.one", exact="yes")]}, "claim t.one: `exact` must be true, or left out; got 'yes'"),
         ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
         ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
         ({"claims": [claim("t.one", claim=["x"])]}, "claim t.one: `claim` must be text"),

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from declared import declaration, save
+from declared import claim, declaration, save
 from leakage import runtime
 from leakage.claims import ledger as claims
 from leakage.claims import measurements
@@ -195,6 +195,13 @@ def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledg
     assert found["t.two"] == ["", "x 2", "◐ held in part", "Up to 2."]
     assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
     assert len(found) == 2 + 5
+
+
+def test_a_column_of_verdicts_that_is_empty_in_every_row_is_left_out(write, shown):
+    entry = {name: value for name, value in claim("t.one").items() if name != "why"}
+    book = claims.Ledger("toy", runtime.begin("ci", 3, "cpu"), declarations=write(declaration(claims=[entry])))
+    book.judge("t.one", x=Exact(0.5, 0.25))
+    assert rows(book.verdicts())[0] == ["id", "ours", "verdict"]
 
 
 def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):

@@ -67,6 +67,21 @@ def test_a_measurement_is_written_to_the_digits_its_interval_supports(measured, 
 
 
 @pytest.mark.parametrize(
+    ("measured", "text"),
+    [
+        (Estimate(0.60046, 0.59981, 0.60111, 9), "0.6005 [0.5998, 0.6011]"),
+        (Exact(0.123456789, 0.1), "0.123"),
+        ([Estimate(0.5, 0.4, 0.6, 9), Estimate(0.712, 0.702, 0.722, 9)], "0.50 to 0.712 (2 values)"),
+        ([Estimate(1, 0.99, 1, 9), Estimate(1, 0.99, 1, 9)], "1.000 (2 values)"),
+        ([Count(3, 4), Count(1, 2)], "1 of 2 to 3 of 4 (2 values)"),
+        ([Exact(3, 0)], "3"),
+    ],
+)
+def test_in_few_words_several_measurements_are_their_range(measured, text):
+    assert measurements.brief(measured) == text
+
+
+@pytest.mark.parametrize(
     "measured", [0.5, True, None, "0.5", np.float64(1), [], [0.5], [Exact(1, 0), Count(1, 1)], {"x": Exact(1, 0)}]
 )
 def test_what_carries_no_uncertainty_is_no_measurement(measured):

@@ -25,6 +25,8 @@ CLAIM = {
     "reason": "Only for small $x$.",
     "how": "held if $x < 2$. *x*: what is measured",
     "kind": "figure",
+    "shows": "x",
+    "exact": False,
     "values": [
         {
             "name": "x",
@@ -103,6 +105,14 @@ def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
     assert not any(cell.get("outputs") for cell in cells)
     mixed = arranged(new_markdown_cell("### One"), code(f"x = 1\n{judging}", claim="t.one"))
     assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", chips.chip(CLAIM, judging)]
+
+
+def test_a_chip_names_the_value_that_its_claim_shows_and_marks_what_is_exact():
+    plain, exact = chips.chip(CLAIM), chips.chip({**CLAIM, "exact": True})
+    assert "*ours: x 1.00 [0.90, 1.10]; the paper 1.05*" in plain
+    assert (":class: held-in-part\n" in plain, ":class: held-in-part exact\n" in exact) == (True, True)
+    assert "**◐ held in part, exact**" in exact
+    assert "ours" not in chips.chip({**CLAIM, "values": []})
 
 
 def test_a_chapter_without_a_ledger_keeps_its_lines():

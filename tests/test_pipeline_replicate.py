@@ -1,5 +1,6 @@
 """Replications: seeds that nobody chose, kept whatever happens, and said of the rules they were drawn for."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -157,6 +158,11 @@ def runs(declared):
         return [{"claims": {"t.one": shared | {"margins": {"held": one, "refuted": [-1]}}}} for one in margins]
 
     return of
+
+
+def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_are(declared):
+    shown = dataclasses.replace(declared, shows="y", exact=True)
+    assert replications.rule_digest(shown) == replications.rule_digest(declared)
 
 
 def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):

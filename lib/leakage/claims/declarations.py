@@ -38,8 +38,7 @@ class Claim:
         kind: one of `KINDS`.
         claim: one sentence in our words; may contain `$math$`.
         expected: the verdict that is expected, one of `VERDICTS`.
-        values: what each measurement that the rules look at is, over what its interval is; the first is the one that
-            tables show.
+        values: what each measurement that the rules look at is, over what its interval is.
         holds: when the claim holds.
         in_part: when it holds on a part of what it says; looked at only if it does not hold.
         refuted: when the measurements are evidence against it. What neither holds nor is refuted is undecided.
@@ -49,6 +48,9 @@ class Claim:
         where: where the paper says it; "" for a finding of ours.
         paper: what the paper states, if it states a value; else "".
         needs: data sets without which it is honestly not run.
+        shows: the name of the value that stands beside the verdict, "" for the first.
+        exact: whether it is true by algebra or construction, so that its check guards texts and code and is no evidence
+            about trained models.
     """
 
     id: str
@@ -65,6 +67,13 @@ class Claim:
     where: str = ""
     paper: str = ""
     needs: tuple[str, ...] = ()
+    shows: str = ""
+    exact: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The name of the value that stands beside the verdict."""
+        return self.shows or next(iter(self.values))
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -203,9 +212,13 @@ def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
     whose = f"claim {entry['id']}" if isinstance(entry, dict) and "id" in entry else "a claim without id"
     ours = isinstance(entry, dict) and entry.get("kind") == "ours"
     required = {"id", "kind", "claim", "expected", "values", "holds", "refuted"} | (set() if ours else {"where"})
-    optional = {"needs", "profile", "paper", "where", "in_part", "why", "proof"}
+    optional = {"needs", "profile", "paper", "where", "in_part", "why", "proof", "shows", "exact"}
     entry = strict_yaml.fields(entry, whose, required, optional)
-    texts = {name: strict_yaml.text(entry, name, whose) for name in entry if name not in ("needs", "values", *_RULES)}
+    texts = {
+        name: strict_yaml.text(entry, name, whose)
+        for name in entry
+        if name not in ("needs", "values", "exact", *_RULES)
+    }
     if not re.fullmatch(rf"{re.escape(prefix)}(\.[A-Za-z0-9_]+)+", texts["id"]):
         raise ValueError(f"{whose}: `id` must be {prefix}.<row>, of letters, digits and underscores.")
     if texts["id"].startswith(f"{prefix}.beyond.") and not ours:
@@ -216,7 +229,9 @@ def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
     needs = strict_yaml.names(entry, "needs", whose)
     if missing := sorted(set(needs) - set(data)):
         raise ValueError(f"{whose}: `needs` names {', '.join(missing)}, which `data` of the file does not.")
-    return Claim(**texts, needs=needs, **_ruled(entry, whose))
+    if entry.get("exact", "true") != "true":
+        raise ValueError(f"{whose}: `exact` must be true, or left out; got {entry['exact']!r}.")
+    return Claim(**texts, needs=needs, exact="exact" in entry, **_ruled(entry, whose))
 
 
 def _ruled(entry: Mapping[str, Any], whose: str) -> dict[str, Any]:
@@ -236,6 +251,8 @@ def _ruled(entry: Mapping[str, Any], whose: str) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"{whose}: `{name}`: {error}") from error
     why = entry.get("why", "")
+    if (shows := entry.get("shows")) is not None and shows not in texts:
+        raise ValueError(f"{whose}: `shows` must be one of its values, {', '.join(texts)}; got {shows!r}.")
     idle = texts.keys() - {name for rule in rules.values() for name in rule.used} - set(_PLACE.findall(why))
     if idle:
         raise ValueError(f"{whose}: no rule looks at {', '.join(sorted(idle))}.")

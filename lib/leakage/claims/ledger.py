@@ -89,7 +89,7 @@ class Ledger:
         elif why := absence(claim):
             self._keep(claim, NOT_RUN, why, rule="", values=[])
             return
-        # A list, for a notebook keeps no order of keys, and the first value is the one that tables show.
+        # A list, for a notebook keeps no order of keys, and tables show the values in that of their declaration.
         stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in values.items()]
         rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         self._keep(claim, verdict, reason, rule=rule, values=stored)
@@ -116,7 +116,10 @@ class Ledger:
         return Table("\n".join(f"**{group}**\n\n{table(heads, rows[group])}" for group in groups))
 
     def verdicts(self) -> "Table":
-        """The table of section 8: the paper's value, ours, the verdict and the reasons; beside a full-scale record."""
+        """The table of section 8: the paper's value, ours, the verdict and the reasons; beside a full-scale record.
+
+        A column that is empty in every row is left out.
+        """
         old = {record["id"]: record for record in (self._full_scale or {}).get("claims", ())}
         heads = ["id", "the paper", "ours", "verdict", "why"] + ["at full scale"] * bool(self._full_scale)
         rows = []
@@ -127,8 +130,9 @@ class Ledger:
             full = old.get(claim.id)
             beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
             rows.append([*row, beside] if self._full_scale else row)
+        filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
         return Table(
-            table(heads, rows)
+            table([heads[at] for at in filled], [[row[at] for at in filled] for row in rows])
             + (f"\nFull scale: {in_text(provenance(self._full_scale))}.\n" if self._full_scale else "")
         )
 

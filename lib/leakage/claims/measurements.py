@@ -5,6 +5,7 @@ one kind, in a sequence, are a measurement whose ends are arrays. A bare number 
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -103,6 +104,18 @@ def shown(measured: Measured) -> str:
     middles = [_middle(member) for member in measured]
     least, most = (shown(measured[pick(range(len(middles)), key=middles.__getitem__)]) for pick in (min, max))
     return f"{least} to {most} ({len(middles)} values)" if len(middles) > 1 else least
+
+
+def brief(measured: Measured) -> str:
+    """The measurement in few words: of several only the least and the greatest, without their intervals."""
+    if isinstance(measured, Exact):
+        return f"{measured.value:.3g}"
+    if isinstance(measured, Single):
+        return shown(measured)
+    middles = [_middle(member) for member in measured]
+    least, most = (re.sub(r" \[.*", "", brief(measured[middles.index(pick(middles))])) for pick in (min, max))
+    many = f" ({len(middles)} values)" * (len(middles) > 1)
+    return f"{least}{many}" if least == most else f"{least} to {most}{many}"
 
 
 def to_json(measured: Measured) -> Any:

@@ -72,9 +72,10 @@ def rules_text(claim: Claim) -> str:
     return "; ".join(f"{word} if ${rule.latex()}$" for word, rule in claim.rules.items())
 
 
-def measured_text(record: Mapping[str, Any]) -> str:
-    """The first of the measured values of a record, with its interval; "" if nothing was measured."""
-    return next(iter(_measured(record).values()), "")
+def measured_text(record: Mapping[str, Any], shows: str = "") -> str:
+    """The value of a record that has the name, else its first, with its interval; "" if nothing was measured."""
+    found = _measured(record)
+    return found.get(shows) or next(iter(found.values()), "")
 
 
 def finding_text(record: Mapping[str, Any]) -> str:

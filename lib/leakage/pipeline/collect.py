@@ -64,6 +64,7 @@ def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
     texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
     expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind, "idle": idle}
+    expectation |= {"shows": claim.shown, "exact": claim.exact}
     return empty | kept | texts | expectation
 
 

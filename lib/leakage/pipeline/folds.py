@@ -13,10 +13,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
-from leakage.pipeline.chips import chip_anchor, row_anchor
+from leakage.pipeline.chips import EXACT, chip_anchor, row_anchor
 from leakage.pipeline.layers import MARK
 
 SCOREBOARD = "scoreboard"  # the page that has a row for each claim
+GLOSSARY = "glossary"  # the page that says what the mark `EXACT` means
 _CONTENTS_ARE_DONE = 900  # Sphinx collects the headings of a page at 500
 
 
@@ -47,11 +48,12 @@ class Claim(SphinxDirective):
         links = nodes.paragraph(classes=["claim-links"])
         here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{chip_anchor(id)}", internal=True)
         links += [here]
-        if SCOREBOARD in self.env.found_docs:
-            links += [
-                nodes.Text(" · "),
-                nodes.reference("", "on the scoreboard", refuri=f"{SCOREBOARD}.html#{row_anchor(id)}", internal=True),
-            ]
+        ways = [("on the scoreboard", SCOREBOARD, row_anchor(id))]
+        ways += [(f"what “{EXACT}” means", GLOSSARY, f"term-{EXACT}")] * (EXACT in self.options.get("class", ()))
+        for text, page, place in ways:
+            if page in self.env.found_docs:
+                way = nodes.reference("", text, refuri=f"{page}.html#{place}", internal=True)
+                links += [nodes.Text(" · "), way]
         return links
 
 
