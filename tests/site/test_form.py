@@ -1,21 +1,33 @@
 """How much of a page a reader meets before opening anything: words, height, weight."""
 
+from urllib.parse import urlsplit
+
 import pytest
 
 pytestmark = pytest.mark.site
 
 MOST_WORDS = 5000
 MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
-MOST_BYTES = 1_500_000
+MOST_BYTES = 1_500_000  # of a page, and of all that a browser reads before it draws anything of it
+MOST_BLOCKING = 32  # files of these: a third of a second in Chromium, from disk
 # Works of reference, in which somebody looks up one entry: all claims in one table, and the functions of a package.
 REFERENCE = ("library/", "scoreboard")
 PAGE = "(document.querySelector('article') ?? document.querySelector('main'))"  # the search page has no article
 WORDS = f"{PAGE}.innerText.split(/\\s+/).filter(Boolean).length"
+BLOCKING = """[...document.querySelectorAll(
+    "script[src]:not([async], [defer], [type=module]), link[rel=stylesheet]")].map(one => one.src || one.href)"""
 HEIGHT = f"{PAGE}.getBoundingClientRect().height"
 
 
 def test_a_page_is_light(site, name):
     assert (site / f"{name}.html").stat().st_size <= MOST_BYTES
+
+
+def test_little_stands_before_the_first_view_of_a_page(visit, site):
+    before = [urlsplit(address).path.lstrip("/") for address in visit.page.evaluate(BLOCKING)]
+    assert not [name for name in before if "mathjax" in name or "fontawesome" in name]
+    assert len(before) <= MOST_BLOCKING
+    assert sum((site / name).stat().st_size for name in before) <= MOST_BYTES
 
 
 def test_a_page_can_be_finished(visit):
