@@ -59,3 +59,17 @@ def test_a_formula_that_is_wider_than_its_line_scrolls_and_is_reached_by_the_key
     beyond = f"({WIDE})().filter(formula => formula.getBoundingClientRect().right > innerWidth)"
     assert page.evaluate(f"{beyond}.length") == 0
     assert page.evaluate("[...document.querySelectorAll('article span.math:not(.scrolls)')].some(e => e.tabIndex < 0)")
+
+
+def test_the_first_link_to_a_term_says_what_it_means_to_who_comes_by_keyboard(opened):
+    page = opened("intro", width=390).page
+    link = page.locator("article a[data-definition]").first
+    told = "link => getComputedStyle(link, '::after').content"
+    assert link.evaluate(told) == "none"
+    page.locator("article a").first.focus()
+    for _ in range(200):
+        if page.evaluate("document.activeElement.matches('a[data-definition]')"):
+            break
+        page.keyboard.press("Tab")
+    assert page.locator("a[data-definition]:focus").evaluate(told).strip('"') == link.get_attribute("data-definition")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

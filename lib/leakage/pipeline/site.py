@@ -23,7 +23,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
 from leakage.claims.texts import provenance
-from leakage.pipeline import downloads
+from leakage.pipeline import downloads, glossary
 from leakage.pipeline.layers import duration
 from leakage.pipeline.library import PAGE
 from leakage.pipeline.storage import GENERATED
@@ -158,7 +158,13 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
         context["generate_toctree_html"] = _with_names(context["generate_toctree_html"])
     context["theme_extra_footer"] = _footer(app, pagename)
     if "body" in context:
-        context["body"] = _without_misplaced_roles(context["body"])
+        body = _without_misplaced_roles(context["body"])
+        context["body"] = glossary.with_definitions(body, _meanings(Path(app.srcdir) / "glossary.md"))
+
+
+@functools.cache
+def _meanings(page: Path) -> Mapping[str, str]:
+    return glossary.definitions(page.read_text("utf-8")) if page.is_file() else {}
 
 
 def _with_names(contents: Callable[..., Any]) -> Callable[..., str]:
