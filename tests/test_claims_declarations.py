@@ -65,7 +65,8 @@ def test_a_value_keeps_its_digits_and_is_never_a_yaml_type(write):
         ({"claims": [claim("t.one", in_part="x.low >")]}, "claim t.one: `in_part`: not an expression"),
         ({"claims": [claim("t.one", why="It is {y}.")]}, "claim t.one: `why` names y, which `values` does not"),
         ({"claims": [claim("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
-        ({"claims": [claim("t.one", shows="y")]}, "claim t.one: `shows` must be one of its values, x; got 'y'"),
+        ({"claims": [claim("t.one", shows="y")]}, "claim t.one: `shows` must have one of x in braces, and no other; "),
+        ({"claims": [claim("t.one", shows="{x} {y}")]}, "claim t.one: `shows` must have one of x in braces"),
         ({"claims": [claim("t.one", exact="yes")]}, "claim t.one: `exact` must be true, or left out; got 'yes'"),
         ({"claims": [claim("t.one", wher="x")]}, "claim t.one: unknown field wher"),
         ({"claims": [{"id": "t.one"}]}, "claim t.one: `claim` is missing"),
@@ -110,6 +111,12 @@ def test_the_verdict_is_that_of_the_first_rule_that_is_satisfied(write, value, v
     rules = {"holds": "x.high < 2", "in_part": "x.high < 3", "refuted": "x.low > 4"}
     (declared,) = declarations.load(write(declaration(claims=[claim("t.one", **rules)]))).claims
     assert declared.verdict({"x": Exact(value, 0.1)}) == verdict
+
+
+@pytest.mark.parametrize(("shows", "told"), [({}, "x 0.5"), ({"shows": "{x} of $n^{2}$"}, "0.5 of $n^{2}$")])
+def test_beside_the_verdict_stand_a_few_words_with_what_was_measured(write, shows, told):
+    (declared,) = declarations.load(write(declaration(claims=[claim("t.one", **shows)]))).claims
+    assert declared.told({"x": Exact(0.5, 0.1)}) == told
 
 
 def test_rules_that_contradict_each_other_on_a_measurement_are_refused(write):

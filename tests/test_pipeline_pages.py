@@ -72,7 +72,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
     (one,) = found["claims"]
     own = {name: value for name, value in record(low="-inf").items() if name not in ("profile", "seed", "device")}
     words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": texts.rule_text(claim())}
-    marks = {"kind": "figure", "idle": [], "shows": "x", "exact": False}
+    marks = {"kind": "figure", "idle": [], "shows": "x 1 [-inf, 1.1]", "exact": False}
     assert one == own | words | marks | {"expected": "held", "least_profile": "ci"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
@@ -80,7 +80,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
 def test_a_record_of_a_claim_that_was_declared_anew_is_kept_as_it_is():
     rules = {"holds": Rule("y.high < 2", ("y",)), "refuted": Rule("y.low > 2", ("y",))}
     (one,) = collect.make_ledger(executed(record()), declared(claim(values={"y": "another"}, **rules)))["claims"]
-    assert (one["verdict"], one["idle"], one["shows"]) == ("held", [], "y")
+    assert (one["verdict"], one["idle"], one["shows"]) == ("held", [], "")
 
 
 @pytest.mark.parametrize(

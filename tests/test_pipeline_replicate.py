@@ -161,7 +161,7 @@ def runs(declared):
 
 
 def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_are(declared):
-    shown = dataclasses.replace(declared, shows="y", exact=True)
+    shown = dataclasses.replace(declared, shows="{y}", exact=True)
     assert replications.rule_digest(shown) == replications.rule_digest(declared)
 
 

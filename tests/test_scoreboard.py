@@ -71,7 +71,7 @@ def test_a_claim_that_is_true_by_algebra_is_marked():
 
 
 def test_the_value_that_a_claim_shows_stands_first():
-    fields = {"values": {"y": "another", "x": "the one"}, "shows": "x"}
+    fields = {"values": {"y": "another", "x": "the one"}, "shows": "about {x}"}
     one = entry(fields=fields)
     one.record["values"].insert(0, {"name": "y", "measured": {"kind": "exact", "value": 2.0, "error": 0.0}})
     assert row(one).select_one(".ours").get_text(" ") == "x  1.00 [0.90, 1.10] y  2"

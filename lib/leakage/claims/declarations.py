@@ -48,7 +48,8 @@ class Claim:
         where: where the paper says it; "" for a finding of ours.
         paper: what the paper states, if it states a value; else "".
         needs: data sets without which it is honestly not run.
-        shows: the name of the value that stands beside the verdict, "" for the first.
+        shows: what stands beside the verdict, in a few words with at least one value in braces, `{ridge} more`; "" for
+            the first value with its name.
         exact: whether it is true by algebra or construction, so that its check guards texts and code and is no evidence
             about trained models.
     """
@@ -72,8 +73,14 @@ class Claim:
 
     @property
     def shown(self) -> str:
-        """The name of the value that stands beside the verdict."""
-        return self.shows or next(iter(self.values))
+        """The name of the first value that stands beside the verdict."""
+        return next(iter([*_PLACE.findall(self.shows), *self.values]))
+
+    def told(self, values: Mapping[str, Measured]) -> str:
+        """What stands beside the verdict: `shows` with the measurements, in few words."""
+        name = self.shown
+        told = self.shows or f"{name.replace('_', ' ')} {{{name}}}"
+        return _PLACE.sub(lambda place: measurements.brief(values[place[1]]), told)
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -251,8 +258,11 @@ def _ruled(entry: Mapping[str, Any], whose: str) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"{whose}: `{name}`: {error}") from error
     why = entry.get("why", "")
-    if (shows := entry.get("shows")) is not None and shows not in texts:
-        raise ValueError(f"{whose}: `shows` must be one of its values, {', '.join(texts)}; got {shows!r}.")
+    shows = entry.get("shows")
+    if shows is not None and not 0 < len(named := set(_PLACE.findall(shows))) == len(named & texts.keys()):
+        raise ValueError(
+            f"{whose}: `shows` must have one of {', '.join(texts)} in braces, and no other; got {shows!r}."
+        )
     idle = texts.keys() - {name for rule in rules.values() for name in rule.used} - set(_PLACE.findall(why))
     if idle:
         raise ValueError(f"{whose}: no rule looks at {', '.join(sorted(idle))}.")

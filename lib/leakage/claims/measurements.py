@@ -108,14 +108,11 @@ def shown(measured: Measured) -> str:
 
 def brief(measured: Measured) -> str:
     """The measurement in few words: of several only the least and the greatest, without their intervals."""
-    if isinstance(measured, Exact):
-        return f"{measured.value:.3g}"
     if isinstance(measured, Single):
         return shown(measured)
     middles = [_middle(member) for member in measured]
     least, most = (re.sub(r" \[.*", "", brief(measured[middles.index(pick(middles))])) for pick in (min, max))
-    many = f" ({len(middles)} values)" * (len(middles) > 1)
-    return f"{least}{many}" if least == most else f"{least} to {most}{many}"
+    return least if least == most else f"{least} to {most}"
 
 
 def to_json(measured: Measured) -> Any:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from leakage.claims import measurements
 from leakage.claims.texts import SIGNS, in_text, measured_text
 
 EXACT = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
@@ -35,22 +34,18 @@ def chip(claim: Mapping[str, Any], code: str = "") -> str:
         claim: an entry of a ledger.
         code: the statement that judged it.
     """
-    # Most claims have several values, so the one shown has its name.
-    shown = next((one for one in claim["values"] if one["name"] == claim["shows"]), None)
-    beside = [f"ours: {_name(shown)} {measurements.brief(measurements.from_json(shown['measured']))}"] if shown else []
+    beside = [f"ours: {in_text(claim['shows'])}"] if claim["shows"] else []
     beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
     told = f" *{'; '.join(beside)}*" if beside else ""
     mark = f", {EXACT}" * claim["exact"]
     lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}{mark}** · {in_text(claim['claim'])}{told}"]
     lines += [f"**Why.** {in_text(claim['reason'])}"] if claim["reason"] else []
     lines += [f"**Where.** {in_text(claim['where'])}"] if claim["where"] else []
-    measured = "; ".join(f"*{_name(one)}* {measured_text({'values': [one]})}" for one in claim["values"])
+    measured = "; ".join(
+        f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"]
+    )
     lines += [f"**Measured.** {in_text(measured)}"] if measured else []
     lines += [f"**Rule.** {in_text(claim['how'])}"]
     lines += [f"```python\n{code}\n```"] if code else []
     classes = slug(claim["verdict"]) + f" {EXACT}" * claim["exact"]
     return f"::::::{{claim}} {claim['id']}\n:class: {classes}\n\n" + "\n\n".join(lines) + "\n::::::\n"
-
-
-def _name(value: Mapping[str, Any]) -> str:
-    return value["name"].replace("_", " ")

@@ -62,11 +62,12 @@ def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
     values = {one["name"]: measurements.from_json(one["measured"]) for one in record.get("values", ())}
     judged = record["verdict"] not in (NOT_RUN, NOT_JUDGED)
     # A chapter that ran before the claim was declared anew has measured other values, to which the rules do not apply.
-    idle = list(claim.idle(values)) if judged and values.keys() == claim.values.keys() else []
+    current = values.keys() == claim.values.keys()
+    idle = list(claim.idle(values)) if judged and current else []
     texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
     expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind, "idle": idle}
-    expectation |= {"shows": claim.shown, "exact": claim.exact}
+    expectation |= {"shows": claim.told(values) if current else "", "exact": claim.exact}
     return empty | kept | texts | expectation
 
 
