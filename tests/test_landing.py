@@ -42,6 +42,8 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
         "- **1 finding of ours**: ✓ 1 held.",
         "- **1 slip in the printed texts, counted apart**: ✓ 1 held.",
     ]
+    (told,) = landing.tally([entry("t.sum", exact=True), entry("t.two")]).splitlines()
+    assert told.endswith("✓ 2 held (1 of those that held are exact: true by algebra or construction).")
     assert landing.tally([]) == "No chapter was executed for this copy of the book.\n"
 
 

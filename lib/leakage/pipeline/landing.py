@@ -7,7 +7,9 @@ found are counted apart. Everything here is a function from values to text.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from leakage.claims.declarations import HELD
 from leakage.claims.texts import in_text
+from leakage.pipeline.chips import EXACT
 from leakage.pipeline.entries import Entry
 from leakage.pipeline.scoreboard import counted
 
@@ -38,7 +40,9 @@ def _split(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], list[Ent
 
 
 def _line(entries: Sequence[Entry], name: str) -> str:
-    return f"**{len(entries)} {name}**: {counted(entries)}." if entries else ""
+    exact = sum(entry.claim.exact for entry in entries if entry.verdict == HELD)
+    marked = f" ({exact} of those that held are {EXACT}: true by algebra or construction)" * bool(exact)
+    return f"**{len(entries)} {name}**: {counted(entries)}{marked}." if entries else ""
 
 
 def rows(
