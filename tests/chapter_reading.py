@@ -81,7 +81,7 @@ class Block:
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
-    @property
+    @functools.cached_property
     def calls(self) -> list[ast.Call]:
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
 

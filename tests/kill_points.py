@@ -213,7 +213,21 @@ def main(folder: Path) -> None:
     os.environ.pop("LEAKAGE_BUILD", None)
     content_keys.processor()  # what is slow the first time is done before the first fork
     nbformat.validate(open_book(folder / "book").notebook(CHAPTERS[0]))
+    _warm_up(folder)
     print(json.dumps([*trials(folder)]))
+
+
+def _warm_up(folder: Path) -> None:
+    """Build once in this process: what is made when it is first called, every runner then has from its fork."""
+    import shutil
+
+    from leakage.pipeline import cli
+
+    root = Path(shutil.copytree(folder / "book", folder / "warm"))
+    state.notes = root / "computed.txt"
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        cli.main(["build", "--root", str(root), "--jobs", "1", "--no-render"])
+    shutil.rmtree(root)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,12 @@ PAGES = sorted(BOOK.glob("*.md"))
 CHAPTERS = [path for path in PAGES if (BOOK / "claims" / f"{path.stem}.yml").exists()]
 
 
+@pytest.fixture(scope="module")
+def chapters() -> list[Chapter]:
+    """Every chapter, read once for all rules."""
+    return [read_chapter(path) for path in CHAPTERS]
+
+
 # ── the book ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -43,8 +49,8 @@ def test_every_claims_file_belongs_to_a_page_and_to_a_card():
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_every_chapter_keeps_the_contract(rule):
-    faults = [f"{path.name}: {fault}" for path in CHAPTERS for fault in rule(read_chapter(path))]
+def test_every_chapter_keeps_the_contract(rule, chapters):
+    faults = [f"{chapter.name}: {fault}" for chapter in chapters for fault in rule(chapter)]
     assert not faults, "\n".join(faults)
 
 

@@ -2,7 +2,7 @@
 
 A row is a function, a case and the truth that its interval should hold. Rows that are not conservative are repeated
 1200 times: the bounds are then three standard errors (.019) and more from .95. Conservative rows cover .96 and more,
-where 600 repetitions have three standard errors of .024. The draws are fixed; the room is for other processors.
+where 400 repetitions have three standard errors of .029. The draws are fixed; the room is for other processors.
 """
 
 import ast
@@ -419,7 +419,7 @@ TABLE = [
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.of.__name__}: {row.case}")
 def test_an_interval_covers_as_often_as_it_says(row):
-    times = 600 if row.conservative else 1200
+    times = 400 if row.conservative else 1200
     truths = row.truth if isinstance(row.truth, list) else [row.truth]
     met = 0
     for found in row.measured(stream(0, f"{row.name}/{row.case}"), times):
