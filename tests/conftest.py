@@ -21,6 +21,7 @@ TYPES = str(Path(__file__).parent / "types_that_run")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TYPES, os.environ.get("PYTHONPATH"))))
 sys.path.insert(0, TYPES)
 importlib.import_module("held_imports").install()
+importlib.import_module("leakage.pipeline.worker").spare_the_iri_grammar()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -134,6 +134,7 @@ TESTS = ["elsewhere_checks.py"] + [
 def reports():
     """What became of each test on the second device, in a process of its own: the device is registered for good."""
     program = [sys.executable, "-m", "pytest", "-rA", "-p", "elsewhere", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    program += ["--assert", "plain"]  # these tests run with explanations, too, on the first device
     paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "PYTEST_ADDOPTS": "--tb=short"}
     return subprocess.run(

@@ -11,7 +11,7 @@ from leakage.pipeline.site import source_url
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "lib" / "leakage"
 REAL = library.Library(PACKAGE, {"one": frozenset({"metrics.roc"}), "two": frozenset({"theory.ridge"})})
-PAGES = REAL.pages()
+PAGES = sorted({REAL.page(module) for module in REAL.modules})
 MODULES = [name for name, path in REAL.modules.items() if path.name != "__init__.py"]
 
 TOOLS = '''\
@@ -133,18 +133,28 @@ def test_modules_and_chapters_lead_to_each_other(toy):
     assert "- [`toy`](/library/toy.md): {py:obj}`tools <toy.tools>`\n" in toy.of_chapter("carving")
 
 
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """The text of each page."""
+    return REAL.pages()
+
+
+def test_every_module_is_on_a_page(pages):
+    assert sorted(pages) == PAGES
+
+
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_of_the_library_has_its_entry(module):
+def test_every_public_name_of_the_library_has_its_entry(module, pages):
     entries = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", REAL.modules[module].read_text("utf-8"), re.MULTILINE)
-    section = PAGES[REAL.page(module)].partition(f"{{py:module}} leakage.{module}\n")[2].partition("\n## ")[0]
+    section = pages[REAL.page(module)].partition(f"{{py:module}} leakage.{module}\n")[2].partition("\n## ")[0]
     assert re.findall(r"^::::\{py:(?:function|class)\} (\w+)$", section, re.MULTILINE) == entries
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_of_a_page_has_a_target(page):
-    linked = set(re.findall(r"\{py:\w+\}`[^`<]+ <leakage\.([^`]+)>`", PAGES[page]))
+def test_every_link_of_a_page_has_a_target(page, pages):
+    linked = set(re.findall(r"\{py:\w+\}`[^`<]+ <leakage\.([^`]+)>`", pages[page]))
     assert linked <= REAL.names.keys()
-    for file, line in re.findall(r"\{source\}`[^`<]+ <([^`#]+)(?:#L(\d+))?>`", PAGES[page]):
+    for file, line in re.findall(r"\{source\}`[^`<]+ <([^`#]+)(?:#L(\d+))?>`", pages[page]):
         lines = (ROOT / file).read_text("utf-8").splitlines()
         assert not line or re.match(r"\s*(?:def|class|@)", lines[int(line) - 1])
 

@@ -93,8 +93,13 @@ def neighbours() -> KNeighborsClassifier:
     return KNeighborsClassifier(3, weights="distance").fit(inputs[member].numpy(), labels[member].numpy())
 
 
-@pytest.mark.parametrize("network", [OfModule(sequential()), OfEstimator(neighbours())], ids=["torch", "scikit-learn"])
-def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(network):
+@pytest.mark.parametrize(
+    "trained",
+    [lambda: OfModule(sequential()), lambda: OfEstimator(neighbours())],
+    ids=["torch", "scikit-learn"],
+)
+def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(trained):
+    network = trained()
     inputs, labels, member = memorised()
     right = posterior.correct(network(inputs), labels)
     noise = label_only.noise_robustness(

@@ -8,8 +8,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import check_jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,7 +21,6 @@ from leakage.data import registry
 from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
-BIN = Path(sys.executable).parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 
@@ -112,9 +113,9 @@ def test_jupyter_book_stays_below_the_version_that_reads_no_config():
 
 
 def test_the_citation_keeps_its_schema():
-    command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format", ROOT / "CITATION.cff"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
-    assert result.returncode == 0, result.stdout + result.stderr
+    arguments = ["--builtin-schema", "vendor.citation-file-format", str(ROOT / "CITATION.cff")]
+    result = CliRunner().invoke(check_jsonschema.main, arguments)
+    assert result.exit_code == 0, result.output
 
 
 def test_make_clean_leaves_nothing_generated_in_the_root_but_the_virtual_environment():

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import nbformat
@@ -221,7 +221,7 @@ BREAKAGES = {
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    """A repository in which one chapter is sound and each other one fails in its own way; status, root and lines."""
+    """A repository in which one chapter is sound and each other one fails in its own way; root, status and errors."""
     root = make_repository(tmp_path_factory.mktemp("broken") / "repository", "sound", *BREAKAGES)
     add_chapter(root, "sound")
     for name, (source, *_) in BREAKAGES.items():
@@ -229,21 +229,22 @@ def broken(tmp_path_factory):
         old = root / "_build" / "claims" / f"{name}.json"
         old.parent.mkdir(parents=True, exist_ok=True)
         old.write_text("{}")
-    command = [LEAKAGE, "build", "--jobs", "3", "--no-render", "--root", root]
-    return root, subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as told:
+        status = build(root, "--jobs", "3")
+    return root, status, told.getvalue()
 
 
 def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
-    root, run = broken
-    assert run.returncode == 1
-    assert sorted(executions(root)) == sorted(["sound", *BREAKAGES]), run.stderr
+    root, status, told = broken
+    assert status == 1
+    assert sorted(executions(root)) == sorted(["sound", *BREAKAGES]), told
     assert ledger(root, "sound")["claims"][0]["verdict"] == "held"
 
 
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_failure_is_told_with_chapter_cell_seconds_and_error_in_one_line(broken, name):
     _, where, error = BREAKAGES[name]
-    (line,) = [line for line in broken[1].stderr.splitlines() if line.startswith(f"✗ {name}:")]
+    (line,) = [line for line in broken[2].splitlines() if line.startswith(f"✗ {name}:")]
     assert where in line
     assert " s: " in line
     assert error in line
@@ -259,7 +260,7 @@ def test_a_cell_that_takes_too_long_is_ended(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_failed_chapter_loses_its_old_claims_and_shows_its_error(broken, name):
-    root, _ = broken
+    root, *_ = broken
     assert not (root / "_build" / "claims" / f"{name}.json").exists()
     notebook = nbformat.reads(staged(root, f"{name}.ipynb"), as_version=4)
     errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "error"]

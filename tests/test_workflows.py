@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import check_jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from leakage import runtime
 from patience import HANGS
@@ -51,7 +53,9 @@ def steps(path: Path) -> list[dict]:
 )
 def test_files_keep_their_schema(schema, paths):
     assert paths
-    run(BIN / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
+    arguments = ["--builtin-schema", f"vendor.{schema}", *map(str, paths)]
+    result = CliRunner().invoke(check_jsonschema.main, arguments)
+    assert result.exit_code == 0, result.output
 
 
 def test_the_audit_of_the_workflows_finds_nothing():
