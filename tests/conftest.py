@@ -52,7 +52,7 @@ settings.register_profile(
 settings.load_profile("same everywhere")
 
 # A file is one piece of work where several processes share the tests; one that begins last must not be long.
-LONGEST = ("test_smoke.py", "test_pipeline_build.py", "test_devices.py", "test_chapters.py", "test_pipeline_pages.py")
+LONGEST = ("test_smoke.py", "test_pipeline_build.py", "test_devices.py", "test_pipeline_kills.py", "test_coverage.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
