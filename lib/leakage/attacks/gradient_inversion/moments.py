@@ -20,6 +20,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.products import Parts, parts, squares, squares_times
 
 _ROWS = 8192  # neurons at a time where an array has several numbers for each pair of basis vectors
 
@@ -126,12 +127,12 @@ class OutputMoments(Moments):
     @cached_property
     def _square(self) -> Float[Tensor, "d d"]:
         """Formed once: an eigenvector takes tens of products."""
-        return self.weights.mT @ (self.values.unsqueeze(-1) * self.weights)
+        return squares(self.weights, self.values)
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
-        weighted = (self.values * (self.weights @ direction)).unsqueeze(-1) * (self.weights @ vectors)
+        total = squares_times(self.weights, self.values * (self.weights @ direction), vectors)
         linear = self.weights.mT @ self.values / len(self.weights)
-        return self.weights.mT @ weighted / len(self.weights) - _traces(linear, vectors, direction)
+        return total / len(self.weights) - _traces(linear, vectors, direction)
 
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m 1"], Float[Tensor, "m b"]]:
         return self.values.unsqueeze(-1) / len(self.values), self.weights @ basis
@@ -156,13 +157,19 @@ class HiddenMoments(Moments):
     @cached_property
     def _square(self) -> Float[Tensor, "d d"]:
         """Formed once: an eigenvector takes tens of products."""
-        return self.rows.mT @ self.weights
+        return self._parts.basis @ (self._parts.shares.mT @ self.weights)
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
-        along, inner, outer = (self.weights @ direction).unsqueeze(-1), self.weights @ vectors, self.rows @ vectors
-        traces = _traces(self.rows.sum(0), vectors, direction)
-        crossed = along * outer + (self.rows @ direction).unsqueeze(-1) * inner
-        return (self.rows.mT @ (along * inner) + self.weights.mT @ crossed - traces) / 3
+        shares, basis = self._parts
+        half = ((self.weights @ direction).unsqueeze(-1) * shares).mT @ self.weights
+        crossed = basis @ (half @ vectors) + half.mT @ (basis.mT @ vectors)
+        total = crossed + squares_times(self.weights, self.rows @ direction, vectors)
+        return (total - _traces(self.rows.sum(0), vectors, direction)) / 3
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """G by its few directions, where it has few."""
+        return parts(self.rows)
 
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m b"], Float[Tensor, "m b"]]:
         return self.rows @ basis, self.weights @ basis
