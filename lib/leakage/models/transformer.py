@@ -41,9 +41,11 @@ class Attention(nn.Module):
             layer(places).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
             for layer, places in ((self.query, asking), (self.key, asked), (self.value, asked))
         )
-        scores = (query / math.sqrt(query.shape[-1])) @ key.mT
-        weights = scores.masked_fill(hidden, -math.inf).softmax(-1)
-        return self.merge((weights @ value).transpose(-2, -3).flatten(-2))
+        # The places that are asked stand before those that ask: a CPU takes a softmax over few neighbours in memory a
+        # number at a time, and over few rows many numbers at a time.
+        scores = key @ (query / math.sqrt(query.shape[-1])).mT
+        weights = scores.masked_fill(hidden.mT, -math.inf).softmax(-2)
+        return self.merge((weights.mT @ value).transpose(-2, -3).flatten(-2))
 
 
 class Layer(nn.Module):

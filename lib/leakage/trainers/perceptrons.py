@@ -63,10 +63,11 @@ class Perceptrons(Mlp):
         below = [points]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             below.append(torch.baddbmm(bias.unsqueeze(1), below[-1], weight.mT).clamp_min_(0))
-        logits = torch.baddbmm(self.biases[-1].unsqueeze(1), below[-1], self.weights[-1].mT)
-        place = labels.unsqueeze(-1)
-        push = logits.softmax(-1).scatter_add_(-1, place, logits.new_full((1, 1, 1), -1.0).expand(place.shape))
-        push.div_(points.shape[1])
+        # The classes stand before the points: over few neighbours in memory a softmax takes a number at a time.
+        logits = torch.baddbmm(self.biases[-1].unsqueeze(-1), self.weights[-1], below[-1].mT)
+        place = labels.unsqueeze(-2)
+        push = logits.softmax(-2).scatter_add_(-2, place, logits.new_full((1, 1, 1), -1.0).expand(place.shape))
+        push = push.div_(points.shape[1]).mT
         weights, biases = [], []
         for weight, inputs in zip(reversed(self.weights), reversed(below), strict=True):
             weights.append(push.mT @ inputs)
