@@ -61,13 +61,15 @@ class Mlp:
         r"""$z^1, \dots, z^H, o$ of every point: one tensor a layer, the outputs last."""
         found, below = [], points
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            found.append(below @ weight.mT + bias.unsqueeze(-2))
+            found.append((below @ weight.mT).add_(bias.unsqueeze(-2)))
             below = found[-1].clamp_min(0)
         return tuple(found)
 
     def __call__(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t classes"]:
         """The outputs $o$ (logits) at points whose leading dimensions broadcast with those of the networks."""
-        return self.preactivations(points)[-1]
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            points = (points @ weight.mT).add_(bias.unsqueeze(-2)).clamp_min_(0)
+        return (points @ self.weights[-1].mT).add_(self.biases[-1].unsqueeze(-2))
 
 
 def initial(
