@@ -21,18 +21,22 @@ from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
 
 _CHUNK = 2**22  # numbers of noisy copies held at once: 32 MiB of float64
+_CACHED = 2**17  # of these looked at together: 1 MiB stays in the cache
 
 
-def _flip(points: Tensor, amount: float, generator: torch.Generator) -> Tensor:
-    drawn = torch.rand(points.shape, generator=generator, device=points.device, dtype=points.dtype)
-    return torch.where(drawn < amount, 1 - points, points)
+def _flip(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Tensor:
+    shape = (len(points), copies, points.shape[1])
+    drawn = torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype)
+    return ((points != 0)[:, None] ^ (drawn < amount)).flatten(0, 1).to(points.dtype)
 
 
-def _gaussian(points: Tensor, amount: float, generator: torch.Generator) -> Tensor:
-    return points + amount * torch.randn(points.shape, generator=generator, device=points.device, dtype=points.dtype)
+def _gaussian(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Tensor:
+    shape = (len(points), copies, points.shape[1])
+    drawn = torch.randn(shape, generator=generator, device=points.device, dtype=points.dtype)
+    return drawn.mul_(amount).add_(points[:, None]).flatten(0, 1)
 
 
-NOISES: Mapping[str, Callable[[Tensor, float, torch.Generator], Tensor]] = {"flip": _flip, "gaussian": _gaussian}
+NOISES: Mapping[str, Callable[[Tensor, int, float, torch.Generator], Tensor]] = {"flip": _flip, "gaussian": _gaussian}
 """`flip` turns bits over with a probability; `gaussian` adds independent normal noise of a standard deviation."""
 
 
@@ -64,7 +68,7 @@ def noise_robustness(
     chunk = max(1, _CHUNK // (copies * points.shape[1]))
     shares = []
     for part, own in zip(points.split(chunk), labels.split(chunk), strict=True):
-        shown = network(NOISES[noise](part.repeat_interleave(copies, 0), amount, generator)).argmax(-1)
+        shown = network(NOISES[noise](part, copies, amount, generator)).argmax(-1)
         shares.append((shown.view(len(part), copies) == own[:, None]).double().mean(1))
     return torch.cat(shares)
 
@@ -194,13 +198,21 @@ class _Search:
             rows = slice(start, start + parts)
             shape = (len(place[rows]), batch, place.shape[1])
             drawn = torch.randn(shape, generator=generator, device=place.device, dtype=place.dtype)
-            unit = drawn / drawn.norm(dim=-1, keepdim=True)
-            asked = (place[rows, None] + width[rows, None, None] * unit).flatten(0, 1)
-            over = self.network(asked).argmax(-1).view(shape[:2]) != self.own[rows, None]
-            sign = 2 * over.to(place.dtype) - 1
-            balanced = sign - sign.mean(1, keepdim=True)
-            # Where all directions agree, there is no balance to strike: they are taken as they are.
-            weight = torch.where(balanced.any(1, keepdim=True), balanced, sign)
-            found.append((weight[:, None] @ unit).squeeze(1))
+            few = max(1, _CACHED // (batch * place.shape[1]))
+            parts_of = (part.split(few) for part in (drawn, place[rows], width[rows], self.own[rows]))
+            found += [self._slope(*part) for part in zip(*parts_of, strict=True)]
         slope = torch.cat(found)
         return slope / slope.norm(dim=-1, keepdim=True)
+
+    def _slope(
+        self, drawn: Float[Tensor, "t b d"], place: Float[Tensor, "t d"], width: Float[Tensor, " t"], own: Tensor
+    ) -> Float[Tensor, "t d"]:
+        """The estimated normal, of any length, from directions drawn around each place; these are used up."""
+        unit = drawn.div_(drawn.norm(dim=-1, keepdim=True))
+        asked = (width[:, None, None] * unit).add_(place[:, None]).flatten(0, 1)
+        over = self.network(asked).argmax(-1).view(unit.shape[:2]) != own[:, None]
+        sign = 2 * over.to(place.dtype) - 1
+        balanced = sign - sign.mean(1, keepdim=True)
+        # Where all directions agree, there is no balance to strike: they are taken as they are.
+        weight = torch.where(balanced.any(1, keepdim=True), balanced, sign)
+        return (weight[:, None] @ unit).squeeze(1)
