@@ -91,9 +91,10 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     moving = torch.arange(len(points), device=points.device)
     projections = torch.zeros_like(moving)
     stays = torch.zeros_like(moving, dtype=torch.bool)
-    promised = _nearest_boundary(network, points, labels).distances
+    nearest = first = _nearest_boundary(network, points, labels)
     for step in range(settings.most):
-        nearest = _nearest_boundary(network, ends[moving], labels[moving])
+        if step:
+            nearest = _nearest_boundary(network, ends[moving], labels[moving])
         # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
         length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
         ends[moving] += torch.maximum(length, _shortest(ends[moving]))[:, None] * nearest.ways
@@ -106,7 +107,7 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
     reached = torch.ones_like(stays).index_fill(0, moving, False)
     found = first_change(network, points, ends)
     # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
-    found = torch.where(found <= _shortest(points), torch.minimum(found, promised), found)
+    found = torch.where(found <= _shortest(points), torch.minimum(found, first.distances), found)
     distances = torch.where(reached, found, torch.inf)
     return Reach(distances, reached, projections, stays)
 
