@@ -7,6 +7,7 @@ scikit-learn and λn/p of Tan et al. (2023). Leading dimensions are independent 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -28,9 +29,9 @@ class Fit:
     r"""Trained ridge logistic regressions.
 
     Attributes:
+        gram: $K$, of the training points.
         dual: $c$, with $b = X^\top c$; at the optimum $\mu c_i = y_i - \rho'(f_i)$.
         logits: $f = Kc$, the outputs at the training points.
-        factor: the Cholesky factor of $\mu I + W^{1/2} K W^{1/2}$, $W = \operatorname{diag} \rho''(f)$.
         ridge: μ.
         residual: $\max_i |y_i - \rho'(f_i) - \mu c_i|$, in units of probability.
         change: the largest change of a logit in the last Newton step; the error left is of the order of its square.
@@ -39,14 +40,22 @@ class Fit:
         steps: Newton steps taken.
     """
 
+    gram: Float[Tensor, "*b n n"]
     dual: Float[Tensor, "*b n"]
     logits: Float[Tensor, "*b n"]
-    factor: Float[Tensor, "*b n n"]
     ridge: float
     residual: Float[Tensor, "*b"]
     change: Float[Tensor, "*b"]
     converged: Bool[Tensor, "*b"]
     steps: Int[Tensor, "*b"]
+
+    @cached_property
+    def factor(self) -> Float[Tensor, "*b n n"]:
+        r"""The Cholesky factor of $\mu I + W^{1/2} K W^{1/2}$, $W = \operatorname{diag} \rho''(f)$.
+
+        Found when first asked for: whoever wants outputs only never does, and it costs as much as a Newton step.
+        """
+        return _factor(self.gram, self.logits, self.ridge)
 
 
 class Influence(NamedTuple):
@@ -111,9 +120,8 @@ def fit(
     logits = (state.gram @ state.dual.unsqueeze(-1)).squeeze(-1)
     residual = _rest(state.labels, logits, ridge * state.dual).abs().amax(-1)
     arrived = (state.change <= tolerance) & (residual <= tolerance)
-    factor = _factor(state.gram, logits, ridge).reshape(gram.shape)
     outcome = (part.reshape(batch) for part in (residual, state.change, arrived, state.steps))
-    return Fit(state.dual.reshape(*batch, n), logits.reshape(*batch, n), factor, ridge, *outcome)
+    return Fit(gram, state.dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *outcome)
 
 
 def with_point(

@@ -196,15 +196,19 @@ def _trained(
 
 def _refits(model: Fit, gram: Tensor, data: TrainingSets, points: Points, count: int) -> Float[Tensor, "R k"]:
     """The output at each point after training with it, for the first `count` training sets."""
-    part = replace(
-        model,
-        dual=model.dual[:count],
-        logits=model.logits[:count],
-        factor=model.factor[:count],
-        residual=model.residual[:count],
-        change=model.change[:count],
-        converged=model.converged[:count],
-        steps=model.steps[:count],
+    part = (
+        model
+        if count == len(gram)
+        else replace(
+            model,
+            gram=gram[:count],
+            dual=model.dual[:count],
+            logits=model.logits[:count],
+            residual=model.residual[:count],
+            change=model.change[:count],
+            converged=model.converged[:count],
+            steps=model.steps[:count],
+        )
     )
     columns = []
     for j in range(len(points.labels)):
