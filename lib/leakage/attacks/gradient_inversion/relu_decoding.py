@@ -133,9 +133,11 @@ def _corners(rows: Tensor) -> Tensor:
 
 
 def _distinct(functions: Float[Tensor, "n b"]) -> Float[Tensor, "k b"]:
-    """The functions without repetitions."""
+    """The functions without repetitions: there are few that differ, and nearly all repeat one of these."""
     if not len(functions):
         return functions
-    scale = functions.abs().amax()
-    near = (functions.unsqueeze(1) - functions).abs().amax(-1) < 10 * _TOLERANCE * scale
-    return functions[near.to(torch.int8).argmax(1).unique()]
+    apart, kept = 10 * _TOLERANCE * functions.abs().amax(), []
+    while len(functions):
+        kept.append(functions[0])
+        functions = functions[(functions - kept[-1]).abs().amax(-1) >= apart]
+    return torch.stack(kept)
