@@ -88,15 +88,15 @@ class HiddenEquations(Equations):
         """
         if observation.hidden is None:
             raise ValueError("`observation` must have `hidden`, the gradient of the hidden weights; got None.")
-        rows, gradient = observation.weights[:neurons], len(observation.weights) * observation.hidden[:neurons]
+        rows, gradient = observation.weights[:neurons], observation.hidden[:neurons]
         if basis is not None:
             arguments.real("basis", basis, "d k", like=rows, d=rows.shape[1])
             rows, gradient = rows @ basis, gradient @ basis
-        return cls(observation.activation, rows, gradient)
+        return cls(observation.activation, rows, len(observation.weights) * gradient)
 
     def error(self, points: Float[Tensor, "s b k"], residuals: Float[Tensor, "s b"]) -> Float[Tensor, "s n k"]:
         slopes = self._derivatives(points, order=1)[0]
-        return (slopes * residuals.unsqueeze(-2)) @ points - self.target
+        return ((slopes * residuals.unsqueeze(-2)) @ points).sub_(self.target)
 
     def linear(self, points: Float[Tensor, "s b k"]) -> tuple[Float[Tensor, "s b b"], Float[Tensor, "s b"]]:
         slopes = self._derivatives(points, order=1)[0]

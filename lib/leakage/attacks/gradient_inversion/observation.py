@@ -21,6 +21,7 @@ from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
 _PROBES = 4  # neurons along which a module is compared with the formula it is taken for
+_LOOKED_AT = 64  # neurons that these are usually among
 _REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
 _PRECISIONS = (torch.float32, torch.float64)  # those of the factorisations that attacks rest on
 
@@ -195,7 +196,10 @@ def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple
 
 def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | None) -> tuple[Activation, float]:
     """The activation and the output bias with which two layers compute what the module does."""
-    rows = weights[weights.any(1).nonzero()[:_PROBES, 0]]
+    for part in (weights[:_LOOKED_AT], weights):  # the first rows do, unless they are 0
+        rows = part[part.any(1).nonzero()[:_PROBES, 0]]
+        if len(rows) == _PROBES:
+            break
     if not len(rows):
         raise ValueError("`module` must have hidden weights other than 0: its output is the same for all inputs.")
     steps = [reach * rows / rows.square().sum(1, keepdim=True) for reach in _REACHES]
