@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.geometry.patterns import Gates, check, check_gates, joined, pattern, split
+from leakage.geometry.patterns import Gates, check, check_gates, joined, split
 from leakage.models.mlp import Mlp
 
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
@@ -135,17 +135,16 @@ class _Ray:
     def __init__(self, network: Mlp, points: Tensor, directions: Tensor, gates: Gates | None) -> None:
         check_rays(network, points, directions)
         if gates is None:
-            _warn_on_hyperedge(network, points)
-            gates = pattern(network, points)
+            first, *others, _ = network.preactivations(points)
+            _warn_on_hyperedge(first, *others)
+            gates = first, *others
         else:
             check_gates(network, gates)
+            first = points @ network.weights[0].mT + network.biases[0].unsqueeze(-2)
         self.network, self.gates = network, tuple(gate > 0 for gate in gates)
         self.level = torch.zeros_like(points[..., 0])
         # The first layer is the dearest and the same everywhere.
-        self.first = (
-            points @ network.weights[0].mT + network.biases[0].unsqueeze(-2),
-            directions @ network.weights[0].mT,
-        )
+        self.first = first, directions @ network.weights[0].mT
 
     def heights(self) -> tuple[list[Tensor], list[Tensor]]:
         """α and β of every layer on the polytope in hand, the outputs last."""
@@ -190,9 +189,8 @@ def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = 
         raise ValueError(f"`{name}` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
 
 
-def _warn_on_hyperedge(network: Mlp, points: Tensor) -> None:
-    """Say that a start lies on a hyperedge; its neuron counts as inactive there."""
-    heights = network.preactivations(points)[:-1]
+def _warn_on_hyperedge(*heights: Tensor) -> None:
+    """Say that a start lies on a hyperedge, given z of all layers; its neuron counts as inactive there."""
     on = [(z.abs() <= _ON_HYPEREDGE * z.abs().amax(-1, keepdim=True)).any() for z in heights]
     if bool(torch.stack(on).any()):
         warnings.warn(
