@@ -130,3 +130,12 @@ def test_draws_live_on_the_device_of_the_generator_and_keep_their_law():
     for column, dof in ((1, 1), (2, 7)):
         assert stats.kstest(draws[:, column].cpu(), stats.chi2(dof).cdf).pvalue > P_VALUE
     assert stats.kstest(gaussian((20_000,), generator=generator).cpu(), stats.norm.cdf).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("count", [5, 2**13 - 1, 2**13, 2**13 + 5, 2**14 + 16, 3 * 2**14 + 7])
+def test_many_draws_are_those_of_torch_up_to_rounding_and_leave_its_generator_alike(count):
+    ours, torchs = (stream(0, "normal") for _ in range(2))
+    drawn = gaussian((count,), generator=ours)
+    assert torch.allclose(drawn, torch.randn(count, generator=torchs, dtype=DTYPE), rtol=1e-13, atol=1e-14)
+    assert torch.equal(ours.get_state(), torchs.get_state())
+    assert gaussian((2, count), generator=ours).shape == (2, count)
