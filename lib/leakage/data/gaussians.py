@@ -12,7 +12,6 @@ from torch import Tensor
 from leakage import arguments
 from leakage.runtime import DTYPE
 
-
 _MANY = 2**13  # draws from which on vectorised functions are worth their overhead
 _TOGETHER = 2**14  # of them, a multiple of 16: 128 KiB stay in the cache
 
