@@ -368,9 +368,9 @@ def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
 
 
 def test_two_builds_into_one_folder_are_refused(repository, capsys):
-    from leakage.pipeline.build import _alone
+    from leakage.pipeline.build import alone
 
-    with _alone(repository / "_build"):
+    with alone(repository / "_build"):
         assert build(repository) == 2
     assert "another build is running" in capsys.readouterr().err
 

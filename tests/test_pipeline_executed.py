@@ -22,8 +22,8 @@ import alterations
 from kernels import Meanwhile, without_kernels
 from leakage.pipeline import execute, executed, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
-from leakage.pipeline.build import _forget_old_bytecode
 from leakage.pipeline.build import build as build_book
+from leakage.pipeline.executions import _forget_old_bytecode
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged

@@ -77,6 +77,22 @@ def test_what_was_found_before_an_interruption_stays_and_more_seeds_are_added(re
     assert len(executions(repository)) == 6
 
 
+def test_runs_are_kept_as_they_end_in_the_order_of_their_seeds(repository, capsys):
+    whole = kept_after(repository, capsys, "--seeds", "3", "--jobs", "1")
+    path = repository / "book/records/replication.json"
+    path.write_text(json.dumps(whole | {"sums": [whole["sums"][0], whole["sums"][2]]}), "utf-8")
+    assert kept_after(repository, capsys, "--seeds", "3") == whole
+    assert len(executions(repository)) == 7
+
+
+def kept_after(repository, capsys, *arguments) -> dict:
+    """What is kept once `leakage replicate` has counted its tasks to the end, without what clocks say."""
+    out = run(repository, ["replicate", *arguments], capsys)[1].splitlines()
+    total = out[0].split()[0]
+    assert out[-2].endswith(f"({total} of {total} tasks)")
+    return {name: [one | {"seconds": 0} for one in runs] for name, runs in kept(repository).items()}
+
+
 def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     old = kept(repository)
@@ -105,12 +121,12 @@ def long_chapter(repository):
 
 
 def test_only_the_cells_that_a_changed_rule_needs_are_executed(long_chapter, capsys):
-    assert "✓ long: 6 cells" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
+    assert ": 6 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
     (whole,) = kept(long_chapter)["long"]
     assert {id: one["seconds"] for id, one in whole["claims"].items()} == {"long.a": 0.5, "long.b": 1.0}
     edit(long_chapter / "book/claims/long.yml", "x.high < 4", "x.high < 3")
     commit(long_chapter)
-    assert "✓ long: 4 cells" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
+    assert ": 4 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
     assert [{*one["claims"]} for one in kept(long_chapter)["long"]] == [{"long.a", "long.b"}, {"long.b"}]
 
 

@@ -7,28 +7,26 @@ from the declared one and a warning of the renderer each make the build fail, af
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from importlib.util import cache_from_source
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
 
 from leakage import checked_files, content_keys, runtime
 from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
-from leakage.pipeline.execute import Outcome
+from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
-from leakage.pipeline.plan import Checksum, Plan, changed_since, cores, execution_provenance, make_plan
+from leakage.pipeline.executions import Work, carry_out
+from leakage.pipeline.plan import Checksum, Plan, cores, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
 from leakage.pipeline.storage import MARKED, MARKER, write_json
-from leakage.pipeline.worker import Task
 
 _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
@@ -50,7 +48,7 @@ def build(
     parameters: Mapping[str, Any],
     *,
     checksum: Checksum,
-    jobs: int | None = None,
+    place: Place | None = None,
     cell_seconds: int | None = None,
     rendered: bool = True,
     progress: Progress,
@@ -62,7 +60,7 @@ def build(
         names: chapters to execute; the others are shown as they were executed before, if they were.
         parameters: profile, seed and device, checked.
         checksum: gives the checksum of a data set by name.
-        jobs: chapters at a time; by default one for each GPU, or each core where no GPU is used.
+        place: where chapters are executed; by default `on_this_machine`.
         cell_seconds: the longest a cell may take; by default according to the profile.
         rendered: whether to make the site, beyond its staged pages.
         progress: told what happens.
@@ -71,25 +69,23 @@ def build(
         Refusal: if the request or the book is wrong; nothing was changed then.
     """
     chosen = book.choose(names)
-    contents.check(book)
-    book.check_folder()
-    device = runtime.pick_device(parameters["device"])
-    kind = content_keys.device_kind(device)
-    if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
-        raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
+    check(book)
+    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
     plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
-    with _alone(book.build):
-        for left_by_a_killed_build in (book.build / "executed").rglob("*.partial*"):
-            left_by_a_killed_build.unlink()
-        checked_files.sweep_up(book.build / "grids")
+    with alone(book.build):
         todo = [plans[chapter] for chapter in chosen if plans[chapter].state != "fresh"]
         for chapter in chosen:
             progress.say(_intention(plans[chapter]))
-        limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
-        check = partial(changed_since, book=book, checksum=checksum)
-        gpus = _gpus(parameters["device"])
-        outcomes = _execute(book, todo, jobs=jobs, gpus=gpus, limit=limit, check=check, progress=progress)
-        faults = [outcome_line(outcome) for outcome in outcomes if not outcome.ok]
+        for plan in todo:  # the ledgers of their last execution go first, whatever happens then
+            book.ledger(plan.chapter).unlink(missing_ok=True)
+        # The last chapters of the book take longest: begun last, one would run alone.
+        work = [Work(book, plan) for plan in reversed(todo)]
+        device, limit = parameters["device"], cell_seconds or CELL_SECONDS[parameters["profile"]]
+        given = {"device": device, "limit": limit, "checksum": checksum, "tell": progress.tell}
+        done = carry_out(book, work, place=place or on_this_machine(device), **given)
+        ends = {end.work.plan.chapter: end for end in done}
+        faults = [outcome_line(ends[c].outcome) for c in chosen if c in ends and not ends[c].outcome.ok]
+        chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].executed)
         notebooks = {c: notebook for c, plan in plans.items() if (notebook := executed.read(plan.target)) is not None}
         ledgers = _collect(book, plans, notebooks)
         for chapter in (name for name in chosen if name in ledgers):
@@ -102,9 +98,20 @@ def build(
     return Report(ledgers, tuple(faults))
 
 
+def check(book: Book) -> None:
+    """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
+    contents.check(book)
+    book.check_folder()
+    if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
+        raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
+
+
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the build folder and mark it as one; the system lets go of it when this process ends, however it ends."""
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the build folder, mark it as one and remove what a killed build has left half done in it.
+
+    The system lets go of it when this process ends, however it ends.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / MARKER).open("a", encoding="utf-8") as lock:
         try:
@@ -114,6 +121,10 @@ def _alone(folder: Path) -> Iterator[None]:
         if not lock.tell():
             lock.write(MARKED)
             lock.flush()
+        for left in folder.glob("executed/*/*.partial*"):
+            left.unlink()
+        shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
+        checked_files.sweep_up(folder / "grids")
         yield
 
 
@@ -140,74 +151,10 @@ def _has_gpu(number: int) -> bool:
         return False
 
 
-def _execute(
-    book: Book,
-    plans: Sequence[Plan],
-    *,
-    jobs: int | None,
-    gpus: Sequence[str],
-    limit: int,
-    check: Callable[[Plan], Sequence[str]],
-    progress: Progress,
-) -> list[Outcome]:
-    """Execute the chapters planned; the ledgers of their last execution go first, whatever happens then."""
-    if not plans:
-        return []
-    _forget_old_bytecode(book.package)
-    shutil.rmtree(book.build / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
-    for plan in plans:
-        book.ledger(plan.chapter).unlink(missing_ok=True)
-    at_a_time = min(len(plans), jobs or len(gpus) or cores())
-    variables = execute.kernel_variables(package=book.package, build=book.build)
-    by_chapter = {plan.chapter: plan for plan in plans}
-    provenance = execution_provenance(book, plans[0].parameters["device"])
-    tasks = [
-        Task(
-            chapter=plan.chapter,
-            notebook=nbformat.writes(plan.notebook),
-            parameters=plan.parameters,
-            target=plan.target,
-            folder=book.root,
-            log=book.build / "logs" / f"{plan.chapter}.log",
-            cell_seconds=limit,
-            variables=variables,
-        )
-        for plan in reversed(plans)  # the last chapters of the book take longest: begun last, one would run alone
-    ]
-
-    def finish(task: Task, notebook: NotebookNode, outcome: Outcome) -> None:
-        plan = by_chapter[task.chapter]
-        notebook.metadata[REPRO] = _repro(plan, outcome) | provenance | {"changed": list(check(plan))}
-
-    return execute.run(tasks, jobs=at_a_time, gpus=gpus, tell=progress.tell, finish=finish)[::-1]
-
-
-def _forget_old_bytecode(package: Path) -> None:
-    """Delete compiled modules that are older than the last change of their source.
-
-    Python compares size and time of modification in whole seconds, so it would run the old code of a module that was
-    replaced by one of the same size and date, and the key would be that of the new.
-    """
-    for path in package.rglob("*.py"):
-        compiled = Path(cache_from_source(path))
-        with suppress(OSError):  # there is none, or it may not be deleted
-            if compiled.stat().st_mtime_ns <= path.stat().st_ctime_ns:
-                compiled.unlink()
-
-
-def _repro(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    error = None if outcome.ok else {k: v for k, v in asdict(outcome).items() if k in ("cell", "cells", "error")}
-    return {
-        "key": plan.key,
-        "status": "ok" if outcome.ok else "failed",
-        "error": error,
-        "seconds": outcome.seconds,
-        "durations": list(outcome.durations),
-        "profile": plan.parameters["profile"],
-        "seed": plan.parameters["seed"],
-        "data": dict(plan.data),
-        "depends_on": plan.depends_on,
-    }
+def on_this_machine(device: str, jobs: int | None = None) -> Place:
+    """Where chapters run by default: `jobs` at a time, or one for each GPU, or each core where no GPU is used."""
+    gpus = _gpus(device)
+    return partial(execute.here, jobs=jobs or len(gpus) or cores(), gpus=gpus)
 
 
 def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:

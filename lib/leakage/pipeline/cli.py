@@ -107,7 +107,7 @@ def build(
     from leakage.pipeline import lacking_data
     from leakage.pipeline.book import open_book, parameters
     from leakage.pipeline.build import build as build_book
-    from leakage.pipeline.build import verdicts
+    from leakage.pipeline.build import on_this_machine, verdicts
     from leakage.pipeline.plan import registered_checksum
     from leakage.pipeline.progress import Progress
 
@@ -121,7 +121,7 @@ def build(
             chapters,
             given,
             checksum=registered_checksum,
-            jobs=jobs,
+            place=on_this_machine(given["device"], jobs),
             cell_seconds=timeout,
             rendered=not no_render,
             progress=progress,
@@ -148,6 +148,7 @@ def replicate(
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
     from leakage.pipeline import replications
     from leakage.pipeline.book import open_book
+    from leakage.pipeline.build import on_this_machine
     from leakage.pipeline.plan import registered_checksum
     from leakage.pipeline.progress import Progress
     from leakage.pipeline.replicate import replicate as replicate_book
@@ -155,7 +156,8 @@ def replicate(
     book = open_book(root, build_dir)
     lend_a_home(book.build)
     with Progress() as progress:
-        given = {"seeds": seeds, "under": under, "checksum": registered_checksum, "jobs": jobs}
+        given = {"seeds": seeds, "under": under, "checksum": registered_checksum}
+        given["place"] = on_this_machine("auto", jobs)
         faults = replicate_book(book, chapters, **given, progress=progress)
     for fault in faults:
         click.echo(fault, err=True)

@@ -1,21 +1,23 @@
 """Chapters are executed side by side, each in a process of its own, and their notebooks put in place.
 
-A process may die, hang or be killed without harm to the others; what it had done is kept and shown. The finished
-notebook appears under its name in one step, so that a build which is killed resumes with the chapters that are missing.
+`run` puts in place what a `Place` executes: `here`, or `cluster.Pool.place` on other machines. A process may die, hang
+or be killed without harm to the others; what it had done is kept and shown. The finished notebook appears under its
+name in one step, so that a build which is killed resumes with the chapters that are missing.
 """
 
 import multiprocessing as mp
 import os
 import queue
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -35,7 +37,8 @@ THREADS = 1
 class Outcome:
     """How an execution ended; `cell` counts code cells from 1, and `error` is one line, "" if all went well.
 
-    `durations` are the seconds that each code cell took, 0 where it was not run.
+    `durations` are the seconds that each code cell took, 0 where it was not run. `machine` is what `plan.machine` says
+    where it ran, if that was elsewhere.
     """
 
     chapter: str
@@ -44,6 +47,7 @@ class Outcome:
     cells: int
     error: str = ""
     durations: tuple[float, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -52,43 +56,68 @@ class Outcome:
 
 Listener = Callable[[Started | Outcome], None]
 Finish = Callable[[Task, NotebookNode, Outcome], None]
+Executed = tuple[Task, NotebookNode | None, Outcome]
+"""A task, its notebook as far as it was executed (`None`: not at all, which says nothing of it), and how it ended."""
+Place = Callable[[Iterable[Task], Listener], Generator[Executed, None, None]]
+"""Where tasks run: takes them one by one as there is room for them, and gives them back as they end."""
 
 
-def run(tasks: Sequence[Task], *, jobs: int, gpus: Sequence[str] = (), tell: Listener, finish: Finish) -> list[Outcome]:
-    """Execute the tasks, `jobs` at a time, and return how each ended.
+def run(tasks: Iterable[Task], *, place: Place, tell: Listener, finish: Finish) -> Iterator[tuple[Task, Outcome, bool]]:
+    """Execute the tasks and put each notebook in its place; the task, how it ended, and whether it was executed.
 
     Args:
         tasks: the chapters; one that fails does not stop the others.
+        place: where they run.
+        tell: called with every event, under the name that the task is told by; from several threads.
+        finish: adds to the executed notebook what it says of its execution, before it is written under its name.
+    """
+    with closing(place(tasks, tell)) as ended:
+        for task, notebook, outcome in ended:
+            if notebook is not None:
+                finish(task, notebook, outcome)
+                executed.write(task.target, notebook)
+                task.partial.unlink(missing_ok=True)
+            tell(replace(outcome, chapter=task.told_as))
+            yield task, outcome, notebook is not None
+
+
+def here(
+    tasks: Iterable[Task], tell: Listener, *, jobs: int, gpus: Sequence[str] = ()
+) -> Generator[Executed, None, None]:
+    """Execute tasks on this machine, `jobs` at a time, each in a process of its own.
+
+    Args:
+        tasks: the chapters.
+        tell: called with the beginning of every cell.
         jobs: processes at a time.
         gpus: ids to hand out through CUDA_VISIBLE_DEVICES, one to each running chapter while they last.
-        tell: called with every event, from several threads.
-        finish: adds to the executed notebook what it says of its execution, before it is written under its name.
     """
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for number in range(jobs):
         free.put(gpus[number % len(gpus)] if gpus else None)
     living: set[BaseProcess] = set()
-    stopped = threading.Event()
 
-    def supervise(task: Task) -> Outcome:
+    def supervise(task: Task) -> Executed:
         gpu = free.get()
         began = time.monotonic()
         try:
-            last, error = _watch(task, gpu, living, tell)
+            last, error = _watch(task, gpu, living, lambda event: tell(replace(event, chapter=task.told_as)))
         finally:
             free.put(gpu)
-        if stopped.is_set():  # not the chapter's failure: leave on disk what was there
-            return Outcome(task.chapter, 0, last.cell, last.cells, "stopped")
-        outcome = _conclude(task, last, error, time.monotonic() - began, finish)
-        tell(outcome)
-        return outcome
+        return task, *_concluded(task, last, error, time.monotonic() - began)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(supervise, task) for task in tasks]
+        running: set[Future[Executed]] = set()
         try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stopped.set()
+            for task in tasks:
+                running.add(pool.submit(supervise, task))
+                while len(running) > jobs:  # one waits, so that no process has to
+                    ended, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in ended)
+            while running:
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in ended)
+        except BaseException:  # what is stopped is no failure of a chapter: nobody puts it in place
             pool.shutdown(wait=False, cancel_futures=True)
             for process in living.copy():
                 process.terminate()
@@ -128,18 +157,15 @@ def _received(receiving: Connection) -> Iterator[Started | str]:
         yield message
 
 
-def _conclude(task: Task, last: Started, error: str, seconds: float, finish: Finish) -> Outcome:
-    """Put the executed notebook in its place, complete or not, with its error where it has one."""
+def _concluded(task: Task, last: Started, error: str, seconds: float) -> tuple[NotebookNode, Outcome]:
+    """The executed notebook, complete or not, with its error where it has one, and how it ended."""
     notebook = _grown(task)
     error = error or _error_shown(notebook)
     outcome = Outcome(task.chapter, round(seconds, 1), last.cell, last.cells, error, _durations(notebook))
     _tidy(notebook)
     if not outcome.ok:
         _show_error(notebook, outcome)
-    finish(task, notebook, outcome)
-    executed.write(task.target, notebook)
-    task.partial.unlink(missing_ok=True)
-    return outcome
+    return notebook, outcome
 
 
 def _grown(task: Task) -> NotebookNode:

@@ -145,18 +145,21 @@ def registered_checksum(name: str) -> str:
 
 def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
+    commit, dirty = _commit(book.root)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"commit": commit, "dirty": dirty} | machine(device) | {"date": now}
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Device, processor and versions of what is executed in this process or one like it."""
     chosen = runtime.pick_device(device)
     kind = content_keys.device_kind(chosen)
-    commit, dirty = _commit(book.root)
     return {
-        "commit": commit,
-        "dirty": dirty,
         "device": chosen.type,
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
         "processor": content_keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
         | {name: metadata.version(name) for name in _TOOLS},
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 

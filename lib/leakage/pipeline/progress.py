@@ -1,6 +1,7 @@
 """What a build tells while it runs: on a terminal a live line for each running chapter, and one for each that ends."""
 
 import io
+import math
 import shutil
 import sys
 import threading
@@ -27,6 +28,7 @@ class Progress:
         self._running: dict[str, tuple[Started, float, float]] = {}
         self._drawn = 0
         self._lock = threading.Lock()
+        self._expected, self._ended, self._began = 0, 0, time.monotonic()
         self._done = threading.Event()
         self._painter = threading.Thread(target=self._repaint, daemon=True)
 
@@ -40,6 +42,10 @@ class Progress:
         with self._lock:
             self._running.clear()
             self._draw()
+
+    def expect(self, tasks: int) -> None:
+        """From now on, say after each end how many of the tasks have ended and how long the others will take."""
+        self._expected = tasks
 
     def say(self, line: str) -> None:
         """Write a line that stays."""
@@ -56,7 +62,15 @@ class Progress:
                 self._draw()
             else:
                 self._running.pop(event.chapter, None)
-                self._draw(outcome_line(event))
+                self._ended += 1
+                self._draw(outcome_line(event) + self._tally(now))
+
+    def _tally(self, now: float) -> str:
+        if not self._expected:
+            return ""
+        minutes = (now - self._began) / self._ended * (self._expected - self._ended) / 60
+        left = f", about {math.ceil(minutes)} min left" if self._ended < self._expected else ""
+        return f" ({self._ended} of {self._expected} tasks{left})"
 
     def _repaint(self) -> None:
         while not self._done.wait(_REFRESH_SECONDS):

@@ -8,19 +8,22 @@ stopped. Only what is lacking is executed: after a rule has changed, no other ce
 import math
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from leakage import content_keys, runtime
 from leakage.claims import measurements
 from leakage.claims.declarations import NOT_RUN, Claim
 from leakage.claims.ledger import absence
 from leakage.claims.texts import NOT_JUDGED
-from leakage.pipeline import executed, slices
+from leakage.pipeline import collect, executed, slices
 from leakage.pipeline.book import STANDARD, Book, Refusal
-from leakage.pipeline.build import build
+from leakage.pipeline.build import CELL_SECONDS, alone, check, on_this_machine
+from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
-from leakage.pipeline.plan import Checksum, execution_provenance
+from leakage.pipeline.executions import Work, carry_out
+from leakage.pipeline.plan import Checksum, Plan, execution_provenance, make_plan
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.replications import drawn, of_claim, path_of, read, rule_digest
 from leakage.pipeline.storage import write_json
@@ -33,10 +36,12 @@ def replicate(
     seeds: int,
     under: float = math.inf,
     checksum: Checksum,
-    jobs: int | None = None,
+    place: Place | None = None,
     progress: Progress,
 ) -> tuple[str, ...]:
     """Execute the chapters named, all if none is, until each claim was judged at `seeds` seeds by the rules it has now.
+
+    All chapters at all seeds are one row of tasks, so that no processor waits for the last chapter of a seed.
 
     Args:
         book: what to execute.
@@ -44,7 +49,7 @@ def replicate(
         seeds: how many seeds each claim shall have, those of earlier commits included.
         under: only the claims whose own cells took less than so many seconds where they were last executed.
         checksum: gives the checksum of a data set by name.
-        jobs: chapters at a time; by default one for each core, or GPU.
+        place: where chapters are executed; by default `build.on_this_machine`.
         progress: told what happens.
 
     Returns:
@@ -54,31 +59,80 @@ def replicate(
         Refusal: if the request or the book is wrong, or files differ from the commit.
     """
     chosen = book.choose(names)
-    origin = execution_provenance(book, STANDARD["device"])
+    check(book)
+    device = STANDARD["device"]
+    origin = execution_provenance(book, device)
     if origin["commit"] is None or origin["dirty"]:
         raise Refusal("the seeds are drawn from the hash of a commit: commit first, then replicate.")
     kept = read(book)
-    used = {run["seed"] for runs in kept.values() for run in runs}
-    fresh = [seed for seed in drawn(origin["commit"], seeds + len(used)) if seed not in used][:seeds]
-    lacking = {chapter: _lacking(book, chapter, kept.get(chapter, []), seeds, under) for chapter in chosen}
+    order = drawn(origin["commit"], seeds + max((len(runs) for runs in kept.values()), default=0))
+    wanted = _wanted(book, {c: kept.get(c, []) for c in chosen}, order, seeds, under)
+    left = {seed: {*ids} for seed, ids in wanted.items()}
+    total = sum(map(len, left.values()))
+    progress.expect(total)
+    progress.say(f"{total} tasks, at {len(wanted)} seeds")
     faults: list[str] = []
-    for number, seed in enumerate(fresh):
-        wanted = {chapter: ids for chapter in chosen if (ids := {i for i, n in lacking[chapter].items() if n > number})}
-        if not wanted:
-            break
-        progress.say(f"seed {number + 1}, {seed}: " + ", ".join(f"{len(ids)} of {c}" for c, ids in wanted.items()))
-        only = {c: frozenset(ids) for c, ids in wanted.items() if len(ids) < len(_judgeable(book, c))}
-        there = replace(book, build=book.build / "replications" / str(seed), only=only)
-        given = STANDARD | {"seed": seed}
-        report = build(there, [*wanted], given, checksum=checksum, jobs=jobs, rendered=False, progress=progress)
-        for chapter in wanted:
-            found = _run(there, chapter, report.ledgers.get(chapter))
-            kept.setdefault(chapter, []).append(found)
-            faults += [f"{chapter}, seed {seed}: {found['error']}"] if "error" in found else []
+
+    def keep(there: Book, plan: Plan) -> None:
+        seed = plan.parameters["seed"]
+        found = _run(plan)
+        kept[plan.chapter] = _in_order([*kept.get(plan.chapter, []), found], order)
         write_json(path_of(book), kept)
-        if report.ledgers.keys() >= wanted.keys():  # of a failure, somebody wants to see the notebook
+        if "error" in found:  # of a failure, somebody wants to see the notebook
+            faults.append(f"{plan.chapter}, seed {seed}: {found['error']}")
+            return
+        left[seed].remove(plan.chapter)
+        if not left[seed]:
             shutil.rmtree(there.build)
+
+    def work() -> Iterator[Work]:
+        nonlocal total
+        kind = content_keys.device_kind(runtime.pick_device(device))
+        for seed, ids in wanted.items():
+            there = replace(book, build=book.build / "replications" / str(seed), only=_slices(book, ids))
+            for chapter in reversed(ids):  # as in a build
+                given = STANDARD | {"seed": seed}
+                plan = make_plan(there, chapter, given, checksum=checksum, device=kind)
+                if plan.state != "fresh":
+                    yield Work(there, plan, f"{chapter}, seed {seed}")
+                    continue
+                keep(there, plan)
+                total -= 1
+                progress.expect(total)
+
+    given = {"place": place or on_this_machine(device), "device": device, "checksum": checksum}
+    with alone(book.build / "replications"):
+        for end in carry_out(book, work(), **given, limit=CELL_SECONDS[STANDARD["profile"]], tell=progress.tell):
+            if end.executed:
+                keep(end.work.book, end.work.plan)
+            else:
+                faults.append(f"{end.work.name}: {end.outcome.error}")
     return tuple(faults)
+
+
+def _wanted(
+    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int, under: float
+) -> dict[int, dict[str, frozenset[str]]]:
+    """The claims to be judged, by seed and chapter: each chapter at the first seeds of `order` that it lacks."""
+    found: dict[int, dict[str, frozenset[str]]] = {seed: {} for seed in order}
+    for chapter, runs in kept.items():
+        lacking = _lacking(book, chapter, runs, seeds, under)
+        used = {run["seed"] for run in runs}
+        fresh = (seed for seed in order if seed not in used)
+        for number, seed in zip(range(max(lacking.values(), default=0)), fresh, strict=False):
+            found[seed][chapter] = frozenset(claim for claim, lack in lacking.items() if lack > number)
+    return {seed: ids for seed, ids in found.items() if ids}
+
+
+def _slices(book: Book, ids: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Of which chapters no more is executed than what these claims need."""
+    return {chapter: some for chapter, some in ids.items() if len(some) < len(_judgeable(book, chapter))}
+
+
+def _in_order(runs: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict[str, Any]]:
+    """Runs of earlier commits, then those of this one in the order of its seeds, whichever ended first."""
+    place = {seed: number for number, seed in enumerate(order)}
+    return sorted(runs, key=lambda run: place.get(run["seed"], -1))
 
 
 def _judgeable(book: Book, chapter: str) -> list[Claim]:
@@ -97,17 +151,18 @@ def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds:
     return found
 
 
-def _run(book: Book, chapter: str, ledger: Mapping[str, Any] | None) -> dict[str, Any]:
+def _run(plan: Plan) -> dict[str, Any]:
     """What one execution has found; of one that failed, how: no seed goes unsaid because a chapter broke at it."""
-    notebook = executed.read(book.executed(STANDARD["profile"], chapter))
+    notebook = executed.read(plan.target)
     assert notebook is not None, "it was executed"
-    if ledger is None:
+    if notebook.metadata[REPRO]["status"] != "ok":
         repro = notebook.metadata[REPRO]
         said = {name: repro[name] for name in ("seed", "commit", "seconds")}
         return said | {"error": repro["error"]["error"], "claims": {}}
+    ledger = collect.make_ledger(notebook, plan.declared)
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     durations = notebook.metadata[REPRO]["durations"]
-    declared = book.declarations(chapter).by_id
+    declared = plan.declared.by_id
     judged = [entry for entry in ledger["claims"] if entry["verdict"] not in (NOT_RUN, NOT_JUDGED)]
     claims = {}
     for entry in judged:

@@ -28,7 +28,11 @@ _LONGEST_MESSAGE = 400  # characters of an error that a status line shows
 
 @dataclass(frozen=True)
 class Task:
-    """A chapter to be executed: `notebook` (as JSON) with `parameters`, in a kernel that starts in `folder`."""
+    """A chapter to be executed: `notebook` (as JSON) with `parameters`, in a kernel that starts in `folder`.
+
+    `key` is its content key, `name` what its progress is told by, if not by the chapter; `files` are those that it may
+    read, by their names in `folder`, for a machine that has no such folder.
+    """
 
     chapter: str
     notebook: str
@@ -38,6 +42,14 @@ class Task:
     log: Path
     cell_seconds: int
     variables: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    name: str = ""
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def told_as(self) -> str:
+        """What its progress is told by."""
+        return self.name or self.chapter
 
     @property
     def partial(self) -> Path:
