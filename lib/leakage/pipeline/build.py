@@ -6,8 +6,9 @@ from the declared one and a warning of the renderer each make the build fail, af
 
 import fcntl
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage import checked_files, content_keys, runtime
+from leakage import arguments, checked_files, content_keys, runtime
 from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Place
@@ -32,6 +33,7 @@ _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
 """After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _MOST_COMPLAINTS = 20
+_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,46 @@ def build(
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))
+
+
+@contextmanager
+def place_of(
+    book: Book,
+    names: Sequence[str],
+    device: str,
+    *,
+    jobs: int | None,
+    workers: int | None,
+    cluster: str | None,
+    say: Callable[[str], None],
+) -> Iterator[Place]:
+    """Where the chapters named are executed: here, by so many workers on this machine, or by those of a scheduler.
+
+    Args:
+        book: the chapters' book.
+        names: of chapters, all if none is.
+        device: their parameter.
+        jobs: chapters at a time, without workers.
+        workers: how many processes of dask.
+        cluster: the address of a scheduler of dask.
+        say: told which workers are refused, and what is done again.
+
+    Raises:
+        Refusal: if more than one is given, or there are no such workers.
+    """
+    if sum(option is not None for option in (jobs, workers, cluster)) > 1:
+        raise Refusal("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
+    if workers is None and cluster is None:
+        yield on_this_machine(device, jobs)
+        return
+    if cluster is not None and not _ADDRESS.fullmatch(cluster):
+        raise Refusal(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {arguments.shown(cluster)}.")
+    from leakage.pipeline import cluster as clusters  # dask, only for its workers
+    from leakage.pipeline import equipment, errands
+
+    needs = equipment.needs(book, book.choose(names), device)
+    with clusters.pool(needs, book.package, address=cluster, workers=workers, say=say) as pool:
+        yield partial(errands.place, pool=pool, needs=needs, shared=cluster is None)
 
 
 def check(book: Book) -> None:

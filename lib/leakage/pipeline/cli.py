@@ -6,73 +6,20 @@ carried out (one line on stderr, nothing changed), 130 if it was interrupted. He
 commands, so that help is instant.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
+from leakage.pipeline import options
 from leakage.pipeline.audit_command import audit
+from leakage.pipeline.options import FOLDER, Whole
 from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-_MOST_JOBS = 1024
+_MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
-
-
-class _Folder(click.Path):
-    """A folder named on the command line."""
-
-    def __init__(self, *, exists: bool = False) -> None:
-        super().__init__(exists=exists, file_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not str(value):
-            self.fail("a folder must have a name.", param, ctx)
-        try:
-            return super().convert(value, param, ctx)
-        except ValueError:  # letters that no file system has
-            self.fail("a folder must have a name that can be written.", param, ctx)
-
-
-class _Whole(click.IntRange):
-    """A whole number in a range, written in at most 20 ASCII digits; `int` takes those of every script."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, str) and not re.fullmatch("[+-]?[0-9]{1,20}", value):
-            self.fail(f"{value!r} is not a valid integer.", param, ctx)
-        return super().convert(int(value), param, ctx)
-
-    def _describe_range(self) -> str:
-        return "" if self.min is None and self.max is None else super()._describe_range()
-
-
-_FOLDER, _ROOT = _Folder(), _Folder(exists=True)
-
-
-def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
-    """Several options as one decorator, in the order given."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
-
-
-_where = _options(
-    click.option("--root", type=_ROOT, help="The repository; by default the one around the current folder."),
-    click.option("--build-dir", type=_FOLDER, help="Where everything generated goes.  [default: ROOT/_build]"),
-)
-_parameters = _options(
-    click.option("--profile", help="smoke (seconds, nothing judged), ci (minutes) or paper (one GPU).  [default: ci]"),
-    click.option("--seed", type=_Whole(), help="Seed of every random stream.  [default: 0]"),
-    click.option("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]"),
-    click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="The same, as a pair."),
-)
 
 
 @click.group()
@@ -86,11 +33,11 @@ commands.add_command(audit)
 
 @commands.command()
 @click.argument("chapters", nargs=-1)
-@_parameters
-@click.option("--jobs", type=_Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]")
-@click.option("--timeout", type=_Whole(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]")
+@options.parameters
+@options.machines
+@click.option("--timeout", type=Whole(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]")
 @click.option("--no-render", is_flag=True, help="Execute and judge, but do not make the site.")
-@_where
+@options.where
 def build(
     chapters: tuple[str, ...],
     profile: str | None,
@@ -98,6 +45,8 @@ def build(
     device: str | None,
     pairs: tuple[str, ...],
     jobs: int | None,
+    workers: int | None,
+    cluster: str | None,
     timeout: int | None,
     no_render: bool,
     root: Path | None,
@@ -107,7 +56,7 @@ def build(
     from leakage.pipeline import lacking_data
     from leakage.pipeline.book import open_book, parameters
     from leakage.pipeline.build import build as build_book
-    from leakage.pipeline.build import on_this_machine, verdicts
+    from leakage.pipeline.build import place_of, verdicts
     from leakage.pipeline.plan import registered_checksum
     from leakage.pipeline.progress import Progress
 
@@ -115,13 +64,14 @@ def build(
     book.choose(chapters)
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
     lend_a_home(book.build)
-    with Progress() as progress:
+    machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
+    with Progress() as progress, place_of(book, chapters, given["device"], **machines, say=progress.say) as place:
         report = build_book(
             book,
             chapters,
             given,
             checksum=registered_checksum,
-            place=on_this_machine(given["device"], jobs),
+            place=place,
             cell_seconds=timeout,
             rendered=not no_render,
             progress=progress,
@@ -138,27 +88,37 @@ def build(
 
 @commands.command()
 @click.argument("chapters", nargs=-1)
-@click.option("--seeds", type=_Whole(1, _MOST_JOBS), default=10, show_default=True, help="How many for each claim.")
+@click.option("--seeds", type=Whole(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim.")
 @click.option("--under", type=click.FloatRange(0), default=float("inf"), help="Only claims that take fewer seconds.")
-@click.option("--jobs", type=_Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]")
-@_where
+@options.machines
+@options.where
 def replicate(
-    chapters: tuple[str, ...], seeds: int, under: float, jobs: int | None, root: Path | None, build_dir: Path | None
+    chapters: tuple[str, ...],
+    seeds: int,
+    under: float,
+    jobs: int | None,
+    workers: int | None,
+    cluster: str | None,
+    root: Path | None,
+    build_dir: Path | None,
 ) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
     from leakage.pipeline import replications
-    from leakage.pipeline.book import open_book
-    from leakage.pipeline.build import on_this_machine
+    from leakage.pipeline.book import STANDARD, open_book
+    from leakage.pipeline.build import place_of
     from leakage.pipeline.plan import registered_checksum
     from leakage.pipeline.progress import Progress
     from leakage.pipeline.replicate import replicate as replicate_book
 
     book = open_book(root, build_dir)
     lend_a_home(book.build)
-    with Progress() as progress:
-        given = {"seeds": seeds, "under": under, "checksum": registered_checksum}
-        given["place"] = on_this_machine("auto", jobs)
-        faults = replicate_book(book, chapters, **given, progress=progress)
+    given = {"seeds": seeds, "under": under, "checksum": registered_checksum}
+    machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
+    with (
+        Progress() as progress,
+        place_of(book, chapters, STANDARD["device"], **machines, say=progress.say) as place,
+    ):
+        faults = replicate_book(book, chapters, **given, place=place, progress=progress)
     for fault in faults:
         click.echo(fault, err=True)
     click.echo(f"Kept {replications.path_of(book)}.")
@@ -167,7 +127,7 @@ def replicate(
 
 @commands.command()
 @click.argument("chapter")
-@_where
+@options.where
 def record(chapter: str, root: Path | None, build_dir: Path | None) -> int:
     """Keep the finished full-scale run of CHAPTER in book/records/, to be shown beside every later run."""
     from leakage.pipeline.book import open_book
@@ -181,7 +141,7 @@ def record(chapter: str, root: Path | None, build_dir: Path | None) -> int:
 @click.argument("names", nargs=-1)
 @click.option("--needed", is_flag=True, help="The sets that claims need; a damaged file is named and left as it is.")
 @click.option("--if-possible", is_flag=True, help="For a build: do not wait for a network, never fail, and be brief.")
-@click.option("--root", type=_FOLDER, help="The repository whose claims count; by default the one around this folder.")
+@click.option("--root", type=FOLDER, help="The repository whose claims count; by default the one around this folder.")
 def data(names: tuple[str, ...], needed: bool, if_possible: bool, root: Path | None) -> int:
     """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
     from leakage.data import registry
@@ -204,8 +164,8 @@ def data(names: tuple[str, ...], needed: bool, if_possible: bool, root: Path | N
 
 
 @commands.command()
-@_parameters
-@_where
+@options.parameters
+@options.where
 def status(
     profile: str | None,
     seed: int | None,
@@ -228,7 +188,7 @@ def status(
 
 
 @commands.command("map")
-@_where
+@options.where
 def draw_map(root: Path | None, build_dir: Path | None) -> int:
     """Draw the rooms of the library and what they import into CONTRIBUTING.md."""
     from leakage.pipeline import floor_plan
@@ -242,8 +202,8 @@ def draw_map(root: Path | None, build_dir: Path | None) -> int:
 
 
 @commands.command()
-@click.option("--port", type=_Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@_where
+@click.option("--port", type=Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@options.where
 def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
     """Show the site in a browser, from this machine only."""
     from leakage.pipeline.book import Refusal, open_book
@@ -281,7 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "leakage").partition(".")[0] == "leakage":
             raise
-        cure = "install leakage[book]: `pip install '.[book]'` in the repository"
+        extra = "cluster" if error.name in ("dask", "distributed") else "book"
+        cure = f"install leakage[{extra}]: `pip install '.[{extra}]'` in the repository"
         return _end(f"this needs the package {error.name}, which is not installed; {cure}.", _REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

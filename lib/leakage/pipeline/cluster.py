@@ -1,0 +1,219 @@
+"""The workers of `dask.distributed`, processes of this machine or of others: the only module that imports it.
+
+Each worker is asked what it has, and is given work only if that is what is here. Results come back as bytes, and who
+asked judges whether they can be believed. Which worker does what, and does it again after another was lost, is dask's
+affair: nothing here schedules.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from distributed import Client, Future, LocalCluster, Worker, as_completed, get_worker
+
+from leakage.checked_files import Damaged
+from leakage.pipeline.book import Refusal
+from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
+from leakage.pipeline.worker import one_line
+
+_AHEAD = 2  # calls under way for each thread: none waits, and few are blamed for a worker's death that was not theirs
+_ATTEMPTS = 3  # how often a call is made whose results cannot be believed
+_RETRIES = 2  # how often dask makes a call again that raised an error
+_ANSWER_SECONDS = 10  # within which a scheduler answers, and has a worker
+_LONELY_SECONDS = 60  # without a worker that fits, after which none is taken to come
+_LOOK_SECONDS, _POLL_SECONDS = 1.0, 0.01
+_Found = TypeVar("_Found")
+
+
+class Lost(click.ClickException):
+    """The cluster is gone."""
+
+    exit_code = 1
+
+
+@dataclass
+class Misfit(Damaged):
+    """What a worker has sent that is not, or no more, what it must be."""
+
+    worker: str
+    differs: list[str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a worker is asked to do: `key` says it all, `name` is for people."""
+
+    key: str
+    name: str
+    arguments: tuple[Any, ...] = field(repr=False)
+
+
+def this_worker() -> Worker:
+    """The worker that makes this call."""
+    return get_worker()
+
+
+async def _equipment(needs: Needs) -> Equipment:
+    return await asyncio.to_thread(equipment, needs)  # meanwhile the worker answers others
+
+
+class Pool:
+    """The workers of a cluster that have what is needed.
+
+    Args:
+        client: connected to it.
+        needs: what they are asked for.
+        package: which they must have.
+        say: told of every worker that is refused and every result that is not believed.
+    """
+
+    def __init__(self, client: Client, needs: Needs, package: Path, *, say: Callable[[str], None]) -> None:
+        self._client, self._needs, self._say = client, needs, say
+        self.wanted = equipment(needs, package)
+        self._fit: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._looked = -math.inf
+
+    def look(self) -> Mapping[str, int]:
+        """The workers that are there and fit, with their threads; who has come since the last look is asked.
+
+        Raises:
+            Lost: if the scheduler is gone.
+        """
+        if time.monotonic() - self._looked < _LOOK_SECONDS:
+            return self._fit
+        try:
+            there = self._client.nthreads()
+            new = [worker for worker in there if worker not in self._fit and worker not in self._refused]
+            answers = self._client.run(_equipment, self._needs, workers=new, on_error="return") if new else {}
+        except (OSError, TimeoutError, CancelledError) as error:
+            raise _lost() from error
+        for worker, found in answers.items():
+            if isinstance(found, Exception):
+                self._refuse(worker, f"it cannot say what it has ({type(found).__name__}: {found})")
+            elif differs := unlike(self.wanted, found):
+                self._refuse(worker, _difference(differs))
+        self._fit = {worker: threads for worker, threads in there.items() if worker not in self._refused}
+        self._looked = time.monotonic()
+        return self._fit
+
+    def _refuse(self, worker: str, why: str) -> None:
+        self._refused.add(worker)
+        self._fit.pop(worker, None)
+        self._say(f"  worker {worker} is refused: {one_line(why)}")
+
+    def results(
+        self,
+        function: Callable[..., bytes],
+        calls: Iterable[Call],
+        believe: Callable[[Call, bytes], _Found],
+        *,
+        ahead: int = _AHEAD,
+    ) -> Generator[tuple[Call, _Found | Exception], None, None]:
+        """What `believe` makes of the bytes that each call returns, or an error, as they come.
+
+        Args:
+            function: of a module that the workers have.
+            calls: taken one by one, as there is room.
+            believe: raises `Damaged` for bytes that cannot be believed; the call is then made again.
+            ahead: calls under way for each thread.
+
+        Raises:
+            Lost: if the scheduler is gone, or no worker that fits has been there for a minute.
+        """
+        waiting = as_completed(with_results=True, raise_errors=False, loop=self._client.loop)
+        begun: dict[Future, Call] = {}
+        doubts: Counter[str] = Counter()
+        left, seen = iter(calls), time.monotonic()
+        try:
+            while True:
+                fit = self.look()
+                seen = time.monotonic() if fit else seen
+                if time.monotonic() - seen > _LONELY_SECONDS:
+                    raise Lost("no worker that fits is left; what was finished is kept.")
+                batch = list(islice(left, max(0, ahead * sum(fit.values()) - len(begun))))
+                if fit and not batch and not begun:
+                    return
+                if batch:
+                    keys = [f"{call.name}-{call.key[:16]}-{doubts[call.key]}" for call in batch]
+                    columns = zip(*(call.arguments for call in batch), strict=True)
+                    where = {"workers": [*fit], "allow_other_workers": True}  # others refuse by themselves
+                    futures = self._client.map(function, *columns, key=keys, retries=_RETRIES, pure=False, **where)
+                    begun |= zip(futures, batch, strict=True)
+                    waiting.update(futures)
+                if not waiting.has_ready():
+                    time.sleep(_POLL_SECONDS)
+                for future, result in waiting.next_batch(block=False):
+                    call, found = begun.pop(future), None
+                    if future.status == "finished":
+                        try:
+                            found = believe(call, result)
+                        except Damaged as error:
+                            self._doubt(call, error)
+                            doubts[call.key] += 1
+                            found = error if doubts[call.key] == _ATTEMPTS else None
+                            left = left if found else chain([call], left)
+                    elif future.status == "error":
+                        found = result[1]
+                    else:
+                        raise _lost()
+                    if found is not None:
+                        yield call, found
+        finally:
+            self._client.cancel([*begun])
+
+    def _doubt(self, call: Call, error: Damaged) -> None:
+        if isinstance(error, Misfit):
+            self._refuse(error.worker, _difference(error.differs))
+        else:
+            self._say(f"  {call.name}: its result is not believed, for {error}; it is done again")
+
+
+def _difference(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"other than here are {', '.join(names[:3])}{more}"
+
+
+def _lost() -> Lost:
+    return Lost("the scheduler is gone; what was finished is kept, and the next run goes on from there.")
+
+
+@contextmanager
+def pool(
+    needs: Needs, package: Path, *, address: str | None, workers: int | None, say: Callable[[str], None]
+) -> Iterator[Pool]:
+    """The workers of the scheduler at `address`, or as many processes of this machine, reached from it alone.
+
+    Raises:
+        Refusal: if no scheduler answers, or none of its workers fits.
+    """
+    with ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
+        try:
+            local = {
+                "n_workers": workers,
+                "threads_per_worker": 1,
+                "host": "127.0.0.1",
+                "silence_logs": logging.CRITICAL,
+            }
+            local |= {"dashboard_address": None, "worker_dashboard_address": None}
+            scheduler = address or stack.enter_context(LocalCluster(**local))
+            client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
+            client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
+        except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+            raise Refusal(f"{address or 'this machine'} gives no workers: {one_line(str(error))}") from error
+        found = Pool(client, needs, package, say=say)
+        if not found.look():
+            raise Refusal("none of the workers fits; what is other is said above.")
+        yield found

@@ -1,0 +1,159 @@
+"""On the workers of dask is found what is found here, whoever is killed, lies or is of another version."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from cluster_machines import Machines
+from miniature import add_chapter, edit, make_repository
+
+CHAPTERS = ("first", "second", "third")
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory):
+    """A repository of three chapters that has no package of its own, committed."""
+    root = make_repository(tmp_path_factory.mktemp("book") / "repository", *CHAPTERS)
+    shutil.rmtree(root / "lib")
+    for name in CHAPTERS:
+        add_chapter(root, name)
+        edit(root / "book" / f"{name}.md", "\nfrom leakage import numbers", "")
+    (root / ".gitignore").write_text("_build\nexecutions.txt\n", "utf-8")
+    for arguments in (["init"], ["add", "--all"], ["commit", "--message", "Begin"]):
+        subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True)
+    return root
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """The process from which machines are forked."""
+    machines = Machines(tmp_path_factory.mktemp("machines"))
+    yield machines
+    machines.close()
+
+
+@pytest.fixture
+def machines(house):
+    """Machines that have noted nothing, and no trap."""
+    house.end()
+    return house
+
+
+@pytest.fixture
+def root(committed, tmp_path):
+    return shutil.copytree(committed, tmp_path / "repository")
+
+
+def kept(root) -> dict:
+    """The replications, without what clocks say."""
+    found = json.loads((root / "book/records/replication.json").read_text("utf-8"))
+    return {name: [one | {"seconds": 0} for one in runs] for name, runs in found.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(committed, house, tmp_path_factory):
+    """The replications at two seeds that are made here."""
+    root = shutil.copytree(committed, tmp_path_factory.mktemp("here") / "repository")
+    assert house.leakage("replicate", "--root", root, "--seeds", 2)[::2] == (0, "")
+    return kept(root)
+
+
+def test_a_cluster_finds_what_is_found_here_and_says_how_far_it_is(machines, root, expected):
+    address = machines.scheduler()
+    machines.workers(address, "sound", "sound")
+    status, out, err = machines.leakage("replicate", "--root", root, "--seeds", 2, "--cluster", address)
+    assert (status, err) == (0, "")
+    assert kept(root) == expected
+    assert "(1 of 6 tasks, about 1 min left)" in out
+    assert out.splitlines()[-2].endswith("(6 of 6 tasks)")
+    assert sorted(machines.notes()) == sorted(f"{c} {one['seed']}" for c, runs in expected.items() for one in runs)
+    assert machines.leakage("replicate", "--root", root, "--seeds", 2, "--cluster", address)[0] == 0
+    assert len(machines.notes()) == 6
+
+
+def test_a_worker_that_is_killed_loses_nothing(machines, root, expected):
+    address = machines.scheduler()
+    machines.workers(address, *["sound"] * 4)
+    for name in CHAPTERS:
+        machines.trap(name, "worker")
+    status, _, err = machines.leakage("replicate", "--root", root, "--seeds", 2, "--cluster", address)
+    assert (status, err) == (0, "")
+    assert kept(root) == expected
+    assert len(machines.notes()) == 6 + 3
+
+
+def test_without_a_scheduler_what_was_finished_is_kept_and_the_next_run_goes_on(machines, root, expected):
+    address = machines.scheduler()
+    machines.workers(address, "sound")
+    machines.trap("first", "scheduler")  # of each seed the last
+    status, _, err = machines.leakage("replicate", "--root", root, "--seeds", 2, "--cluster", address)
+    assert (status, err.count("\n"), "the scheduler is gone; what was finished is kept" in err) == (1, 1, True)
+    assert {name: len(runs) for name, runs in kept(root).items()} == {"second": 1, "third": 1}
+    address = machines.scheduler()
+    machines.workers(address, "sound")
+    assert machines.leakage("replicate", "--root", root, "--seeds", 2, "--cluster", address)[0] == 0
+    assert kept(root) == expected
+    assert len(machines.notes()) == 6 + 1
+
+
+def test_after_a_client_was_killed_the_next_run_goes_on(machines, root, expected):
+    address = machines.scheduler()
+    machines.workers(address, "sound")
+    machines.trap("first", "client")
+    replicate = ("replicate", "--root", root, "--seeds", 2, "--cluster", address)
+    assert machines.leakage(*replicate)[0] == -9
+    finished = sum(map(len, kept(root).values()))
+    assert finished <= 2
+    assert machines.leakage(*replicate)[0] == 0
+    assert kept(root) == expected
+    assert len(machines.notes()) <= 6 + 3 - finished
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("torch", "other than here are version of torch"),
+        ("library", "other than here are leakage/metrics/roc.py"),
+        ("mute", "it cannot say what it has (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_a_worker_of_another_version_is_refused_by_name_and_others_go_on(machines, root, kind, why):
+    address = machines.scheduler()
+    machines.workers(address, kind)
+    build = ("build", "--no-render", "--root", root, "--cluster", address)
+    status, out, err = machines.leakage(*build)
+    assert (status, machines.notes()) == (2, [])
+    assert err == "leakage: none of the workers fits; what is other is said above.\n"
+    assert out.startswith("  worker tcp://127.0.0.1:")
+    assert out.endswith(f" is refused: {why}\n")
+    assert not (root / "_build/executed").exists()
+    machines.workers(address, "sound")
+    status, out, err = machines.leakage(*build)
+    assert (status, out.count(why), err) == (0, 1, "")
+
+
+def test_a_full_disk_on_a_worker_costs_one_line_and_the_task(machines, root):
+    (root / "book/records/second.txt").write_text("x" * 20_000)
+    address = machines.scheduler()
+    machines.workers(address, "small")
+    status, _, err = machines.leakage("build", "--no-render", "--root", root, "--cluster", address)
+    assert (status, sorted(machines.notes())) == (1, ["first 0", "third 0"])
+    assert "✗ second: failed before its first cell after 0.0 s: not executed: OSError: [Errno 27]" in err
+    assert err.count("\n") == 1
+    machines.workers(address, "sound", "sound", "sound")
+    assert machines.leakage("build", "--no-render", "--root", root, "--cluster", address)[0] == 0
+    assert machines.notes()[2:] == ["second 0"]
+
+
+def test_an_altered_result_is_not_believed_and_done_again(machines, root, expected):
+    address = machines.scheduler()
+    machines.workers(address, "sound")
+    replicate = ("replicate", "--root", root, "--seeds", 2, "--cluster", address)
+    status, out, err = machines.leakage(*replicate, kind="altering")
+    assert (status, err) == (0, "")
+    assert out.count("its result is not believed, for its checksum is another; it is done again") == 1
+    assert kept(root) == expected
+    assert len(machines.notes()) == 6 + 1
