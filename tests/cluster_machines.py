@@ -98,7 +98,7 @@ def execute_with_notes(folder: Path) -> None:
 
 
 def be_worker(kind: str) -> None:
-    """Be a machine of a kind: `sound`, `torch` or `library` of another version, `deaf` or `small`."""
+    """Be a machine of a kind: `sound`, `torch` or `library` of another version, `mute` or `small`."""
     from leakage import content_keys
     from leakage.pipeline import equipment
 

@@ -53,6 +53,8 @@ MAY_IMPORT = {
     | {"figures", "attacks", "audit", "auditing"},
 }
 NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
+# Whoever has no cluster needs none of its packages.
+DASK, ITS_MODULE = frozenset({"dask", "distributed"}), "leakage.pipeline.cluster"
 VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
 MOST_LINES = {"lib": 300, "tests": 500, "benchmarks": 500}
 MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
@@ -88,6 +90,8 @@ def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
             faults.append(f"{module} imports {target}: the library knows no chapter, test or benchmark")
         elif top in NOTEBOOK_TOOLS and here != "pipeline":
             faults.append(f"{module} imports {target}: only leakage.pipeline may")
+        elif top in DASK and module != ITS_MODULE:
+            faults.append(f"{module} imports {target}: only {ITS_MODULE} may")
         elif here == there and here in {"attacks", "studies"} and family(module) != family(target):
             faults.append(
                 f"{module} imports {target}: an attack imports no other family of attacks, nor a study a study"
@@ -129,6 +133,7 @@ def test_modules_import_in_no_circle():
         ("leakage.attacks.gradients.span", "from leakage.attacks.updates import span", "no other family"),
         ("leakage.data.mnist", "def load():\n    from leakage.models import mlp", "data may import arguments"),
         ("leakage.claims.ledger", "import nbformat.v4", "only leakage.pipeline"),
+        ("leakage.pipeline.build", "from distributed import Client", "only leakage.pipeline.cluster"),
         ("leakage.theory.ridge", "from . import gaussian", "absolute imports"),
         ("leakage.theory.ridge", "from book import min_norm", "knows no chapter"),
         ("leakage.runtime", "from leakage.metrics.roc import auc", "runtime may import arguments"),

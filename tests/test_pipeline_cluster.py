@@ -3,12 +3,17 @@
 import json
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from cluster_machines import Machines
-from miniature import add_chapter, edit, make_repository
+from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
+from patience import HANGS, wait_until
 
+LEAKAGE = Path(sys.executable).with_name("leakage")
 CHAPTERS = ("first", "second", "third")
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
 
@@ -157,3 +162,46 @@ def test_an_altered_result_is_not_believed_and_done_again(machines, root, expect
     assert out.count("its result is not believed, for its checksum is another; it is done again") == 1
     assert kept(root) == expected
     assert len(machines.notes()) == 6 + 1
+
+
+def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started_them(machines, root):
+    gate = "while not os.path.exists('gate'): time.sleep(0.05)"
+    add_chapter(root, "first", gate)
+    edit(root / "book" / "first.md", "\nfrom leakage import numbers", "")
+    command = [LEAKAGE, "build", "first", "--no-render", "--root", root, "--workers", "1"]
+    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: executions(root) == ["first"])
+    family = psutil.Process(runner.pid).children(recursive=True)
+    assert len(family) >= 3, "a worker, a chapter's process and its kernel"
+    sockets = [one for each in (psutil.Process(runner.pid), *family) for one in each.net_connections("inet")]
+    assert {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    runner.kill()
+    runner.wait(HANGS)
+    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+    assert not (root / "_build/executed/ci/first.ipynb").exists()
+    assert machines.leakage("build", "first", "--no-render", "--root", root)[::2] == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workers", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
+        (["--workers", "2", "--jobs", "1"], "exclude each other"),
+        (["--cluster", "scheduler"], "is tcp://HOST:PORT or tls://HOST:PORT; got 'scheduler'"),
+        (["--workers", "0"], "--workers"),
+        (["--cluster", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1 gives no workers"),
+    ],
+)
+@pytest.mark.parametrize("command", ["build", "replicate"])
+def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypatch, command, options, message):
+    monkeypatch.setattr("leakage.pipeline.cluster._ANSWER_SECONDS", 0.1)
+    status, out, err = run(root, [command, *options], capsys)
+    assert is_a_refusal(status, out, err)
+    assert message in err
+    assert not (root / "_build").exists()
+
+
+def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
+    assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
+    assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
