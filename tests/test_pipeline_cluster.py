@@ -4,12 +4,19 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
 from cluster_machines import Machines
+from leakage import checked_files
+from leakage.checked_files import Damaged
+from leakage.pipeline import errands
+from leakage.pipeline.cluster import Call
+from leakage.pipeline.execute import Outcome
 from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
 from patience import HANGS, wait_until
 
@@ -205,3 +212,23 @@ def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkey
     monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
     assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
     assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"key": "other"}, "it is another task's"),
+        ({"notebook": "{}"}, "it is no executed notebook"),
+        ({"notebook": None}, "it is no executed notebook"),
+        ({"outcome": {"chapter": "first"}}, "it is no executed notebook"),
+        ({"unlike": ["version of torch"]}, "version of torch"),
+    ],
+)
+def test_what_comes_back_is_believed_only_as_an_executed_notebook_of_its_task(changed, message):
+    call, outcome = Call("key", "first", ()), Outcome("first", 1.0, 2, 2, durations=(0.5, 0.5))
+    found = {"key": "key", "worker": "tcp://127.0.0.1:1", "unlike": [], "log": "words"}
+    found |= {"notebook": nbformat.writes(nbformat.v4.new_notebook()), "outcome": asdict(outcome)}
+    notebook, *rest = errands.believed(call, checked_files.pack(found))
+    assert (notebook.cells, rest) == ([], [outcome, "words"])
+    with pytest.raises(Damaged, match=message):
+        errands.believed(call, checked_files.pack(found | changed))

@@ -78,7 +78,7 @@ class Pool:
     """
 
     def __init__(self, client: Client, needs: Needs, package: Path, *, say: Callable[[str], None]) -> None:
-        self._client, self._needs, self._say = client, needs, say
+        self.client, self._needs, self._say = client, needs, say
         self.wanted = equipment(needs, package)
         self._fit: dict[str, int] = {}
         self._refused: set[str] = set()
@@ -93,9 +93,9 @@ class Pool:
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return self._fit
         try:
-            there = self._client.nthreads()
+            there = self.client.nthreads()
             new = [worker for worker in there if worker not in self._fit and worker not in self._refused]
-            answers = self._client.run(_equipment, self._needs, workers=new, on_error="return") if new else {}
+            answers = self.client.run(_equipment, self._needs, workers=new, on_error="return") if new else {}
         except (OSError, TimeoutError, CancelledError) as error:
             raise _lost() from error
         for worker, found in answers.items():
@@ -131,7 +131,7 @@ class Pool:
         Raises:
             Lost: if the scheduler is gone, or no worker that fits has been there for a minute.
         """
-        waiting = as_completed(with_results=True, raise_errors=False, loop=self._client.loop)
+        waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
         begun: dict[Future, Call] = {}
         doubts: Counter[str] = Counter()
         left, seen = iter(calls), time.monotonic()
@@ -148,7 +148,7 @@ class Pool:
                     keys = [f"{call.name}-{call.key[:16]}-{doubts[call.key]}" for call in batch]
                     columns = zip(*(call.arguments for call in batch), strict=True)
                     where = {"workers": [*fit], "allow_other_workers": True}  # others refuse by themselves
-                    futures = self._client.map(function, *columns, key=keys, retries=_RETRIES, pure=False, **where)
+                    futures = self.client.map(function, *columns, key=keys, retries=_RETRIES, pure=False, **where)
                     begun |= zip(futures, batch, strict=True)
                     waiting.update(futures)
                 if not waiting.has_ready():
@@ -170,7 +170,7 @@ class Pool:
                     if found is not None:
                         yield call, found
         finally:
-            self._client.cancel([*begun])
+            self.client.cancel([*begun])
 
     def _doubt(self, call: Call, error: Damaged) -> None:
         if isinstance(error, Misfit):
