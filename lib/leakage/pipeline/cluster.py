@@ -78,7 +78,8 @@ class Pool:
     """
 
     def __init__(self, client: Client, needs: Needs, package: Path, *, say: Callable[[str], None]) -> None:
-        self.client, self._needs, self._say = client, needs, say
+        self.client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
+        self._needs, self._say = needs, say
         self.wanted = equipment(needs, package)
         self._fit: dict[str, int] = {}
         self._refused: set[str] = set()
