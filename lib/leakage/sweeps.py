@@ -56,7 +56,7 @@ def sweep(
         run: the chapter's run.
         settings: whatever else the results depend on, such as the checksum of a file that the function reads.
         folder: where finished points are kept; by default the build folder of the repository.
-        executor: maps the points that are left, on threads, processes or a cluster (`distributed.Client.get_executor()`);
+        executor: maps the points that are left, on threads, processes or a cluster (`Client.get_executor()` of dask);
             by default they run here in turn. A chapter gives none: on a worker, its points are part of its task.
         description: text of the progress bar; `name` by default.
         bar: whether to show one.
