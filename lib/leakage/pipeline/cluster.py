@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +29,8 @@ from leakage.pipeline.worker import one_line
 _AHEAD = 2  # calls under way for each thread: none waits, and few are blamed for a worker's death that was not theirs
 _ATTEMPTS = 3  # how often a call is made whose results cannot be believed
 _RETRIES = 2  # how often dask makes a call again that raised an error
-_ANSWER_SECONDS = 10  # within which a scheduler answers, and has a worker
-_LONELY_SECONDS = 60  # without a worker that fits, after which none is taken to come
+_ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
+_LONELY_SECONDS = 300  # without a worker that fits, after which none is taken to come
 _LOOK_SECONDS, _POLL_SECONDS = 1.0, 0.01
 _Found = TypeVar("_Found")
 
@@ -41,12 +41,13 @@ class Lost(click.ClickException):
     exit_code = 1
 
 
-@dataclass
 class Misfit(Damaged):
-    """What a worker has sent that is not, or no more, what it must be."""
+    """What was sent by a worker that is not, or no more, what it must be; `differs` names what is other."""
 
-    worker: str
-    differs: list[str]
+    def __init__(self, worker: str, differs: Sequence[str]) -> None:
+        more = f" and {len(differs) - 3} more" if len(differs) > 3 else ""
+        super().__init__(f"other than here are {', '.join(differs[:3])}{more}")
+        self.worker = worker
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Pool:
             if isinstance(found, Exception):
                 self._refuse(worker, f"it cannot say what it has ({type(found).__name__}: {found})")
             elif differs := unlike(self.wanted, found):
-                self._refuse(worker, _difference(differs))
+                self._refuse(worker, str(Misfit(worker, differs)))
         self._fit = {worker: threads for worker, threads in there.items() if worker not in self._refused}
         self._looked = time.monotonic()
         return self._fit
@@ -130,7 +131,7 @@ class Pool:
             ahead: calls under way for each thread.
 
         Raises:
-            Lost: if the scheduler is gone, or no worker that fits has been there for a minute.
+            Lost: if the scheduler is gone, or no worker that fits has been there for five minutes.
         """
         waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
         begun: dict[Future, Call] = {}
@@ -175,14 +176,9 @@ class Pool:
 
     def _doubt(self, call: Call, error: Damaged) -> None:
         if isinstance(error, Misfit):
-            self._refuse(error.worker, _difference(error.differs))
+            self._refuse(error.worker, str(error))
         else:
             self._say(f"  {call.name}: its result is not believed, for {error}; it is done again")
-
-
-def _difference(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"other than here are {', '.join(names[:3])}{more}"
 
 
 def _lost() -> Lost:
@@ -202,13 +198,8 @@ def pool(
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
-            local = {
-                "n_workers": workers,
-                "threads_per_worker": 1,
-                "host": "127.0.0.1",
-                "silence_logs": logging.CRITICAL,
-            }
-            local |= {"dashboard_address": None, "worker_dashboard_address": None}
+            local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
+            local |= {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
