@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.membership import loss_threshold
+from leakage.attacks.membership import loss_threshold, threshold_search
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics import roc
 from leakage.metrics.scores import rates
@@ -189,7 +189,7 @@ def test_many_losses_are_counted_as_few_are(attack, paired, monkeypatch):
     member, partner = a_design()
     given = some_losses(member, 0.3), member, partner if paired else None
     found = attack(*given)
-    monkeypatch.setattr(loss_threshold, "_SHORT", 0)
+    monkeypatch.setattr(threshold_search, "_SHORT", 0)
     assert torch.equal(attack(*given), found)
     alone = [attack(*given, target=target) for target in range(MODELS)]
     assert torch.equal(torch.cat(alone), found)

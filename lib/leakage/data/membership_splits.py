@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +118,13 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
     models = torch.arange(len(partner), device=partner.device)
     if bool((partner == models).any()) or not torch.equal(partner[partner], models):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")
-    if not bool((member ^ member[partner]).all()):
+    parts = [member[:, part] for part in blocks.of(member.shape)]
+    if not all(bool((part ^ part[partner]).all()) for part in parts):
         raise ValueError(
             "`member` must be complementary within pairs: with any other rest, the count of members among the models "
             "left tells who was one; draw it with `complementary_pairs`."
         )
-    inside = member.sum(0) - 1  # of each pair one is in and one is out
+    inside = torch.cat([part.sum(0) for part in parts]) - 1  # of each pair one is in and one is out
     fewest = int(torch.minimum(inside, len(partner) - 2 - inside).min())
     if fewest < least:
         raise ValueError(

@@ -3,14 +3,18 @@ r"""Scores of one point compared with what other models, which were not trained 
 The attacker sees any score of each point under the target, and has shadow models of which it knows the members. An easy
 point has a large margin whether it was trained on or not; what it has more than under the other models is left after
 calibration. Scores stay (models, points), larger for likelier members where they were before. A model's own membership
-never enters its own calibration, and `without` keeps it out of everyone else's, too. Nothing here trains.
+never enters its own calibration, and `without` keeps it out of everyone else's, too. Points are gone through in blocks
+(`blocks`), so scores may lie in a mapped file. Nothing here trains.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.attacks.membership import references
 
 
@@ -49,13 +53,44 @@ def calibrated(
         ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
             that was not reached), `without` or a partner is no model, or no point has a reference.
     """
-    models, points = arguments.truth("member", member, "models n").shape
-    arguments.real("scores", scores, "models n", models=models, n=points)
+    arguments.truth("member", member, "models n")
+    arguments.real("scores", scores, "models n", models=len(member), n=member.shape[1])
+    return _calibrated(scores, lambda some: some, member, partner, without=without, target=target)
+
+
+def calibrated_losses(
+    losses: Float[Tensor, "models n"],
+    member: Bool[Tensor, "models n"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> Float64[Tensor, "targets n"]:
+    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64.
+
+    Raises:
+        ValueError: as `calibrated`.
+    """
+    arguments.truth("member", member, "models n")
+    arguments.real("losses", losses, "models n", models=len(member), n=member.shape[1])
+    return _calibrated(losses, lambda some: -some.double(), member, partner, without=None, target=target)
+
+
+def _calibrated(
+    values: Float[Tensor, "models n"],
+    scores: Callable[[Tensor], Tensor],
+    member: Bool[Tensor, "models n"],
+    partner: Int[Tensor, " models"] | None,
+    *,
+    without: int | None,
+    target: int | None,
+) -> Float[Tensor, "targets n"]:
+    """`calibrated`, where `scores` makes them of the values of a block."""
     arguments.filled("member", member)
+    models, points = member.shape
+    parts, dtype = blocks.of(member.shape), scores(values[:, :1]).dtype
+    reference = 1 - torch.eye(models, dtype=dtype, device=values.device)  # of a row's model, by column
     if without is not None:
         arguments.count("without", without, most=models - 1)
-    reference = 1 - torch.eye(models, dtype=scores.dtype, device=scores.device)  # of a row's model, by column
-    if without is not None:
         reference[:, without] = 0
     if target is not None:
         arguments.count("target", target, most=models - 1)
@@ -63,15 +98,28 @@ def calibrated(
         arguments.whole("partner", partner, "models", most=models - 1, models=models)
         reference.scatter_(1, partner.long()[:, None], 0)
     asked = references.rows(models, target)
-    reference, own = reference[asked], scores[asked]
-    outside = (~member).to(scores.dtype)
-    count, total = reference @ outside, reference @ (outside * scores)
-    known = count > 0
-    if not bool(known.any(-1).all()):
+    reference = reference[asked]
+
+    @lru_cache(maxsize=1)  # a single block is compared once
+    def compared(place: int) -> tuple[Tensor, Tensor, Tensor]:
+        some, outside = scores(values[:, parts[place]]), (~member[:, parts[place]]).to(dtype)
+        count, total = reference @ outside, reference @ (outside * some)
+        return some[asked], count > 0, total / count.clamp_min(1)
+
+    def summed(place: int) -> tuple[Tensor, Tensor]:
+        _, known, mean = compared(place)
+        return (mean * known).sum(-1, keepdim=True), known.sum(-1, keepdim=True)
+
+    total, count = summed(0)
+    for place in range(1, len(parts)):
+        total, count = (one + more for one, more in zip((total, count), summed(place), strict=True))
+    if not bool(count.all()):
         raise ValueError(
             "`member` must leave each model points of which it has references; some model has no reference at all. "
             "Train more models, or each on fewer points."
         )
-    mean = total / count.clamp_min(1)
-    usual = (mean * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
-    return own - torch.where(known, mean, usual)
+    found = blocks.room(len(reference), points, dtype=dtype, device=values.device)
+    for place in reversed(range(len(parts))):  # the last one is compared
+        own, known, mean = compared(place)
+        found[:, parts[place]] = own - torch.where(known, mean, total / count)
+    return found

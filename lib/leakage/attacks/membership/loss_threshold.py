@@ -5,7 +5,8 @@ members. Scores (models, points) are larger for likelier members and positive wh
 model is the target once, or `target` alone. Its references are all others but its partner, where models come in
 complementary pairs (`data.membership_splits`): each point then has equally many reference losses as member and as
 outsider. In independent subsets (`partner=None`) the shares are taken of what there is. Leading dimensions are
-independent (epochs, say). Nothing here trains or draws.
+independent (epochs, say). Losses are gone through in blocks of points (`blocks`), so they may lie in a mapped file.
+Nothing here trains or draws.
 """
 
 import math
@@ -14,14 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.attacks.membership import references
+from leakage import arguments, blocks
+from leakage.attacks.membership import references, threshold_search
+from leakage.attacks.membership.threshold_search import Targets
 from leakage.data.membership_splits import check_design
-from leakage.metrics.scores import ascending_order
 
 _LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
-_SHORT = 92_681  # losses whose gains are below 2³¹
-_MOST_COMPARED = 2**24  # losses of all targets compared at once: 128 MiB of counts
 
 
 def global_thresholds(
@@ -47,12 +46,10 @@ def global_thresholds(
             `check_design`), or the references of a target have no members or no outsiders.
     """
     check_losses(losses, member, partner, target=target)
-    targets, partners = _left_out(member, partner, target)
-    _check_kinds(member, targets)
-    model = torch.arange(len(member), device=losses.device)[:, None].expand(member.shape).flatten()
-    each = losses.double().reshape(-1, member.numel())
-    found = [_best_thresholds(row, member.flatten(), model, targets, partners) for row in each]
-    return torch.stack(found).reshape(*losses.shape[:-2], len(targets))
+    targets = _targets(member, partner, target)
+    _check_kinds(member, targets.models)
+    found = [threshold_search.of_all(each, member, targets) for each in losses.reshape(-1, *member.shape)]
+    return torch.stack(found).reshape(*losses.shape[:-2], len(targets.models))
 
 
 def sample_thresholds(
@@ -72,18 +69,25 @@ def sample_thresholds(
         ValueError: as `global_thresholds`.
     """
     check_losses(losses, member, partner, target=target)
-    targets, partners = _left_out(member, partner, target)
-    model = torch.arange(len(member), device=losses.device).expand(member.mT.shape)
-    each = losses.double().reshape(-1, *member.shape).mT
-    found = [_best_thresholds(rows, member.mT, model, targets, partners) for rows in each]
-    own = torch.stack(found).reshape(*losses.shape[:-2], len(targets), losses.shape[-1])
-    if partner is not None:
-        return own
-    inside = member.sum(0) - member[targets].long()
-    lacking = (inside == 0) | (inside == len(member) - 1)
-    if not bool(lacking.any()):
-        return own
-    return torch.where(lacking, global_thresholds(losses, member, target=target).unsqueeze(-1), own)
+    targets = _targets(member, partner, target)
+    model = torch.arange(len(member), device=losses.device)
+    shape = (*losses.shape[:-2], len(targets.models), losses.shape[-1])
+    usual: list[Tensor] = []  # found once, if it is needed
+
+    def own(part: slice) -> Tensor:
+        kinds = member[:, part].mT
+        each = losses[..., part].double().reshape(-1, *kinds.mT.shape).mT
+        found = [threshold_search.of_each(rows, kinds, model.expand(kinds.shape), targets) for rows in each]
+        best = torch.stack(found).reshape(*shape[:-1], len(kinds))
+        inside = kinds.sum(-1) - kinds.mT[targets.models].long()
+        lacking = (inside == 0) | (inside == len(member) - 1)
+        if partner is not None or not bool(lacking.any()):
+            return best
+        if not usual:
+            usual.append(global_thresholds(losses, member, target=target).unsqueeze(-1))
+        return torch.where(lacking, usual[0], best)
+
+    return blocks.made(shape, blocks.of(losses.shape), own, device=losses.device)
 
 
 def global_scores(
@@ -101,7 +105,7 @@ def global_scores(
         ValueError: as `global_thresholds`.
     """
     thresholds = global_thresholds(losses, member, partner, target=target)
-    return thresholds.clamp_min(0).unsqueeze(-1) - losses.double()[..., references.rows(len(member), target), :]
+    return _beyond(thresholds.unsqueeze(-1).expand(*thresholds.shape, losses.shape[-1]), losses, target)
 
 
 def sample_scores(
@@ -117,7 +121,7 @@ def sample_scores(
         ValueError: as `global_thresholds`.
     """
     thresholds = sample_thresholds(losses, member, partner, target=target)
-    return thresholds.clamp_min(0) - losses.double()[..., references.rows(len(member), target), :]
+    return _beyond(thresholds, losses, target)
 
 
 def check_losses(
@@ -132,9 +136,10 @@ def check_losses(
     check_design(member, partner, least=least, target=target)
     models, points = member.shape
     arguments.tensor("losses", losses, "*e models points", models=models, points=points)
-    if bool(losses.isnan().any()):
+    ends = [float(end) for end in losses.aminmax()] if losses.is_floating_point() else []  # NaN if any is
+    if any(map(math.isnan, ends)):
         raise ValueError("`losses` must be finite, got NaN among them; a network that diverged must not be attacked.")
-    if bool((losses == math.inf).any()):
+    if math.inf in ends:
         raise ValueError(
             "`losses` must be finite, got inf among them: the loss of a probability of 0, as a forest gives them; clip "
             "the probabilities first, to 1e-12 say."
@@ -142,62 +147,29 @@ def check_losses(
     arguments.real("losses", losses, least=0, most=_LARGEST_LOSS)
 
 
-def _left_out(member: Tensor, partner: Tensor | None, target: int | None) -> tuple[Tensor, Tensor]:
-    """The targets, and of each the other model that is no reference: itself once more, where it has no partner."""
+def _beyond(thresholds: Tensor, losses: Tensor, target: int | None) -> Float64[Tensor, "*e targets points"]:
+    """How far losses are below their thresholds, of which the lowest counts as 0."""
+    own = losses[..., references.rows(losses.shape[-2], target), :]
+    return blocks.made(
+        thresholds.shape,
+        blocks.of(losses.shape),
+        lambda part: thresholds[..., part].clamp_min(0) - own[..., part].double(),
+        device=losses.device,
+    )
+
+
+def _targets(member: Tensor, partner: Tensor | None, target: int | None) -> Targets:
+    """The targets, and the other model that each leaves out."""
     models = torch.arange(len(member), device=member.device)
     asked = references.rows(len(member), target)
-    return models[asked], (models if partner is None else partner)[asked]
+    return Targets(models[asked], (models if partner is None else partner)[asked])
 
 
 def _check_kinds(member: Bool[Tensor, "models points"], targets: Int[Tensor, " t"]) -> None:
-    inside = member.sum(-1)
+    inside = blocks.counted(member)
     left = inside.sum() - inside[targets]
     if bool(((left == 0) | (left == (len(member) - 1) * member.shape[-1])).any()):
         raise ValueError(
             "`member` must give the references of each target members and outsiders, from which a threshold is "
             "learned; without, judge the negative loss itself."
         )
-
-
-def _best_thresholds(
-    losses: Float64[Tensor, "*b k"],
-    member: Bool[Tensor, "*b k"],
-    model: Int[Tensor, "*b k"],
-    targets: Int[Tensor, " t"],
-    partners: Int[Tensor, " t"],
-) -> Float64[Tensor, " t *b"]:
-    """For each target the best thresholds on its references' losses; several targets at once."""
-    order = ascending_order(losses)
-    ordered, member, model = (each.gather(-1, order) for each in (losses, member, model))
-    size = max(1, _MOST_COMPARED // losses.numel())
-    # Partners leave out the same two models, so one of them is asked for both.
-    pairs, place = torch.stack([targets, partners]).sort(0).values.unique(dim=1, return_inverse=True)
-    found = [_best_ordered(ordered, member, model, *part) for part in pairs.split(size, dim=1)]
-    return torch.cat(found)[place]
-
-
-def _best_ordered(
-    ordered: Float64[Tensor, "*b k"],
-    member: Bool[Tensor, "*b k"],
-    model: Int[Tensor, "*b k"],
-    target: Int[Tensor, " t"],
-    partner: Int[Tensor, " t"],
-) -> Float64[Tensor, " t *b"]:
-    """`_best_thresholds` of ascending losses."""
-    target, partner = (some.view(-1, *[1] * model.ndim) for some in (target, partner))
-    counted = (model != target) & (model != partner)
-    # Differences of shares as whole numbers: nothing is rounded, so ties are ties. None is larger than a quarter of k².
-    whole = torch.int32 if ordered.shape[-1] <= _SHORT else torch.int64
-    inside, outside = ((counted & kind).sum(-1, keepdim=True, dtype=whole) for kind in (member, ~member))
-    gain = torch.where(member, outside, -inside).mul_(counted).cumsum(-1, dtype=whole)
-    ties = torch.zeros_like(member)
-    ties[..., :-1] = ordered[..., 1:] == ordered[..., :-1]
-    best, last = gain.masked_fill_(ties, 0).max(-1)  # the first of equal ones
-    last = torch.where(best > 0, last, 0).unsqueeze(-1)
-    places = torch.arange(ordered.shape[-1], device=ordered.device)
-    included = ordered.expand(counted.shape).gather(-1, last).squeeze(-1)
-    following = ordered.where(counted & (places > last), math.inf).amin(-1)
-    middle = included / 2 + following / 2
-    # Between neighbouring numbers there is no middle; the attack accuses strictly below, so the next one will do.
-    middle = torch.where(middle > included, middle, following)
-    return middle.where(best > 0, -math.inf)

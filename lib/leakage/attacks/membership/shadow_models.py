@@ -4,21 +4,23 @@ The attacker sees the loss (or the logit) of each point, knows its true label, a
 the members. The conventions are those of `loss_threshold`: scores (models, points) are larger for likelier members and
 positive where the attack says "member"; every model is the target once, or `target` alone, and its references are all
 others but its partner, if it has one. *Online* attacks have references that were trained on a point and others that
-were not; *offline* ones need the latter only. Nothing here trains or draws.
+were not; *offline* ones need the latter only. Points are gone through in blocks (`blocks`), twice where something is a
+mean over all of them: so losses may lie in a mapped file. Nothing here trains or draws.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.attacks.membership import references
 from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
-from leakage.attacks.membership.references import Means
 from leakage.data.membership_splits import check_design
 from leakage.metrics.scores import ascending, at_most
 
@@ -42,7 +44,8 @@ def lira(
         ValueError: as `loss_threshold.global_thresholds`, or as `lira_of_logits`.
     """
     check_losses(losses, member, partner, least=2, target=target)
-    return lira_of_logits(logit(losses), member, partner, variance=variance, offline=offline, target=target)
+    arguments.choice("variance", variance, VARIANCES)
+    return _lira(losses, logit, member, partner, variance=variance, offline=offline, target=target)
 
 
 def lira_of_logits(
@@ -87,25 +90,15 @@ def lira_of_logits(
     arguments.choice("variance", variance, VARIANCES)
     check_design(member, partner, least=2, target=target)
     arguments.real("logits", logits, "*e models points", models=member.shape[0], points=member.shape[1])
-    phi = logits.double()
-    phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
-    asked = phi[..., references.rows(len(member), target), :]
-    inside, outside = (references.means(phi, kind, partner, target=target) for kind in (member, ~member))
-    outer, inner = _filled(outside, inside), None if offline else _filled(inside, outside)
-    spread = _spread(phi, ~member, partner, target, outside, variance)
-    if inner is None:
-        return (asked - outer) / spread.sqrt()
-    score = torch.zeros_like(asked)
-    for sign, mean, wide in ((1, inner, _spread(phi, member, partner, target, inside, variance)), (-1, outer, spread)):
-        score -= sign * ((asked - mean).square() / wide + wide.log()) / 2
-    return score
+    return _lira(logits, Tensor.double, member, partner, variance=variance, offline=offline, target=target)
 
 
-VARIANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "fixed": lambda spread, known: (spread * known).mean(-1, keepdim=True) / known.double().mean(-1, keepdim=True),
-    "own": lambda spread, known: spread.where(known, VARIANCES["fixed"](spread, known)),
+VARIANCES: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "fixed": lambda own, known, fixed: fixed,
+    "own": lambda own, known, fixed: own.where(known, fixed),
 }
-"""How `lira` estimates $\\sigma^2$ from the points' own variances, known where there are two references."""
+"""How `lira` estimates $\\sigma^2$: from a point's own variance, which is known where there are two references, and the
+mean of these."""
 
 
 def rmia(
@@ -153,44 +146,116 @@ def rmia(
     check_losses(losses, member, partner, least=2, target=target)
     given = {"target": target, "offline": offline, "slope": slope}
     ratio = _ratio(losses, member, partner, **given)
-    if population is None and gamma == 1:
-        return at_most(ratio).double() / ratio.shape[-1] - 0.5
     others = ratio
     if population is not None:
         arguments.real("population", population, f"*e {len(member)} z", least=0)
-        unseen = member.new_zeros(population.shape[-2:])
+        unseen = member.new_zeros(1, 1).expand(population.shape[-2:])
         others = _ratio(population, unseen, partner, **given)
-    below = torch.searchsorted(ascending(others), ratio - math.log(gamma), right=True)
-    return below.double() / others.shape[-1] - 0.5
+    rows, among = (table.view(-1, table.shape[-1]) for table in (ratio, others))
+    for part in blocks.of_rows(rows.shape):  # each becomes its score, in place
+        if population is None and gamma == 1:
+            below = at_most(rows[part])
+        else:
+            below = torch.searchsorted(ascending(among[part]), rows[part] - math.log(gamma), right=True)
+        rows[part] = below.double() / others.shape[-1] - 0.5
+    return ratio
 
 
-def _filled(own: Means, other: Means) -> Float64[Tensor, "*e targets points"]:
-    """The means of one kind; where a point has none, that of the other kind and the mean difference of the kinds."""
-    both = (own.count > 0) & (other.count > 0)
-    lacking = own.count == 0
-    if bool((lacking.any(-1) & ~both.any(-1)).any()):
+class _Kind(NamedTuple):
+    """The references of one kind: how many, their mean and unbiased variance; 0 where there are too few for one."""
+
+    count: Float64[Tensor, "targets points"]
+    mean: Float64[Tensor, "*e targets points"]
+    variance: Float64[Tensor, "*e targets points"]
+
+
+class _Sums(NamedTuple):
+    """Sums over points, of one kind: points without a reference, with two and more, and the variances of these."""
+
+    lacking: Float64[Tensor, "targets 1"]
+    known: Float64[Tensor, "targets 1"]
+    variance: Float64[Tensor, "*e targets 1"]
+
+
+def _lira(
+    values: Float[Tensor, "*e models points"],
+    logits: Callable[[Tensor], Tensor],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None,
+    *,
+    variance: str,
+    offline: bool,
+    target: int | None,
+) -> Float64[Tensor, "*e targets points"]:
+    """`lira_of_logits`, where `logits` makes them of the values of a block."""
+    asked = references.rows(len(member), target)
+    parts = blocks.of(values.shape)
+
+    @lru_cache(maxsize=1)  # a single block is fitted once
+    def fitted(place: int) -> tuple[Tensor, _Kind, _Kind]:
+        phi, kinds = logits(values[..., parts[place]]), member[:, parts[place]]
+        phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
+        return phi[..., asked, :], *(_kind(phi, kind, partner, target) for kind in (kinds, ~kinds))
+
+    def summed(place: int) -> tuple[Tensor, ...]:
+        _, inside, outside = fitted(place)
+        both = (inside.count > 0) & (outside.count > 0)
+        difference = ((inside.mean - outside.mean) * both).sum(-1, keepdim=True)
+        return difference, both.double().sum(-1, keepdim=True), *_sums(inside), *_sums(outside)
+
+    totals = summed(0)
+    for place in range(1, len(parts)):
+        totals = tuple(one + more for one, more in zip(totals, summed(place), strict=True))
+    difference, both, *sums = totals
+    difference, points = difference / both.clamp_min(1), values.shape[-1]
+    within, beyond = _Sums(*sums[:3]), _Sums(*sums[3:])
+    for one in (beyond,) if offline else (beyond, within):
+        _check(one, both)
+
+    def scores(place: int) -> Tensor:
+        own, inside, outside = fitted(place)
+        outer = torch.where(outside.count == 0, inside.mean - difference, outside.mean)
+        spread = _spread(outside, beyond, points, variance)
+        if offline:
+            return (own - outer) / spread.sqrt()
+        inner = torch.where(inside.count == 0, outside.mean + difference, inside.mean)
+        score = torch.zeros_like(own)
+        for sign, mean, wide in ((1, inner, _spread(inside, within, points, variance)), (-1, outer, spread)):
+            score -= sign * ((own - mean).square() / wide + wide.log()) / 2
+        return score
+
+    found = blocks.room(*difference.shape[:-1], points, device=values.device)
+    for place in reversed(range(len(parts))):  # the last one is fitted
+        found[..., parts[place]] = scores(place)
+    return found
+
+
+def _kind(phi: Tensor, kind: Tensor, partner: Tensor | None, target: int | None) -> _Kind:
+    count, mean = references.means(phi, kind, partner, target=target)
+    square = references.means(phi.square(), kind, partner, target=target).mean
+    return _Kind(count, mean, (square - mean.square()) * count / (count - 1).clamp_min(1))
+
+
+def _sums(kind: _Kind) -> _Sums:
+    known = kind.count > 1
+    parts = (kind.count == 0, known, kind.variance * known)
+    return _Sums(*(part.double().sum(-1, keepdim=True) for part in parts))
+
+
+def _check(sums: _Sums, both: Tensor) -> None:
+    if bool(((sums.lacking > 0) & (both == 0)).any()):
         raise ValueError(
             "`member` must give some point both a reference that was trained on it and one that was not; where no "
             "reference saw the points set `offline=True`."
         )
-    difference = ((own.mean - other.mean) * both).sum(-1, keepdim=True) / both.sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(lacking, other.mean + difference, own.mean)
-
-
-def _spread(
-    phi: Float64[Tensor, "*e models points"],
-    kind: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None,
-    target: int | None,
-    found: Means,
-    variance: str,
-) -> Float64[Tensor, "*e targets either"]:
-    """The variance of the references of one kind, whose means are known."""
-    if bool((found.count < 2).all(-1).any()):
+    if bool((sums.known == 0).any()):
         raise ValueError("`member` must give some point two references of each kind that is used; train more models.")
-    square = references.means(phi.square(), kind, partner, target=target).mean
-    unbiased = (square - found.mean.square()) * found.count / (found.count - 1).clamp_min(1)
-    return VARIANCES[variance](unbiased, found.count > 1).clamp_min(_LEAST_VARIANCE)
+
+
+def _spread(kind: _Kind, sums: _Sums, points: int, variance: str) -> Float64[Tensor, "*e targets either"]:
+    """The variance of the references of one kind."""
+    fixed = (sums.variance / points) / (sums.known / points)
+    return VARIANCES[variance](kind.variance, kind.count > 1, fixed).clamp_min(_LEAST_VARIANCE)
 
 
 def _ratio(
@@ -203,10 +268,16 @@ def _ratio(
     slope: float,
 ) -> Float64[Tensor, "*e targets points"]:
     """The logarithm of Λ: a chance may round to 0, its loss does not."""
-    chance = torch.exp(-losses.double())
-    inside, outside = (references.means(chance, kind, partner, target=target) for kind in (member, ~member))
-    guessed = slope * outside.mean + (1 - slope)
-    seen = guessed if offline else torch.where(inside.count > 0, inside.mean, guessed)
-    average = torch.where(outside.count > 0, (seen + outside.mean) / 2, inside.mean)
-    own = losses.double()[..., references.rows(len(member), target), :]
-    return -own - average.clamp_min(torch.finfo(torch.float64).tiny).log()
+    asked = references.rows(len(member), target)
+
+    def of(part: slice) -> Tensor:
+        each, kinds = losses[..., part].double(), member[:, part]
+        chance = torch.exp(-each)
+        inside, outside = (references.means(chance, kind, partner, target=target) for kind in (kinds, ~kinds))
+        guessed = slope * outside.mean + (1 - slope)
+        seen = guessed if offline else torch.where(inside.count > 0, inside.mean, guessed)
+        average = torch.where(outside.count > 0, (seen + outside.mean) / 2, inside.mean)
+        return -each[..., asked, :] - average.clamp_min(torch.finfo(torch.float64).tiny).log()
+
+    shape = (*losses.shape[:-2], len(range(len(member))[asked]), losses.shape[-1])
+    return blocks.made(shape, blocks.of(losses.shape), of, device=losses.device)
