@@ -400,7 +400,7 @@ def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
     known = giving.given((4 * losses).round() / 4 if coarse else losses, member, correct=losses < 0.5)
     left = [known.without(part) for part in jackknife.groups(known)]
     found = jackknife.errors(known, list(attacks.ATTACKS), [0.07])
-    each = [attacks.scores(rest) for rest in left]
+    each = [dict(attacks.scores(rest)) for rest in left]
     assert len(found) == len(each[0]) == 7
     for name, errors in found.items():
         values = [

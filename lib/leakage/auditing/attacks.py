@@ -9,7 +9,7 @@ order will do and scikit-learn is imported; here losses are all there is, one mo
 references, and a sign accuses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from leakage import blocks
 from leakage.attacks.membership import loss_threshold, references, shadow_models
-from leakage.attacks.membership.calibration import calibrated
+from leakage.attacks.membership.calibration import calibrated_losses
 from leakage.auditing.given import Given
 
 
@@ -57,21 +58,31 @@ class Attack(NamedTuple):
 def support(given: Given) -> Support:
     """What the references of the targets offer."""
     only, asked = given.targets[0] if len(given.targets) == 1 else None, list(given.targets)
-    counted = [references.counts(kind, given.partner, target=only) for kind in (given.member, ~given.member)]
-    inside, outside = counted if only is not None else (one[asked] for one in counted)
+    least, lonely, most, both = [], False, [], []
+    for part in blocks.of(given.member.shape):
+        kinds = given.member[:, part]
+        counted = [references.counts(kind, given.partner, target=only) for kind in (kinds, ~kinds)]
+        inside, outside = counted if only is not None else (one[asked] for one in counted)
+        least.append(int((inside + outside).amin()))
+        both.append(((inside > 0) & (outside > 0)).any(-1))
+        most.append(torch.stack([inside.amax(-1), outside.amax(-1)]))
+        lonely |= bool((outside == 0).any())
+    seen, unseen = torch.stack(most).amax(0).amin(-1).tolist()
     return Support(
-        models=int((inside + outside).amin()),
-        both=bool(((inside > 0) & (outside > 0)).any(-1).all()),
-        seen=int(inside.amax(-1).min()),
-        unseen=int(outside.amax(-1).min()),
-        lonely=bool((outside == 0).any()),
+        models=min(least),
+        both=bool(torch.stack(both).any(0).all()),
+        seen=int(seen),
+        unseen=int(unseen),
+        lonely=lonely,
     )
 
 
-def scores(given: Given) -> dict[str, Float64[Tensor, "targets points"]]:
-    """The scores of every attack that the design allows, by name; there always is one."""
+def scores(given: Given) -> Iterator[tuple[str, Float64[Tensor, "targets points"]]]:
+    """The scores of every attack that the design allows, by name, one after the other; there always is one."""
     found = support(given)
-    return {name: attack.scores(given) for name, attack in ATTACKS.items() if attack.possible(given, found)}
+    for name, attack in ATTACKS.items():
+        if attack.possible(given, found):
+            yield name, attack.scores(given)
 
 
 def _each(attack: Callable[..., Tensor], given: Given) -> Tensor:
@@ -79,24 +90,26 @@ def _each(attack: Callable[..., Tensor], given: Given) -> Tensor:
     known = (given.losses, given.member, given.partner)
     if len(given.targets) == len(given.losses):
         return attack(*known)
-    return torch.cat([attack(*known, target=target) for target in given.targets])
+    found = blocks.room(len(given.targets), given.losses.shape[1])
+    for place, target in enumerate(given.targets):
+        found[place] = attack(*known, target=target)[0]
+    return found
 
 
 def _loss(given: Given) -> Tensor:
     """Against a threshold learned on the references, or else the mean loss of the members (Yeom et al., 2018)."""
     if support(given).both:
         return _each(loss_threshold.global_scores, given)
-    losses, member = given.losses.double()[list(given.targets)], given.attacked
-    return (losses * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True) - losses
+    losses, member, parts = blocks.chosen(given.losses, given.targets), given.attacked, blocks.of(given.losses.shape)
+    total = sum((losses[:, part].double() * member[:, part]).sum(-1, keepdim=True) for part in parts)
+    mean = total / blocks.counted(member).unsqueeze(-1)
+    return blocks.made(tuple(losses.shape), parts, lambda part: mean - losses[:, part].double())
 
 
 def _gap(given: Given) -> Tensor:
     assert given.correct is not None  # or else it is not possible
-    return given.correct[list(given.targets)].double() - 0.5
-
-
-def _calibrated(losses: Tensor, member: Tensor, partner: Tensor | None, *, target: int | None = None) -> Tensor:
-    return calibrated(-losses.double(), member, partner, target=target)
+    right = blocks.chosen(given.correct, given.targets)
+    return blocks.made(tuple(right.shape), blocks.of(right.shape), lambda part: right[:, part].double() - 0.5)
 
 
 def _rmia(given: Given, *, offline: bool = False) -> Tensor:
@@ -118,7 +131,7 @@ def _offline(given: Given, found: Support) -> bool:
 ATTACKS: Mapping[str, Attack] = {
     "loss": Attack("loss", lambda given, found: True, _loss),
     "sample threshold": Attack("loss", lambda given, found: found.both, partial(_each, loss_threshold.sample_scores)),
-    "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, _calibrated)),
+    "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, calibrated_losses)),
     "LiRA": Attack("loss", _online, _lira()),
     "LiRA, own variance": Attack("loss", _online, _lira(variance="own")),
     "LiRA, offline": Attack("loss", _offline, _lira(offline=True)),

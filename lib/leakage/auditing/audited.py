@@ -6,7 +6,7 @@ from leakage import arguments
 from leakage.auditing import attacks, jackknife
 from leakage.auditing.evidence import Found
 from leakage.auditing.given import Given
-from leakage.auditing.measures import Measured
+from leakage.auditing.measures import METRICS, Measured, tpr_at, visible
 from leakage.auditing.notes import notes, of_twins
 from leakage.auditing.result import Audit
 
@@ -29,11 +29,13 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
         raise TypeError(f"`fprs` must be several rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},).")
     rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
     level = arguments.number("level", level, above=0, below=1)
-    scores = attacks.scores(given)
+    scores = dict(attacks.scores(given))
     errors, parts = jackknife.errors(given, [*scores], rates), len(jackknife.groups(given))
     found = []
     for name, values in scores.items():
         measured = Measured(values, given.attacked, errors.get(name, {}), parts)
+        if len(given.targets) > 1:
+            measured.each(*METRICS, *(tpr_at(fpr) for fpr in rates if visible(measured.outsiders, fpr)))  # in one go
         found.append(
             Found(
                 name,

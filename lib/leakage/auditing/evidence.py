@@ -89,3 +89,8 @@ class Evidence:
     def strongest(self) -> Found:
         """The attack with the largest AUC."""
         return max(self.found, key=lambda row: row.auc.estimate)
+
+    @property
+    def outsiders(self) -> int:
+        """Of the target that has fewest."""
+        return self.member.shape[1] - max(int(np.count_nonzero(row)) for row in self.member)

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.auditing.evidence import Evidence
 from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
 from leakage.auditing.tables import Table
 from leakage.metrics.estimates import clopper_pearson
-from leakage.metrics.scores import marked
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
 
@@ -51,7 +50,7 @@ def at_least(audit: Evidence, metric: str) -> float:
 
 def _seen(audit: Evidence, fpr: float) -> str:
     """The name of the rate, if it can be seen and its error is known."""
-    fewest = int((~audit.member).sum(-1).min())
+    fewest = audit.outsiders
     if not visible(fewest, fpr):
         needed = math.ceil(1 / fpr - 1e-9)
         raise ValueError(f"tpr@{fpr:g} cannot be seen on {fewest:,} outsiders; it needs {needed:,} or more.")
@@ -63,19 +62,20 @@ def _seen(audit: Evidence, fpr: float) -> str:
 def records(audit: Evidence, k: int) -> Table:
     """See `Audit.records`."""
     k = arguments.count("k", k, least=1)
-    scores, member = _strongest(audit)
-    fpr = visible_fpr(audit.fprs, int((~audit.member).sum(-1).min()))
-    ranked = marked(scores, member=member)
-    caught = (scores > ranked.first_spared(fpr).unsqueeze(-1)) & member
-    below = torch.searchsorted(ranked.outsider, scores.contiguous()).clamp_max(ranked.outsiders.unsqueeze(-1))
-    times = member.sum(0)
-
-    def mean(values: Tensor) -> np.ndarray:
-        return ((values * member).sum(0) / times.clamp_min(1)).numpy()
-
-    outranks, score = mean(below / ranked.outsiders.unsqueeze(-1)), mean(scores)
-    share = (caught.sum(0) / (times + 1)).numpy()  # once of one time is less sure than nine of ten
-    rows = np.flatnonzero(times.numpy())
+    measured = _strongest(audit)
+    fpr = visible_fpr(audit.fprs, audit.outsiders)
+    found, times, outranks, score = (np.zeros(audit.member.shape[1]) for _ in range(4))
+    for rows, ranked in measured.ranked():
+        scores, member = measured.scores[rows], measured.member[rows]
+        caught = (scores > ranked.first_spared(fpr).unsqueeze(-1)) & member
+        below = torch.searchsorted(ranked.outsider, scores).clamp_max(ranked.outsiders.unsqueeze(-1))
+        found += caught.sum(0).numpy()
+        times += member.sum(0).numpy()
+        outranks += (below.double() / ranked.outsiders.unsqueeze(-1) * member).sum(0).numpy()
+        score += (scores * member).sum(0).numpy()
+    outranks, score = (total / times.clip(1) for total in (outranks, score))
+    share = found / (times + 1)  # once of one time is less sure than nine of ten
+    rows = np.flatnonzero(times)
     rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
     known = {"label": audit.labels, "group": audit.groups}
     named = {name: values for name, values in known.items() if values is not None}
@@ -85,7 +85,7 @@ def records(audit: Evidence, k: int) -> Table:
         tuple(
             (
                 int(row),
-                int(caught[:, row].sum()),
+                int(found[row]),
                 int(times[row]),
                 f"{100 * fpr:g} %",
                 float(outranks[row]),
@@ -99,11 +99,11 @@ def records(audit: Evidence, k: int) -> Table:
 
 def slices(audit: Evidence) -> Table:
     """See `Audit.slices`."""
-    scores, member = _strongest(audit)
-    fpr = visible_fpr(audit.fprs, int((~audit.member).sum(-1).min()))
-    cuts = marked(scores, member=member).first_spared(fpr)
+    measured = _strongest(audit)
+    fpr = visible_fpr(audit.fprs, audit.outsiders)
+    cuts = torch.cat([ranked.first_spared(fpr) for _, ranked in measured.ranked()])
     columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
-    return Table(columns, tuple(_slice(scores, member, cuts, audit.level, *named) for named in _named(audit)))
+    return Table(columns, tuple(_slice(measured.scores, measured.member, cuts, audit.level, *named) for named in _named(audit)))
 
 
 def _named(audit: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
@@ -115,20 +115,28 @@ def _named(audit: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
 def _slice(
     scores: Tensor, member: Tensor, cuts: Tensor, level: float, by: str, name: str, inside: np.ndarray
 ) -> tuple[Any, ...]:
-    chosen = torch.from_numpy(inside)
-    within, kinds = scores[:, chosen], member[:, chosen]
-    members, outsiders = (float(kind.sum(-1).double().mean()) for kind in (kinds, ~kinds))
+    chosen = torch.from_numpy(np.flatnonzero(inside))
+    within, kinds = _columns(scores, chosen), _columns(member, chosen)
+    seen = blocks.counted(kinds)
+    members, outsiders = (float(kind.double().mean()) for kind in (seen, len(chosen) - seen))
     counts = (round(members), round(outsiders))
-    able = (torch.minimum(kinds.sum(-1), (~kinds).sum(-1)) >= 2).nonzero().flatten()
+    able = (torch.minimum(seen, len(chosen) - seen) >= 2).nonzero().flatten()
     if not len(able) or min(members, outsiders) < _FEW:
         return (by, name, *counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
-    area = Measured(within[able], kinds[able]).interval("auc", level=level)
-    hits, of = ((within > cuts.unsqueeze(-1)) & kinds).sum(-1), kinds.sum(-1)
+    area = Measured(*(blocks.chosen(table, able.tolist()) for table in (within, kinds))).interval("auc", level=level)
+    found = [((within[:, part] > cuts.unsqueeze(-1)) & kinds[:, part]).sum(-1) for part in blocks.of(within.shape)]
+    hits, of = torch.stack(found).sum(0), seen
     left_out = f"{len(kinds) - len(able)} models left out" * (len(able) < len(kinds))
     shares = zip(hits[able].tolist(), of[able].tolist(), strict=True)
     share = mean_of([clopper_pearson(*each, level=level) for each in shares], level=level)
     return (by, name, *counts, area, share, left_out)
 
 
-def _strongest(audit: Evidence) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(audit.scores[audit.strongest.attack]), torch.from_numpy(audit.member)
+def _columns(table: Tensor, places: Tensor) -> Tensor:
+    """These columns of a table."""
+    shape = (len(table), len(places))
+    return blocks.made(shape, blocks.of(shape), lambda part: table[:, places[part]], dtype=table.dtype)
+
+
+def _strongest(audit: Evidence) -> Measured:
+    return Measured(torch.from_numpy(audit.scores[audit.strongest.attack]), torch.from_numpy(audit.member))

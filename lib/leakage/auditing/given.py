@@ -1,21 +1,25 @@
 """What an audit is given, as tensors that fit: losses, members, and whatever is known about the rows.
 
 NumPy, PyTorch and lists come in; float32 stays float32, since a loss below its rounding is not 0 but unknown, and all
-else becomes float64 on the CPU. What cannot be used is refused by its name, with the cure; what can be used with a
+else becomes float64 on the CPU. A table that NumPy has mapped from a file stays where it is, if it is in order and of
+such a type; tables are looked at in blocks (`blocks`). What cannot be used is refused by its name, with the cure; what can be used with a
 reservation is, and a note says so. Nothing here attacks.
 """
 
+import hashlib
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 
 _INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
 _LEAST = 2  # members, and outsiders, of a model that is attacked
@@ -47,22 +51,29 @@ class Given:
     groups: np.ndarray | None
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def attacked(self) -> Bool[Tensor, "targets points"]:
         """The members of the targets."""
-        return self.member[list(self.targets)]
+        return blocks.chosen(self.member, self.targets)
+
+    @cached_property
+    def fewest(self) -> tuple[int, int]:
+        """The members, and the outsiders, of the target that has fewest of them."""
+        inside = blocks.counted(self.attacked)
+        return int(inside.min()), self.attacked.shape[1] - int(inside.max())
 
     def without(self, models: Sequence[int]) -> "Given":
         """The same without these models; there may be no target left."""
         left = [model for model in range(len(self.losses)) if model not in models]
+        member = blocks.chosen(self.member, left)
         return replace(
             self,
-            losses=self.losses[left],
-            member=self.member[left],
+            losses=blocks.chosen(self.losses, left),
+            member=member,
             targets=tuple(place for place, model in enumerate(left) if model in self.targets),
-            partner=_partners(self.member[left]),
-            population=None if self.population is None else self.population[left],
-            correct=None if self.correct is None else self.correct[left],
+            partner=_partners(member),
+            population=None if self.population is None else blocks.chosen(self.population, left),
+            correct=None if self.correct is None else blocks.chosen(self.correct, left),
         )
 
 
@@ -90,8 +101,9 @@ def given(
                 f"`member` must have a row for each of the {len(values)} models, got one row; where it is that of one "
                 "target and the others never saw the rows, say which with `target`."
             )
-        row, truths = truths[0], torch.zeros(values.shape, dtype=torch.bool)
-        truths[arguments.count("target", target, most=len(values) - 1)] = row
+        row, place = truths[0], arguments.count("target", target, most=len(values) - 1)
+        truths = blocks.room(*values.shape, dtype=torch.bool).zero_()
+        truths[place] = row
     if truths.shape != values.shape:
         raise ValueError(
             f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
@@ -135,7 +147,10 @@ def names(name: str, values: Any, rows: int) -> np.ndarray | None:
         raise ValueError(f"`{name}` must be one for each of the {rows} rows: {error}.") from error
     if found.shape != (rows,):
         raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {found.shape}.")
-    return np.array([str(value) for value in found.tolist()], dtype=str)
+    which: Any = slice(None)
+    if found.dtype.kind in "biuU":  # a text for each value, not for each of many rows
+        found, which = np.unique(found, return_inverse=True)
+    return np.array([str(value) for value in found.tolist()], dtype=str)[which]
 
 
 def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
@@ -147,24 +162,40 @@ def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
     """
     if not isinstance(values, Tensor):
         try:
-            array = np.asarray(values)
+            values = np.atleast_1d(np.asarray(values))
         except ValueError as error:  # rows of different lengths
             raise ValueError(f"`{name}` must be a matrix (models, rows) of numbers: {error}.") from error
-        if array.dtype.kind not in "bifu":
-            raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; convert it with `.astype(float)`.")
-        values = torch.from_numpy(np.ascontiguousarray(array, dtype=_plain(array.dtype)))
-    values = values.detach().cpu()
-    if values.is_complex():
+        if values.dtype.kind not in "bifu":
+            raise TypeError(f"`{name}` must hold numbers, got {values.dtype}; convert it with `.astype(float)`.")
+    elif values.is_complex():
         raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
-    if values.ndim not in (1, 2) or not values.numel():
+    if values.ndim not in (1, 2) or 0 in values.shape:
         raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(values.shape)}.")
-    values = torch.atleast_2d(values)
-    if not truth:
-        short = values.dtype in (torch.float16, torch.bfloat16, torch.float32)
-        return values.to(torch.float32 if short else torch.float64)
-    if values.dtype != torch.bool and not bool(((values == 0) | (values == 1)).all()):
-        raise ValueError(f"`{name}` must hold truth values, or 0 and 1, got others; are arguments swapped?")
-    return values.bool()
+    values = values.reshape(-1, values.shape[-1])
+    fraction = values.is_floating_point() if isinstance(values, Tensor) else values.dtype.kind == "f"
+    short = fraction and values.dtype.itemsize <= torch.float32.itemsize
+    dtype = torch.bool if truth else torch.float32 if short else torch.float64
+    if isinstance(values, np.ndarray) and values.dtype == _plain(values.dtype) and values.flags.c_contiguous and values.flags.aligned:
+        values = _shared(values)
+    if isinstance(values, Tensor) and (values.dtype, values.device.type) == (dtype, "cpu"):
+        return values.detach()
+
+    def converted(part: slice) -> Tensor:
+        found = values[:, part]
+        if isinstance(found, np.ndarray):
+            found = torch.from_numpy(np.ascontiguousarray(found, dtype=_plain(found.dtype)))
+        if truth and not bool(((found == 0) | (found == 1)).all()):
+            raise ValueError(f"`{name}` must hold truth values, or 0 and 1, got others; are arguments swapped?")
+        return found.detach().to("cpu", dtype)
+
+    return blocks.made(tuple(values.shape), blocks.of(values.shape), converted, dtype=dtype)
+
+
+def _shared(values: np.ndarray) -> Tensor:
+    """The same numbers as a tensor, which nobody here writes to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
+        return torch.from_numpy(values)
 
 
 def _plain(dtype: np.dtype) -> np.dtype:
@@ -178,30 +209,64 @@ def _plain(dtype: np.dtype) -> np.dtype:
 
 def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, list[str]]:
     """Losses that can be attacked, and a note where one was infinite."""
-    broken = losses.isnan().any(-1) | ((losses == math.inf).double().mean(-1) > 0.5)
+    parts, points = blocks.of(losses.shape), losses.shape[1]
+    found = [_Seen.of(losses[:, part]) for part in parts]
+    seen = _Seen(*(torch.stack(each) for each in zip(*found, strict=True)))
+    infinite = seen.infinite.sum(0)
+    broken = seen.unknown.any(0) | (infinite / points > 0.5)
     if bool(broken.any()):
         which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
         raise ValueError(
             f"`{name}` must be finite, got NaN or mostly inf of model {which}: training diverged; leave such models "
             "out of `losses` and `member`, or train them again with a lower learning rate."
         )
-    arguments.real(name, losses, least=0, finite=False)
-    lost = (losses.median(-1).values > _INFINITE).nonzero().flatten().tolist()
+    for place in (seen.least < 0).any(-1).nonzero().flatten().tolist():
+        arguments.real(name, losses[:, parts[place]], least=0, finite=False)
+    lost = (seen.lost.sum(0) > points // 2).nonzero().flatten().tolist()
     notes = [
         f"Model {', '.join(map(str, lost[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that has "
         "diverged: what its losses tell is no leak; leave it out or train it again."
     ] * bool(lost)
-    infinite = losses == math.inf
     if not bool(infinite.any()):
         return losses, notes
-    cap = max(_INFINITE, float(losses[~infinite].max()))
+    cap = max(_INFINITE, float(seen.largest.max()))
     note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
-    return losses.masked_fill(infinite, cap), [*notes, note]
+
+    def capped(part: slice) -> Tensor:
+        return losses[:, part].clamp_max(cap)
+
+    return blocks.made(tuple(losses.shape), parts, capped, dtype=losses.dtype), [*notes, note]
+
+
+class _Seen(NamedTuple):
+    """What a block shows of each model's losses.
+
+    Attributes:
+        unknown: whether one is NaN.
+        infinite: how many are infinite.
+        lost: how many probabilities are lost beside 1.
+        least: the least loss.
+        largest: the largest finite one, 0 if there is none.
+    """
+
+    unknown: Bool[Tensor, "*blocks models"]
+    infinite: Int[Tensor, "*blocks models"]
+    lost: Int[Tensor, "*blocks models"]
+    least: Float[Tensor, "*blocks models"]
+    largest: Float[Tensor, "*blocks models"]
+
+    @classmethod
+    def of(cls, losses: Float[Tensor, "models points"]) -> "_Seen":
+        infinite = losses == math.inf
+        finite = losses.masked_fill(infinite, 0)
+        counts = infinite.sum(-1), (losses > _INFINITE).sum(-1)
+        return cls(losses.isnan().any(-1), *counts, losses.amin(-1), finite.amax(-1))
 
 
 def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:
     models = len(member)
-    fewest = torch.minimum(member.sum(-1), (~member).sum(-1))
+    inside = blocks.counted(member)
+    fewest = torch.minimum(inside, member.shape[1] - inside)
     if target is not None:
         target = arguments.count("target", target, most=models - 1)
         if int(fewest[target]) < _LEAST:
@@ -219,12 +284,17 @@ def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, .
 
 def _partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models"] | None:
     """Each model's partner, where all come in complementary pairs, each to be taken for one pair only."""
+    names = [(hashlib.sha256(), hashlib.sha256()) for _ in member]
+    for part in blocks.of(member.shape):
+        for row, (own, opposite) in zip(member[:, part].numpy(), names, strict=True):
+            own.update(np.packbits(row))
+            opposite.update(np.packbits(~row))
     left: dict[bytes, list[int]] = {}
     partner = [-1] * len(member)
-    for model, row in enumerate(member.numpy()):
-        if waiting := left.get((~row).tobytes()):
+    for model, (own, opposite) in enumerate(names):
+        if waiting := left.get(opposite.digest()):
             other = waiting.pop(0)
             partner[model], partner[other] = other, model
         else:
-            left.setdefault(row.tobytes(), []).append(model)
+            left.setdefault(own.digest(), []).append(model)
     return None if -1 in partner else torch.tensor(partner)

@@ -35,7 +35,7 @@ def errors(given: Given, names: Sequence[str], fprs: Sequence[float]) -> Mapping
     parts = groups(given)
     if len(given.targets) < 2 or len(parts) < _LEAST_GROUPS:
         return {}
-    fewest = int((~given.attacked).sum(-1).min())
+    fewest = given.fewest[1]
     rates = [fpr for fpr in (*fprs, *curve_fprs(fewest)) if visible(fewest, fpr)]
     metrics = (*METRICS, *dict.fromkeys(map(tpr_at, rates)))
     again: dict[str, list[torch.Tensor]] = {name: [] for name in names}
@@ -43,7 +43,7 @@ def errors(given: Given, names: Sequence[str], fprs: Sequence[float]) -> Mapping
         rest = given.without(part)
         if not rest.targets:
             return {}
-        for name, scores in attacks.scores(rest).items():
+        for name, scores in attacks.scores(rest):
             if name in again:
                 again[name].append(Measured(scores, rest.attacked).means(metrics))
     found = {}

@@ -14,7 +14,7 @@ panel's held the latter in 96 %.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float64
 from scipy import stats
 from torch import Tensor
 
+from leakage import blocks
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, marked
@@ -72,31 +73,30 @@ class Measured:
     groups: int = 0
 
     @cached_property
-    def ranked(self) -> Scores:
-        """The scores in order."""
-        return marked(self.scores, member=self.member)
-
-    @property
     def outsiders(self) -> int:
         """Of the target that has fewest."""
-        return int(self.ranked.outsiders.min())
+        return self.member.shape[1] - int(blocks.counted(self.member).max())
 
-    def each(self, metric: str) -> Float64[Tensor, " targets"]:
-        """`auc`, `advantage` or a visible `tpr@F` of every target."""
-        if metric == "auc":
-            return self.ranked.auc()
-        return (
-            self.ranked.advantage(0.0, beyond=True) if metric == "advantage" else self.ranked.tpr_at_fpr(_rate(metric))
-        )
+    @cached_property
+    def _known(self) -> dict[str, Tensor]:
+        return {}
+
+    def ranked(self) -> Iterator[tuple[slice, Scores]]:
+        """The scores in order, of a block of targets after the other."""
+        for rows in blocks.of_rows(tuple(self.scores.shape)):
+            yield rows, marked(self.scores[rows], member=self.member[rows])
+
+    def each(self, *metrics: str) -> Float64[Tensor, "metrics targets"]:
+        """`auc`, `advantage` or visible `tpr@F` of every target; each is measured once."""
+        asked = [metric for metric in dict.fromkeys(metrics) if metric not in self._known]
+        if asked:
+            found = torch.cat([_measured(ranked, asked) for _, ranked in self.ranked()], dim=-1)
+            self._known.update(zip(asked, found, strict=True))
+        return torch.stack([self._known[metric] for metric in metrics])
 
     def means(self, metrics: Sequence[str]) -> Float64[Tensor, " metrics"]:
         """The means over the targets of several metrics, `auc`, `advantage` or visible `tpr@F`, in this order."""
-        found = {metric: self.each(metric).mean() for metric in metrics if metric in METRICS}
-        asked = [metric for metric in metrics if metric not in METRICS]
-        if asked:
-            hits = self.ranked.tpr_at_fprs([_rate(metric) for metric in asked])
-            found |= dict(zip(asked, hits.mean(0), strict=True))
-        return torch.stack([found[metric] for metric in metrics])
+        return self.each(*metrics).mean(-1)
 
     def tpr(self, fpr: float, *, level: float) -> Estimate | None:
         """The true positive rate at a false positive rate, or None where that is not visible."""
@@ -107,7 +107,7 @@ class Measured:
         targets = len(self.scores)
         if targets == 1:
             return self._one(0, metric, level)
-        values = self.each(metric)
+        (values,) = self.each(metric)
         error = max(float(values.std()) / math.sqrt(targets), self.errors.get(metric, 0.0))
         if metric not in self.errors or error == 0:
             return mean_of([self._one(target, metric, level) for target in range(targets)], level=level)
@@ -136,6 +136,17 @@ def mean_of(found: Sequence[Estimate], *, level: float) -> Estimate:
         math.fsum(getattr(one, name) for one in found) / len(found) for name in ("estimate", "low", "high")
     )
     return Estimate(middle, low, high, n=len(found), level=level)
+
+
+def _measured(ranked: Scores, metrics: Sequence[str]) -> Float64[Tensor, "metrics targets"]:
+    found = {}
+    if "auc" in metrics:
+        found["auc"] = ranked.auc()
+    if "advantage" in metrics:
+        found["advantage"] = ranked.advantage(0.0, beyond=True)
+    if rates := [metric for metric in metrics if metric not in METRICS]:
+        found |= dict(zip(rates, ranked.tpr_at_fprs([_rate(metric) for metric in rates]).unbind(-1), strict=True))
+    return torch.stack([found[metric] for metric in metrics])
 
 
 def _rate(metric: str) -> float:

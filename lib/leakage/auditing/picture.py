@@ -24,7 +24,7 @@ def roc_figure(audit: Evidence) -> Figure:
 
     At each rate the curve is `metrics.roc.tpr_at_fpr`, or its mean over the targets, with its interval.
     """
-    fewest = int((~audit.member).sum(-1).min())
+    fewest = audit.outsiders
     grid = curve_fprs(fewest)
     with matplotlib.rc_context():
         use_style()
@@ -34,10 +34,10 @@ def roc_figure(audit: Evidence) -> Figure:
         others = [row.attack for row in audit.found if row is not audit.strongest]
         drawn = zip(others, shades(max(len(others), 1)), cycle(_DASHES), strict=False)
         for name, shade, dash in drawn:
-            ranked = _measured(audit, name).ranked
-            rates = [float(ranked.tpr_at_fpr(fpr).mean()) for fpr in grid]
+            rates = _measured(audit, name).means([tpr_at(fpr) for fpr in grid]).tolist()
             ax.plot(grid, _drawn(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
         measured = _measured(audit, audit.strongest.attack)
+        measured.each(*map(tpr_at, grid))  # in one go
         best = [measured.interval(tpr_at(fpr), level=audit.level) for fpr in grid]
         ax.fill_between(
             grid,

@@ -14,7 +14,7 @@ _BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 
 
 @click.command("audit")
-@click.argument("scores", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("scores", type=click.Path(path_type=Path))
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write one HTML page.")
 @click.option("--json", "as_json", type=click.Path(dir_okay=False, path_type=Path), help="Write the numbers as JSON.")
 @click.option(
@@ -28,7 +28,8 @@ _BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 def audit(scores: Path, report: Path | None, as_json: Path | None, bars: tuple[str, ...], level: float) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
-    It may hold target, population, correct, labels and groups besides; see `leakage.audit.of_losses`.
+    It may hold target, population, correct, labels and groups besides; see `leakage.audit.of_losses`. Or SCORES is a
+    folder with losses.npy, member.npy and so on, which may be larger than memory.
     """
     wanted = [_bar(text) for text in bars]
     for path in filter(None, (report, as_json)):
