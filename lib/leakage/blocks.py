@@ -60,7 +60,10 @@ def made(
 
 def counted(table: Tensor) -> Tensor:
     """How many of each row of truth values are true."""
-    return torch.stack([table[..., part].sum(-1) for part in of(table.shape)]).sum(0)
+    total = torch.zeros(table.shape[:-1], dtype=torch.int64, device=table.device)
+    for part in of(table.shape):
+        total += table[..., part].sum(-1)
+    return total
 
 
 def chosen(table: Tensor, rows: Sequence[int]) -> Tensor:

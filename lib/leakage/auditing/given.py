@@ -210,27 +210,28 @@ def _plain(dtype: np.dtype) -> np.dtype:
 def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, list[str]]:
     """Losses that can be attacked, and a note where one was infinite."""
     parts, points = blocks.of(losses.shape), losses.shape[1]
-    found = [_Seen.of(losses[:, part]) for part in parts]
-    seen = _Seen(*(torch.stack(each) for each in zip(*found, strict=True)))
-    infinite = seen.infinite.sum(0)
-    broken = seen.unknown.any(0) | (infinite / points > 0.5)
+    seen = _Seen.of(losses[:, parts[0]])
+    for part in parts[1:]:
+        seen = seen.and_of(losses[:, part])
+    broken = seen.unknown | (seen.infinite / points > 0.5)
     if bool(broken.any()):
         which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
         raise ValueError(
             f"`{name}` must be finite, got NaN or mostly inf of model {which}: training diverged; leave such models "
             "out of `losses` and `member`, or train them again with a lower learning rate."
         )
-    for place in (seen.least < 0).any(-1).nonzero().flatten().tolist():
-        arguments.real(name, losses[:, parts[place]], least=0, finite=False)
-    lost = (seen.lost.sum(0) > points // 2).nonzero().flatten().tolist()
+    if bool((seen.least < 0).any()):
+        for part in parts:
+            arguments.real(name, losses[:, part], least=0, finite=False)
+    lost = (seen.lost > points // 2).nonzero().flatten().tolist()
     notes = [
         f"Model {', '.join(map(str, lost[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that has "
         "diverged: what its losses tell is no leak; leave it out or train it again."
     ] * bool(lost)
-    if not bool(infinite.any()):
+    if not bool(seen.infinite.any()):
         return losses, notes
     cap = max(_INFINITE, float(seen.largest.max()))
-    note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
+    note = f"{int(seen.infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
 
     def capped(part: slice) -> Tensor:
         return losses[:, part].clamp_max(cap)
@@ -239,7 +240,7 @@ def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, 
 
 
 class _Seen(NamedTuple):
-    """What a block shows of each model's losses.
+    """What blocks show of each model's losses.
 
     Attributes:
         unknown: whether one is NaN.
@@ -249,11 +250,11 @@ class _Seen(NamedTuple):
         largest: the largest finite one, 0 if there is none.
     """
 
-    unknown: Bool[Tensor, "*blocks models"]
-    infinite: Int[Tensor, "*blocks models"]
-    lost: Int[Tensor, "*blocks models"]
-    least: Float[Tensor, "*blocks models"]
-    largest: Float[Tensor, "*blocks models"]
+    unknown: Bool[Tensor, " models"]
+    infinite: Int[Tensor, " models"]
+    lost: Int[Tensor, " models"]
+    least: Float[Tensor, " models"]
+    largest: Float[Tensor, " models"]
 
     @classmethod
     def of(cls, losses: Float[Tensor, "models points"]) -> "_Seen":
@@ -261,6 +262,17 @@ class _Seen(NamedTuple):
         finite = losses.masked_fill(infinite, 0)
         counts = infinite.sum(-1), (losses > _INFINITE).sum(-1)
         return cls(losses.isnan().any(-1), *counts, losses.amin(-1), finite.amax(-1))
+
+    def and_of(self, losses: Float[Tensor, "models points"]) -> "_Seen":
+        """With one block more."""
+        more = self.of(losses)
+        return _Seen(
+            self.unknown | more.unknown,
+            self.infinite + more.infinite,
+            self.lost + more.lost,
+            torch.minimum(self.least, more.least),
+            torch.maximum(self.largest, more.largest),
+        )
 
 
 def _targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from leakage.metrics.scores import ascending_order
 
 _SHORT = 92_681  # losses whose gains are below 2³¹
 _MOST_COMPARED = 2**24  # losses of all targets compared at once: 128 MiB of counts
-_MOST_SORTED = 2**22  # losses in one order: 32 MiB, and as much for their places
-_EDGES = 2**12  # losses between which all are counted
+_MOST_SORTED = 2**21  # losses in one order: 16 MiB, and as much for their places, their models and their bins
+_EDGES = 2**16  # losses between which all are counted, of one target; fewer of several, down to a 32nd
 
 
 class Targets(NamedTuple):
@@ -100,16 +100,21 @@ class _Counts:
         self, losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"], pairs: Int[Tensor, "2 u"]
     ) -> None:
         self._losses, self._member, models = losses, member, len(losses)
-        self._edges = _edges(losses)
+        self._edges = _edges(losses, max(_EDGES // pairs.shape[1], _EDGES // 32, 1))
         bins = len(self._edges)
         self._atom = torch.zeros(bins, dtype=torch.bool, device=losses.device)
         self._atom[1:] = self._edges[:-1] == _below(self._edges[1:])
-        counts = torch.zeros(models * 2 * bins, dtype=torch.int64, device=losses.device)
+        # The models that nobody leaves out are counted together, as the last one.
+        left_out, places = pairs.unique(return_inverse=True)
+        group = torch.full((models,), len(left_out), device=losses.device)
+        group[left_out] = torch.arange(len(left_out), device=losses.device)
+        counts = torch.zeros((len(left_out) + 1) * 2 * bins, dtype=torch.int64, device=losses.device)
         for values, kinds, model, where in self.gathered(torch.ones_like(self._atom)):
-            counts += torch.bincount((model * 2 + kinds) * bins + where, minlength=len(counts))
-        self._all = counts.view(models, 2, bins).sum((0, 1))
-        kept = _counted(torch.arange(models, device=losses.device), pairs).double()
-        out, within = (torch.mm(kept, each.double()).long() for each in counts.view(models, 2, bins).unbind(1))
+            counts += torch.bincount((group[model] * 2 + kinds) * bins + where, minlength=len(counts))
+        counts = counts.view(-1, 2, bins)
+        self._all = counts.sum((0, 1))
+        kept = _counted(torch.arange(len(counts), device=losses.device), places).double()
+        out, within = (torch.mm(kept, each.double()).long() for each in counts.unbind(1))
         self._within, self._any = within, out + within > 0
         self.inside, self.outside = within.sum(-1, keepdim=True), out.sum(-1, keepdim=True)
         self._steps = self.outside * within - self.inside * out
@@ -163,7 +168,7 @@ class _Counts:
                 yield values[inside], kinds[inside], model[inside], where[inside]
 
 
-def _edges(losses: Float[Tensor, "models points"]) -> Float64[Tensor, " bins"]:
+def _edges(losses: Float[Tensor, "models points"], count: int) -> Float64[Tensor, " bins"]:
     """Ascending numbers that losses are counted between; the last is infinite, the only one where losses are few.
 
     They are losses, spread evenly, and the numbers just below: so what many losses share is an atom, never sorted.
@@ -173,9 +178,9 @@ def _edges(losses: Float[Tensor, "models points"]) -> Float64[Tensor, " bins"]:
     if losses.numel() <= _MOST_SORTED:
         return end
     # Multiples of the golden ratio follow no period of the points.
-    asked = (torch.arange(16 * _EDGES // models + 1, dtype=torch.float64) * ((5**0.5 - 1) / 2) % 1 * points).long()
+    asked = (torch.arange(4 * count // models + 1, dtype=torch.float64) * ((5**0.5 - 1) / 2) % 1 * points).long()
     sample = losses[:, asked.to(losses.device)].double().flatten().sort().values
-    some = sample[:: max(1, len(sample) // _EDGES)]
+    some = sample[:: max(1, len(sample) // count)]
     return torch.cat([some, _below(some), end]).unique()
 
 
