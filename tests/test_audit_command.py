@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from leakage import blocks
 from leakage.pipeline import cli
 from leakage.runtime import stream
 from miniature import is_a_refusal
@@ -31,6 +32,15 @@ GOOD = {"losses": LOSSES, "member": MEMBER}
 def scores(tmp_path):
     path = tmp_path / "scores.npz"
     np.savez(path, **GOOD, labels=np.arange(300) % 3, groups=np.array(["old", "new"] * 150))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "scores"
+    path.mkdir()
+    for name, values in (GOOD | {"labels": np.arange(300) % 3, "target": np.array(2)}).items():
+        np.save(path / f"{name}.npy", values)
     return path
 
 
@@ -117,6 +127,56 @@ def test_a_bad_file_gets_one_line_and_nothing_is_written(content, tmp_path, caps
     given = (path, "--report", tmp_path / "audit.html", "--json", tmp_path / "audit.json", "--fail-above", "auc=0.5")
     assert is_a_refusal(*run(capsys, *given))
     assert [left.name for left in tmp_path.iterdir()] == ["bad.npz"]
+
+
+def test_a_folder_of_arrays_gives_what_one_file_gives(folder, tmp_path, capsys):
+    one = tmp_path / "scores.npz"
+    packed = tmp_path / "packed.npz"
+    arrays = {path.stem: np.load(path) for path in folder.iterdir()}
+    np.savez(one, **arrays)
+    np.savez_compressed(packed, **arrays | {"losses": np.asfortranarray(LOSSES)})
+    first, *others = (run(capsys, path) for path in (folder, one, packed))
+    assert first[0] == 0
+    assert others == [first, first]
+
+
+def in_the_last_block(name, value):
+    values = {"losses": LOSSES, "member": MEMBER.astype(np.int8)}[name].copy()
+    values[-1, -1] = value
+    return lambda folder: np.save(folder / f"{name}.npy", values)
+
+
+BAD_FOLDERS = {
+    "empty": (lambda folder: [path.unlink() for path in folder.iterdir()], "lacks losses and member"),
+    "no member": (lambda folder: (folder / "member.npy").unlink(), "lacks member"),
+    "strange name": (lambda folder: np.save(folder / "Labels.npy", np.arange(300)), "'Labels' besides"),
+    "objects": (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 300)), "without Python objects"),
+    "truncated": (lambda folder: os.truncate(folder / "losses.npy", 128 + 8 * 300 * 8 - 1), "bytes long"),
+    "too long": (lambda folder: os.truncate(folder / "losses.npy", 128 + 8 * 300 * 8 + 1), "bytes long"),
+    "no array": (lambda folder: (folder / "losses.npy").write_bytes(b"losses"), "must hold arrays"),
+    "a folder": (lambda folder: (folder / "groups.npy").mkdir(), "cannot be read"),
+    "shapes": (lambda folder: np.save(folder / "losses.npy", LOSSES[:, 1:]), "of the shape"),
+    "empty texts": (lambda folder: np.save(folder / "labels.npy", np.array([""] * 299)), "one for each"),
+    "NaN at the end": (in_the_last_block("losses", np.nan), "NaN or mostly inf of model 7"),
+    "negative at the end": (in_the_last_block("losses", -1.0), "at least 0"),
+    "no truth at the end": (in_the_last_block("member", 2), "must hold truth values"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_FOLDERS.values(), ids=BAD_FOLDERS)
+def test_a_bad_folder_gets_one_line_and_nothing_is_written(spoil, message, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(blocks, "NUMBERS", 8 * 7)
+    spoil(folder)
+    answer = run(capsys, folder, "--json", tmp_path / "audit.json")
+    assert is_a_refusal(*answer)
+    assert message in answer[2]
+    assert [left.name for left in tmp_path.iterdir()] == ["scores"]
+
+
+def test_no_array_of_a_folder_is_overwritten(folder, capsys):
+    before = (folder / "losses.npy").read_bytes()
+    assert is_a_refusal(*run(capsys, folder, "--json", folder / "losses.npy"))
+    assert (folder / "losses.npy").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,27 @@
 """Whatever the size of a block, the numbers are the same, and what does not fit into memory goes through."""
 
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
-from leakage import blocks
+from leakage import audit, blocks
 from leakage.attacks.membership import calibration, loss_threshold, shadow_models, threshold_search
+from leakage.auditing import given as giving
 from leakage.data.membership_splits import complementary_halves
 from leakage.runtime import stream
+from patience import HANGS
 
 MODELS, POINTS = 8, 60
+BYTES_A_POINT = 350  # 200 and some megabytes, which blocks of this size make small
+SETTINGS = {"PYTHONPATH": str(Path(__file__).parents[1] / "lib"), "OMP_NUM_THREADS": "1"}
 
 
 def paired():
@@ -90,3 +103,90 @@ def test_leading_axes_do_not_depend_on_the_block(small):
     small()
     for name, attack in attacks.items():
         assert torch.allclose(attack(values, member, partner), whole[name], rtol=1e-12, atol=1e-12), name
+
+
+DESIGNS = {"one target": (independent()[0], 2), "subsets": (independent()[0], None), "pairs": (paired()[0], None)}
+
+
+@pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
+def test_an_audit_does_not_depend_on_the_block(design, small, tmp_path):
+    member, target = design
+    losses = drawn(member, 1.0)
+    losses[:, 10] = losses[:, 11]  # twins
+    losses[1, 5] = math.inf
+    more = {"target": target, "correct": losses < 0.7, "labels": np.arange(POINTS) % 2, "fprs": (0.2, 0.05)}
+    whole = audit.of_losses(losses, member, **more)
+    np.save(tmp_path / "losses.npy", losses.numpy())
+    mapped = np.load(tmp_path / "losses.npy", mmap_mode="r")
+    small()
+    found = audit.of_losses(mapped, member, **more)
+    assert found.notes == whole.notes
+    for name, values in whole.scores.items():
+        assert np.allclose(found.scores[name], values, rtol=1e-9, atol=1e-9), name  # as of LiRA's own variance
+    # Intervals, records and slices, by whole counts where scores differ by rounding only.
+    first, second = (json.loads(one.to_json()) for one in (whole, found))
+    assert [*numbers(second)] == pytest.approx([*numbers(first)], abs=1e-9)
+    assert str(found.table()) == str(whole.table())
+    assert found.report(tmp_path / "audit.html").is_file()
+
+
+def numbers(content):
+    """The numbers in what JSON holds, in order."""
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from numbers(part)
+    elif isinstance(content, float | int):
+        yield float(content)
+
+
+def test_a_mapped_table_is_not_copied_and_a_large_one_is_made_in_a_file(tmp_path, monkeypatch):
+    member, _ = independent()
+    np.save(tmp_path / "losses.npy", drawn(member, 1.0).numpy())
+    mapped = np.load(tmp_path / "losses.npy", mmap_mode="r")
+    known = giving.given(mapped, member)
+    assert known.losses.data_ptr() == mapped.ctypes.data
+    monkeypatch.setattr(blocks, "MEMORY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = []
+    monkeypatch.setattr(np, "memmap", lambda *given, _map=np.memmap, **more: made.append(more) or _map(*given, **more))
+    shadow_models.lira(known.losses, known.member)
+    assert [each["shape"] for each in made] == [(MODELS, POINTS)]
+    assert [path.name for path in tmp_path.iterdir()] == ["losses.npy"]
+
+
+CHILD = """
+import re, resource, sys
+from pathlib import Path
+import numpy as np, torch
+torch.set_num_threads(1)
+from leakage import audit, blocks
+from leakage.attacks.membership import threshold_search
+from leakage.auditing import scores_file
+blocks.NUMBERS = threshold_search._MOST_SORTED = threshold_search._MOST_COMPARED = 2**15
+threshold_search._EDGES = 2**10
+few = np.random.default_rng(0).random((8, 100))
+audit.of_losses(few, few < 0.5, target=0)  # imports
+if int(sys.argv[2]):
+    used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
+print(audit.of_losses(**scores_file.read(Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
+def test_an_audit_goes_through_in_the_memory_that_is_stated(tmp_path):
+    models, points = 64, 50_000
+    draws = np.random.default_rng(0)
+    member = draws.random((models, points)) < 0.5
+    for name, values in {"losses": draws.exponential(size=member.shape), "member": member, "target": 3}.items():
+        np.save(tmp_path / f"{name}.npy", values)
+
+    def run(limit):
+        command = [sys.executable, "-c", CHILD, str(tmp_path), str(limit)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=os.environ | SETTINGS)
+
+    table, stated = 8 * models * points, BYTES_A_POINT * points
+    assert stated < table  # a single copy of the losses would not go through
+    found = run(stated)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == run(0).stdout

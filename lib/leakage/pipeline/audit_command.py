@@ -32,8 +32,9 @@ def audit(scores: Path, report: Path | None, as_json: Path | None, bars: tuple[s
     folder with losses.npy, member.npy and so on, which may be larger than memory.
     """
     wanted = [_bar(text) for text in bars]
+    taken = {scores.resolve(), *(file.resolve() for file in scores.glob("*.npy"))}
     for path in filter(None, (report, as_json)):
-        if path.resolve() == scores.resolve() or (report and as_json and report.resolve() == as_json.resolve()):
+        if path.resolve() in taken or (report and as_json and report.resolve() == as_json.resolve()):
             raise click.UsageError(f"{path} would be overwritten; give each file a name of its own.")
         if not path.absolute().parent.is_dir():
             raise click.UsageError(f"{path.parent} is no folder, so that {path.name} cannot be written there.")
