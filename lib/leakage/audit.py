@@ -35,6 +35,12 @@ def of_losses(
     model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
     that are each other's references are all given in the same way.
 
+    Rows are gone through in blocks. Tables may be mapped from files, `np.load(path, mmap_mode="r")`, and larger than
+    memory: losses in float32 or float64 and truth values, row after row of a model, stay in the file; of another type
+    or order they are copied. What is held is some 200 MB for the blocks and, for one target, 200 bytes a row. Of
+    several targets each attack keeps 8 bytes for each target and row, beyond a GiB in a temporary file (`TMPDIR`), and
+    everything is done up to eleven times, for the intervals.
+
     Args:
         losses: -log p of the true label in nats, (models, rows), or (rows) of one model. Infinite ones are capped, and
             a note says so.

@@ -1,7 +1,7 @@
 """Tables that need not fit into memory: gone through in blocks of columns, and made where there is room.
 
-A table is a tensor (…, columns), in memory or mapped from a file by NumPy; its blocks are views. Whoever goes through it
-holds a few numbers for each number of a block, 8 MiB in float64, and not of the table: a table that is small is one
+A table is a tensor (…, columns), in memory or mapped from a file by NumPy; its blocks are views. Whoever goes through
+it holds a few numbers for each number of a block, 8 MiB in float64, and not of the table: a table that is small is one
 block. Nothing here computes.
 """
 
@@ -70,6 +70,7 @@ def chosen(table: Tensor, rows: Sequence[int]) -> Tensor:
     """These rows of a table (rows, columns): the table itself where they are all of its own, or else a copy."""
     if [*rows] == [*range(len(table))]:
         return table
+
     def take(part: slice) -> Tensor:
         return table[:, part][[*rows]]
 

@@ -103,7 +103,9 @@ def slices(audit: Evidence) -> Table:
     fpr = visible_fpr(audit.fprs, audit.outsiders)
     cuts = torch.cat([ranked.first_spared(fpr) for _, ranked in measured.ranked()])
     columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
-    return Table(columns, tuple(_slice(measured.scores, measured.member, cuts, audit.level, *named) for named in _named(audit)))
+    return Table(
+        columns, tuple(_slice(measured.scores, measured.member, cuts, audit.level, *named) for named in _named(audit))
+    )
 
 
 def _named(audit: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:

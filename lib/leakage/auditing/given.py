@@ -2,8 +2,8 @@
 
 NumPy, PyTorch and lists come in; float32 stays float32, since a loss below its rounding is not 0 but unknown, and all
 else becomes float64 on the CPU. A table that NumPy has mapped from a file stays where it is, if it is in order and of
-such a type; tables are looked at in blocks (`blocks`). What cannot be used is refused by its name, with the cure; what can be used with a
-reservation is, and a note says so. Nothing here attacks.
+such a type; tables are looked at in blocks (`blocks`). What cannot be used is refused by its name, with the cure; what
+can be used with a reservation is, and a note says so. Nothing here attacks.
 """
 
 import hashlib
@@ -175,7 +175,12 @@ def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
     fraction = values.is_floating_point() if isinstance(values, Tensor) else values.dtype.kind == "f"
     short = fraction and values.dtype.itemsize <= torch.float32.itemsize
     dtype = torch.bool if truth else torch.float32 if short else torch.float64
-    if isinstance(values, np.ndarray) and values.dtype == _plain(values.dtype) and values.flags.c_contiguous and values.flags.aligned:
+    if (
+        isinstance(values, np.ndarray)
+        and values.dtype == _plain(values.dtype)
+        and values.flags.c_contiguous
+        and values.flags.aligned
+    ):
         values = _shared(values)
     if isinstance(values, Tensor) and (values.dtype, values.device.type) == (dtype, "cpu"):
         return values.detach()

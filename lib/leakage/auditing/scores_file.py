@@ -1,9 +1,9 @@
 """Losses in NumPy's files, as an audit takes them from the command line; never unpickled.
 
-An `.npz` file, or a folder of `.npy` files, holds `losses` and `member`, and may hold `target`, `population`, `correct`,
-`labels` and `groups`, which mean what they mean in `audit.of_losses`. The files of a folder are mapped and stay where
-they are; what an `.npz` file holds is unpacked by blocks, beyond a GiB into a temporary file (`blocks.room`). Nothing
-here attacks.
+An `.npz` file, or a folder of `.npy` files, holds `losses` and `member`, and may hold `target`, `population`,
+`correct`, `labels` and `groups`, which mean what they mean in `audit.of_losses`. The files of a folder are mapped and
+stay where they are; what an `.npz` file holds is unpacked by blocks, beyond a GiB into a temporary file
+(`blocks.room`). Nothing here attacks.
 """
 
 import math

@@ -38,8 +38,8 @@ class Targets(NamedTuple):
 class _Gains(NamedTuple):
     """The best end of ascending losses for each pair left out: what it gains, and the loss that it includes last."""
 
-    gain: Int[Tensor, "u *b"]
-    included: Float64[Tensor, "u *b"]
+    gain: Int[Tensor, "u ..."]
+    included: Float64[Tensor, "u ..."]
 
 
 def of_each(
@@ -109,7 +109,7 @@ class _Counts:
         group = torch.full((models,), len(left_out), device=losses.device)
         group[left_out] = torch.arange(len(left_out), device=losses.device)
         counts = torch.zeros((len(left_out) + 1) * 2 * bins, dtype=torch.int64, device=losses.device)
-        for values, kinds, model, where in self.gathered(torch.ones_like(self._atom)):
+        for _, kinds, model, where in self.gathered(torch.ones_like(self._atom)):
             counts += torch.bincount((group[model] * 2 + kinds) * bins + where, minlength=len(counts))
         counts = counts.view(-1, 2, bins)
         self._all = counts.sum((0, 1))
@@ -222,13 +222,13 @@ def _best(
 
 
 def _following(
-    values: Float64[Tensor, "*b k"], counted: Bool[Tensor, "u *b k"], included: Float64[Tensor, "u *b"]
-) -> Float64[Tensor, "u *b"]:
+    values: Float64[Tensor, "*b k"], counted: Bool[Tensor, "u *b k"], included: Float64[Tensor, "u ..."]
+) -> Float64[Tensor, "u ..."]:
     """The least loss counted that is larger, infinite where there is none."""
     return values.where(counted & (values > included.unsqueeze(-1)), math.inf).amin(-1)
 
 
-def _middle(best: _Gains, following: Float64[Tensor, "u *b"]) -> Float64[Tensor, "u *b"]:
+def _middle(best: _Gains, following: Float64[Tensor, "u ..."]) -> Float64[Tensor, "u ..."]:
     """Midway between what is included and what follows, or -∞ where nothing is gained."""
     middle = best.included / 2 + following / 2
     # Between neighbouring numbers there is no middle; the attack accuses strictly below, so the next one will do.
