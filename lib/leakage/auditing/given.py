@@ -304,8 +304,8 @@ def _partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models"] |
     names = [(hashlib.sha256(), hashlib.sha256()) for _ in member]
     for part in blocks.of(member.shape):
         for row, (own, opposite) in zip(member[:, part].numpy(), names, strict=True):
-            own.update(np.packbits(row))
-            opposite.update(np.packbits(~row))
+            own.update(np.packbits(row).tobytes())
+            opposite.update(np.packbits(~row).tobytes())
     left: dict[bytes, list[int]] = {}
     partner = [-1] * len(member)
     for model, (own, opposite) in enumerate(names):

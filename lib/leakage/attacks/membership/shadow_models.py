@@ -195,7 +195,7 @@ def _lira(
     def fitted(place: int) -> tuple[Tensor, _Kind, _Kind]:
         phi, kinds = logits(values[..., parts[place]]), member[:, parts[place]]
         phi = phi - phi.mean(-2, keepdim=True)  # a shift of each point changes no ratio and keeps the squares small
-        return phi[..., asked, :], *(_kind(phi, kind, partner, target) for kind in (kinds, ~kinds))
+        return phi[..., asked, :], _kind(phi, kinds, partner, target), _kind(phi, ~kinds, partner, target)
 
     def summed(place: int) -> tuple[Tensor, ...]:
         _, inside, outside = fitted(place)
