@@ -227,6 +227,12 @@ class Benchmark(Generic[_Sizes]):
 
 def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:
     """The content of a file of `book/records/`, for the book's page on performance: rows, and where they come from."""
+    clock = "CPU seconds per unit, medians of alternating rounds"
+    return {**provenance(title, clock, root=root), "rows": [asdict(row) for row in rows]}
+
+
+def provenance(title: str, clock: str, *, root: Path) -> dict[str, Any]:
+    """Where the numbers of a record come from: date, commit, machine and versions, and what its seconds are."""
     origin = execution_provenance(Book(root, root / "_build"), "cpu")
     commit = f"{(origin['commit'] or 'unknown')[:10]}{' with local changes' if origin['dirty'] else ''}"
     return {
@@ -235,9 +241,8 @@ def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:
         "commit": commit,
         "cpu": processor(),
         "threads": 1,
-        "clock": "CPU seconds per unit, medians of alternating rounds",
+        "clock": clock,
         "versions": ", ".join(f"{name} {origin['versions'][name]}" for name in _REPORTED),
-        "rows": [asdict(row) for row in rows],
     }
 
 
