@@ -27,7 +27,7 @@ LONGEST = 5.0  # seconds of one unit, after which a curve ends
 UNEXPLAINED = 0.15  # difference from the theory that needs a note
 _FEWEST = 3  # sizes in a fit: two leave no residual
 _LASTING = 0.02  # seconds of a turn, far above the clock's resolution
-_LONG, _TURNS = 0.5, 5  # seconds of a call that is made twice instead of in so many turns
+_LONG, _TURNS = 0.5, 5  # seconds of a call that is made once instead of in so many turns
 _MATRIX, _COPIED = 1024, 2**24  # sides of the product and numbers of the copy that give the machine's peak
 
 Prepared = tuple[Callable[[], object], float]
@@ -140,11 +140,12 @@ def fit(sizes: Sequence[float], values: Sequence[float]) -> Fit:
     return Fit(slope, slope - half, slope + half)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of a call, the least of a few turns; it must have been called before."""
-    first = _timed(work, 1)
+def seconds(work: Callable[[], object], first: float = math.inf) -> float:
+    """CPU seconds of a call, the least of several turns; of a long one, `first` has been measured already."""
+    if first == math.inf:
+        first = _timed(work, 1)
     if first > _LONG:
-        return first if first > LONGEST / 2 else min(first, _timed(work, 1))
+        return first
     calls = math.ceil(_LASTING / max(first, 1e-6))
     return min(first, *(_timed(work, calls) for _ in range(_TURNS)))
 
@@ -156,16 +157,19 @@ def _timed(work: Callable[[], object], calls: int) -> float:
     return (time.process_time() - start) / calls
 
 
-def peak(work: Callable[[], object]) -> int | None:
-    """By how many bytes a call lifts the resident memory of this process at most; `None` where nobody can say."""
+def peak(work: Callable[[], object]) -> tuple[int | None, float]:
+    """By how many bytes a call lifts the resident memory of this process at most, and its CPU seconds.
+
+    `None` where no system says.
+    """
     if not sys.platform.startswith("linux"):
-        return None
+        return None, _timed(work, 1)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # or else memory that was freed, and kept, would be used again unseen
     Path("/proc/self/clear_refs").write_text("5", "ascii")  # the peak is what is resident now
     before = _resident("VmRSS")
-    work()
-    return max(0, _resident("VmHWM") - before)
+    spent = _timed(work, 1)
+    return max(0, _resident("VmHWM") - before), spent
 
 
 def _resident(field: str) -> int:
@@ -208,9 +212,10 @@ def _measured(curve: Curve) -> dict[str, Any]:
     sizes, times, peaks = [], [], []
     for size in curve.sizes:
         work, units = curve.prepare(size)
-        peaks.append(peak(work))
+        lifted, first = peak(work)
         sizes.append(size)
-        times.append(_digits(seconds(work) / units))
+        peaks.append(lifted)
+        times.append(_digits(seconds(work, first) / units))
         del work
         if times[-1] > LONGEST:
             break
@@ -228,7 +233,7 @@ def _measured(curve: Curve) -> dict[str, Any]:
 def _fitted(law: Law, points: Sequence[tuple[int, float]]) -> dict[str, Any]:
     """The exponent that was found, `None` of fewer than three points, beside that of the theory."""
     found = fit(*zip(*points, strict=True)) if len(points) >= _FEWEST else None
-    numbers = {name: None if found is None else round(value, 3) for name, value in zip(Fit._fields, found or [0] * 3)}
+    numbers = {name: None if found is None else round(getattr(found, name), 3) for name in Fit._fields}
     return {**numbers, "fitted": len(points), "theory": law.exponent, "reason": law.reason, "note": law.note}
 
 
@@ -252,7 +257,9 @@ def _told(curve: Mapping[str, Any]) -> str:
         if found["exponent"] is not None:
             spread = f"[{found['low']:.2f}, {found['high']:.2f}]"
             costs.append(f"{cost} {found['exponent']:.2f} {spread} ({found['theory']:g})")
-    return f"  {curve['side']:7}{curve['method']}: {curve['sizes'][0]} to {curve['sizes'][-1]}, {ends}; " + ", ".join(costs)
+    return f"  {curve['side']:7}{curve['method']}: {curve['sizes'][0]} to {curve['sizes'][-1]}, {ends}; " + ", ".join(
+        costs
+    )
 
 
 def _row(axis: Axis, curves: list[dict[str, Any]], reached: Mapping[str, float]) -> dict[str, Any]:
@@ -280,5 +287,3 @@ def record(rows: Sequence[Mapping[str, Any]], reached: Mapping[str, float], *, r
 def _digits(value: float) -> float:
     """Four significant digits: more would be noise."""
     return float(f"{value:.4g}")
-
-

@@ -372,7 +372,7 @@ def tensor_dimension() -> Axis:
                 lambda d: prepared(dense, d),
                 doubling(12, 5),
                 Law(3, "m·d³ for the tensor"),
-                Law(3, "d³ numbers"),
+                Law(2, "the pairs of coordinates of every neuron, m·d², while d is below m", "d³ numbers join them"),
                 fitted=3,
             ),
         ),
@@ -422,9 +422,9 @@ def span_dimension() -> Axis:
             Curve(
                 "singular value decomposition",
                 lambda d: prepared(decomposed, d),
-                doubling(64, 5),
+                doubling(48, 5),
                 Law(2, "m·d² while d is below m"),
-                Law(1, "copies of the rows, m·d"),
+                Law(1, "copies of the rows, m·d", "d² numbers of the right factor join them"),
             ),
         ),
         check=check,
@@ -573,7 +573,7 @@ def law_points() -> Axis:
         ours=doubling(100, 6),
         theirs=doubling(128, 5),
         checked=20,
-        time=Law(3, "n²·p for the solve"),
+        time=Law(3, "n²·p for the solve", "the larger the matrix, the more operations LAPACK makes a second"),
         memory=Law(2, "the design, n·D"),
     )
 
@@ -684,15 +684,17 @@ def nested_widths() -> Axis:
                 "lstsq at each width",
                 lambda count: prepared(each, count),
                 doubling(16, 5),
-                Law(2, "n²·p at each width p, which rises with their number"),
+                Law(
+                    2,
+                    "n²·p at each width p, which rises with their number",
+                    "at the narrow widths what LAPACK does besides, n³, counts as much",
+                ),
                 Law(1, "a copy of the widest design, n·p"),
             ),
         ),
         check=lambda count: equal(nested(*problem(count)).numpy(), each(*problem(count))),
         checked=8,
-        flops=Work(
-            "(2 · 32 n² + n³/3) · widths", lambda count: (2.0 * apart * rows**2 + rows**3 / 3) * count
-        ),
+        flops=Work("(2 · 32 n² + n³/3) · widths", lambda count: (2.0 * apart * rows**2 + rows**3 / 3) * count),
         traffic=Work("(256 n + 16 n²) · widths", lambda count: NUMBER * (apart * rows + 2.0 * rows**2) * count),
     )
 
@@ -736,8 +738,12 @@ def curves_points() -> Axis:
             Curve(
                 "every member against every outsider",
                 lambda points: prepared(compared, points),
-                doubling(2000, 6),
-                Law(2, "a quarter of the pairs of points"),
+                doubling(2000, 5),
+                Law(
+                    2,
+                    "a quarter of the pairs of points",
+                    "a step of the loop costs as much as its row of pairs up to some 10,000 points",
+                ),
                 Law(1, "one row of pairs at a time"),
             ),
         ),
@@ -782,10 +788,14 @@ def ratios_models() -> Axis:
         along="models",
         unit="audit",
         ours=Curve(
-            "sums over all models less two",
+            "products with the matrix of references",
             at_once,
-            doubling(64, 6),
-            Law(1, "each model enters sums that all targets share"),
+            doubling(64, 5),
+            Law(
+                2,
+                "a product with the matrix of references: no target's number is added and taken out again",
+                "passes over the scores, linear in the models, still count",
+            ),
             Law(1, "a score for each model and point"),
         ),
         theirs=(
@@ -799,6 +809,6 @@ def ratios_models() -> Axis:
         ),
         check=lambda models: equal(sums(*problem(models))[:targets].numpy(), loops(*problem(models))),
         checked=16,
-        flops=Work("40 models · points", lambda models: 40.0 * models * points),
+        flops=Work("16 models² · points", lambda models: 16.0 * models**2 * points),
         traffic=Work("16 models · points", lambda models: 2.0 * NUMBER * models * points),
     )

@@ -7,6 +7,7 @@ from leakage.pipeline import (
     contents,
     entries,
     glossary,
+    growth,
     lacking_data,
     landing,
     layers,
@@ -35,6 +36,7 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "last_lines.md": tables.last_lines(ledgers),
         "status.md": tables.status(ledgers),
         "performance.md": performance.performance(contents.benchmarks(book), titles),
+        "growth.md": growth.growth(contents.growth(book), titles),
     }
     page = book.folder / "glossary.md"
     if page.is_file():

@@ -50,7 +50,7 @@ def performance(records: Mapping[str, Mapping[str, Any]], titles: Mapping[str, s
         return "No benchmark record is kept in this copy of the book; `benchmarks/` says how to make one.\n"
     found.sort(key=lambda one: -one.ratio)
     drawn = element("div", chart(found), class_="chart-box")
-    origins = "".join(f"- {_origin(named[name], record)}\n" for name, record in records.items())
+    origins = "".join(f"- {origin(named[name], record)}\n" for name, record in records.items())
     return "\n".join(
         [f"{sentence(found)}\n", block(drawn), block(_table(found)), f"## Where the numbers come from\n\n{origins}"]
     )
@@ -146,7 +146,7 @@ def _table(found: Iterable[Comparison]) -> str:
 def _row(one: Comparison) -> str:
     row = one.row
     seconds = {side: row[f"{side}_seconds"] for side in ("theirs", "ours")}
-    sides = [(f"{rendered(row[side])}: {_time(time)}", time) for side, time in seconds.items()]
+    sides = [(f"{rendered(row[side])}: {time_text(time)}", time) for side, time in seconds.items()]
     spread = f" [{_times(one.least)}, {_times(one.most)}]" if one.least < one.most else ""
     what = f"{rendered(row['what'])}, for one {escape(row['unit'])} ({escape(one.title)})"
     cells: list[tuple[str, Any]] = [(what, None), *sides, (f"{row['ratio']:,.6g} ×{spread}", row["ratio"])]
@@ -160,7 +160,7 @@ def _row(one: Comparison) -> str:
     )
 
 
-def _origin(title: str, record: Mapping[str, Any]) -> str:
+def origin(title: str, record: Mapping[str, Any]) -> str:
     """`A blessing of dimensionality: 2026-11-21, AMD EPYC, …`, to the day."""
     fields = {key: value for key, value in record.items() if key not in ("title", "rows")}
     if "date" in fields:
@@ -169,7 +169,7 @@ def _origin(title: str, record: Mapping[str, Any]) -> str:
     return f"{in_text(title)}: {in_text(told)}"
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """`3.45 ms`: the largest unit of which there is at least one."""
     units = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
     size, name = next((unit for unit in units if seconds >= unit[0]), units[-1])
