@@ -125,7 +125,8 @@ def _slice(
     able = (torch.minimum(seen, len(chosen) - seen) >= 2).nonzero().flatten()
     if not len(able) or min(members, outsiders) < _FEW:
         return (by, name, *counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
-    area = Measured(*(blocks.chosen(table, able.tolist()) for table in (within, kinds))).interval("auc", level=level)
+    whole = Measured(blocks.chosen(within, able.tolist()), blocks.chosen(kinds, able.tolist()))
+    area = whole.interval("auc", level=level)
     found = [((within[:, part] > cuts.unsqueeze(-1)) & kinds[:, part]).sum(-1) for part in blocks.of(within.shape)]
     hits, of = torch.stack(found).sum(0), seen
     left_out = f"{len(kinds) - len(able)} models left out" * (len(able) < len(kinds))
