@@ -23,7 +23,7 @@ from timing import duration, provenance
 
 FLOOR = 2**20  # bytes: a peak is counted in pages and up to a few hundred kB late
 LEVEL = 0.95
-LONGEST = 5.0  # seconds of one unit, after which a curve ends
+LONGEST = 5.0  # seconds of one call, after which a curve ends
 UNEXPLAINED = 0.15  # difference from the theory that needs a note
 _FEWEST = 3  # sizes in a fit: two leave no residual
 _LASTING = 0.02  # seconds of a turn, far above the clock's resolution
@@ -217,7 +217,7 @@ def _measured(curve: Curve) -> dict[str, Any]:
         peaks.append(lifted)
         times.append(_digits(seconds(work, first) / units))
         del work
-        if times[-1] > LONGEST:
+        if times[-1] * units > LONGEST:
             break
     held = [(size, held) for size, held in zip(sizes, peaks, strict=True) if held is not None and held > FLOOR]
     return {

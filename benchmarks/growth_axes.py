@@ -125,7 +125,11 @@ def margin_flow_points() -> Axis:
             "coefficients of the points",
             lambda n: flowed(problem(n), ours),
             doubling(64, 5),
-            Law(2, "the Gram matrix, n², times n·neurons coefficients"),
+            Law(
+                2,
+                "the Gram matrix, n², times n·neurons coefficients",
+                "passes over the coefficients and the weights made at the end, both linear in n, still count",
+            ),
             Law(1, "the points with a coordinate more, n·d, beside the Gram matrix"),
         ),
         theirs=(
@@ -200,7 +204,7 @@ def points_features() -> Axis:
                 "rows of p features, lbfgs",
                 refitted,
                 doubling(1600, 6),
-                Law(1, "n·p for a draw and for each step of lbfgs"),
+                Law(1, "n·p for a draw and for each step of lbfgs", "the rows of many features leave the cache"),
                 Law(1, "the rows, n·p"),
             ),
         ),
@@ -248,17 +252,25 @@ def left_out_points() -> Axis:
         ours=Curve(
             "one fit",
             at_once,
-            doubling(100, 5),
-            Law(3, "n³ for each Newton step, and once for all points that are left out"),
+            doubling(150, 5),
+            Law(
+                3,
+                "n³ for each Newton step, and once for all points that are left out",
+                "passes over n² numbers still count, and LAPACK makes more operations a second of a larger matrix",
+            ),
             Law(2, "Gram matrix and factor, n²"),
         ),
         theirs=(
             Curve(
                 f"n fits, each from the full one ({timed} timed)",
                 one_by_one,
-                doubling(50, 5),
-                Law(4, "n times n³"),
-                Law(2, "Gram matrix and factor, n²"),
+                doubling(100, 5),
+                Law(
+                    4,
+                    "n times n³",
+                    "passes over n² numbers still count, and LAPACK makes more operations a second of a larger matrix",
+                ),
+                Law(2, "Gram matrix and factor, n²", "small matrices hide in pages"),
             ),
         ),
         check=check,
@@ -490,12 +502,11 @@ def attack_neurons() -> Axis:
 
 
 def polytopes_neurons() -> Axis:
-    width, timed, finer = 16, 1, 16
+    timed, finer = 1, 16
     window = box((-10.0, -10.0), (10.0, 10.0))
 
     def network(neurons: int) -> mlp.Mlp:
-        widths = (2, *[width] * (neurons // width), 2)
-        return he_networks(widths, 1, generator=stream(0, "growth/cut"))[0]
+        return he_networks((2, neurons // 2, neurons // 2, 2), 1, generator=stream(0, "growth/cut"))[0]
 
     def cut(neurons: int) -> Prepared:
         given = network(neurons)
@@ -523,12 +534,14 @@ def polytopes_neurons() -> Axis:
     def lines_tried(neurons: int) -> float:
         """Pairs of a line and a polygon: every neuron meets the polygons that the ones before it leave."""
         counts = subdivide(network(neurons), window).layer_counts
-        return float(width * sum((before + after) / 2 for before, after in zip((1, *counts), counts, strict=False)))
+        return float(
+            neurons / 2 * sum((before + after) / 2 for before, after in zip((1, *counts), counts, strict=False))
+        )
 
     return Axis(
         id="polytopes.cut.neurons",
         chapter="polytopes",
-        what=f"all polytopes in a window, layers of {width}",
+        what="all polytopes in a window, two layers of N/2",
         along="neurons N",
         unit="window",
         ours=Curve(
@@ -549,7 +562,7 @@ def polytopes_neurons() -> Axis:
             Curve(
                 f"{finer} pixels for each cell, some cells",
                 painted,
-                doubling(32, 5),
+                doubling(16, 5),
                 Law(3, "N neurons for each of the N² pixels"),
                 Law(3, "N signs for each of the N² pixels"),
             ),
