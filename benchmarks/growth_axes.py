@@ -334,7 +334,7 @@ def networks_models() -> Axis:
                 lambda models: single(theirs, models),
                 doubling(4, 5),
                 Law(1, "every model takes the same steps"),
-                Law(1, "parameters, gradients and Adam's two moments of every model"),
+                Law(1, "parameters, gradients and Adam's two moments of every model", "a fixed part still counts"),
             ),
         ),
         check=check,
@@ -548,15 +548,21 @@ def polytopes_neurons() -> Axis:
             "cutting",
             cut,
             doubling(32, 5),
-            Law(3, "N lines for each of the N² cells"),
-            Law(3, "the patterns, N bits for each of the N² cells"),
+            Law(
+                3,
+                "N lines for each of the N² cells",
+                "what each neuron costs, however few cells it meets, still counts",
+            ),
+            Law(
+                3, "the patterns, N bits for each of the N² cells", "corners and maps, N² numbers, are more up to here"
+            ),
         ),
         theirs=(
             Curve(
                 f"two linear programs for each edge ({timed} cell timed)",
                 programmed,
                 doubling(16, 5),
-                Law(4, "2 N programs of N rows for each of the N² cells"),
+                Law(4, "2 N programs of N rows for each of the N² cells", "a call of the solver hides its rows"),
                 Law(1, "the rows of one program at a time"),
             ),
             Curve(
@@ -564,7 +570,7 @@ def polytopes_neurons() -> Axis:
                 painted,
                 doubling(16, 5),
                 Law(3, "N neurons for each of the N² pixels"),
-                Law(3, "N signs for each of the N² pixels"),
+                Law(3, "N signs for each of the N² pixels", "the order of the pixels, N² numbers, counts as much"),
             ),
         ),
         check=check,
@@ -816,7 +822,7 @@ def ratios_models() -> Axis:
                 f"a loop over targets and points ({targets} targets timed)",
                 one_by_one,
                 doubling(32, 5),
-                Law(2, "models − 2 references for every target"),
+                Law(2, "models − 2 references for every target", "a list costs a fixed time, however short"),
                 Law(1, "a score for each model and point"),
             ),
         ),
