@@ -90,7 +90,7 @@ def test_the_peak_is_that_of_the_call_alone(growing):
     held, asked = np.ones(2**22), 2**24
     found, spent = growing.peak(lambda: np.ones(asked // 8) + 1)  # two arrays at once
     assert spent > 0
-    assert 2 * asked <= found < 2 * asked + 4 * growing.FLOOR
+    assert 2 * asked - growing.FLOOR <= found < 2 * asked + 4 * growing.FLOOR  # the kernel counts late
     assert len(held) == 2**22
 
 
