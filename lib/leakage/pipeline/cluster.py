@@ -110,9 +110,10 @@ class Pool:
         return self._fit
 
     def _refuse(self, worker: str, why: str) -> None:
-        self._refused.add(worker)
         self._fit.pop(worker, None)
-        self._say(f"  worker {worker} is refused: {one_line(why)}")
+        if worker not in self._refused:
+            self._refused.add(worker)
+            self._say(f"  worker {worker} is refused: {one_line(why)}")
 
     def results(
         self,
@@ -134,8 +135,8 @@ class Pool:
             Lost: if the scheduler is gone, or no worker that fits has been there for five minutes.
         """
         waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
-        begun: dict[Future, Call] = {}
-        doubts: Counter[str] = Counter()
+        begun: dict[Future, tuple[Call, set[str]]] = {}
+        turns, doubts = Counter[str](), Counter[str]()
         left, seen = iter(calls), time.monotonic()
         try:
             while True:
@@ -143,20 +144,27 @@ class Pool:
                 seen = time.monotonic() if fit else seen
                 if time.monotonic() - seen > _LONELY_SECONDS:
                     raise Lost("no worker that fits is left; what was finished is kept.")
+                # dask waits for the workers named; those that have come in their place have other addresses.
+                stranded = [future for future, (_, workers) in begun.items() if fit and workers.isdisjoint(fit)]
+                left = chain([begun.pop(future)[0] for future in stranded], left) if stranded else left
+                self.client.cancel(stranded)
                 batch = list(islice(left, max(0, ahead * sum(fit.values()) - len(begun))))
                 if fit and not batch and not begun:
                     return
                 if batch:
-                    keys = [f"{call.name}-{call.key[:16]}-{doubts[call.key]}" for call in batch]
+                    turns.update(call.key for call in batch)
+                    keys = [f"{call.name}-{call.key[:16]}-{turns[call.key]}" for call in batch]
                     columns = zip(*(call.arguments for call in batch), strict=True)
-                    where = {"workers": [*fit], "allow_other_workers": True}  # others refuse by themselves
-                    futures = self.client.map(function, *columns, key=keys, retries=_RETRIES, pure=False, **where)
-                    begun |= zip(futures, batch, strict=True)
+                    where = {"workers": [*fit], "retries": _RETRIES, "pure": False}
+                    futures = self.client.map(function, *columns, key=keys, **where)
+                    begun |= {future: (call, {*fit}) for future, call in zip(futures, batch, strict=True)}
                     waiting.update(futures)
                 if not waiting.has_ready():
                     time.sleep(_POLL_SECONDS)
                 for future, result in waiting.next_batch(block=False):
-                    call, found = begun.pop(future), None
+                    if future not in begun:
+                        continue  # stranded
+                    (call, _), found = begun.pop(future), None
                     if future.status == "finished":
                         try:
                             found = believe(call, result)
