@@ -94,7 +94,7 @@ def small_book(tmp_path):
 @pytest.fixture
 def unexecuted(monkeypatch):
     """No chapter may be executed."""
-    monkeypatch.setattr(building, "_execute", lambda *given, **more: pytest.fail("a chapter was executed"))
+    monkeypatch.setattr(building, "carry_out", lambda *given, **more: pytest.fail("a chapter was executed"))
 
 
 @pytest.mark.parametrize(("path", "content"), CASES, ids=[f"{path}-{number}" for number, (path, _) in enumerate(CASES)])
@@ -124,7 +124,7 @@ def test_the_files_of_this_book_are_whole():
 
 
 def test_whole_files_are_not_refused(small_book, monkeypatch, capsys):
-    monkeypatch.setattr(building, "_execute", lambda *given, **more: [])
+    monkeypatch.setattr(building, "carry_out", lambda *given, **more: [])
     (small_book / "book/chapters.yml").write_text(f"chapters: [{{{PLANNED}}}]", "utf-8")
     (small_book / "book/records/performance.json").write_text(rows(), "utf-8")
     (small_book / "book/records/sums.json").write_text(kept({"values": [{"name": "x", "measured": FOUND}]}), "utf-8")
@@ -146,7 +146,7 @@ def test_whole_files_are_not_refused(small_book, monkeypatch, capsys):
 )
 def test_a_module_that_is_no_python_has_a_key_like_any_other(small_book, monkeypatch, capsys, content):
     executed = []
-    monkeypatch.setattr(building, "_execute", lambda book, plans, **more: executed.extend(plans) or [])
+    monkeypatch.setattr(building, "carry_out", lambda book, work, **more: executed.extend(work) or [])
     (small_book / "lib/leakage/numbers.py").write_bytes(content)
     assert run(small_book, ["build", "--no-render"], capsys)[0] == 0
-    assert [plan.state for plan in executed] == ["new"]
+    assert [one.plan.state for one in executed] == ["new"]

@@ -48,12 +48,12 @@ FAULTS = [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.EIO, errno
 
 
 @pytest.mark.parametrize("number", FAULTS, ids=errno.errorcode.get)
-@pytest.mark.parametrize("part", ["_alone", "_execute", "_collect", "stage"])
+@pytest.mark.parametrize("part", ["alone", "carry_out", "_collect", "stage"])
 def test_whatever_the_file_system_refuses_ends_a_build_in_one_line(book, capsys, monkeypatch, part, number):
     def refuse(*given, **more):
         raise OSError(number, os.strerror(number), str(book / "_build" / "x"))
 
-    monkeypatch.setattr(building, "_execute", lambda *given, **more: [])
+    monkeypatch.setattr(building, "carry_out", lambda *given, **more: [])
     monkeypatch.setattr(building, part, refuse)
     assert is_one_line(build(book), capsys.readouterr().err, os.strerror(number), "_build", "what was finished is kept")
 
@@ -149,7 +149,7 @@ def unknown_user(monkeypatch):
 
 def test_a_user_without_a_home_builds_with_one_in_the_build_folder(book, unknown_user, monkeypatch, capsys):
     homes = []
-    monkeypatch.setattr(building, "_execute", lambda *given, **more: homes.append(os.environ["HOME"]) or [])
+    monkeypatch.setattr(building, "carry_out", lambda *given, **more: homes.append(os.environ["HOME"]) or [])
     assert build(book) == 0
     assert homes == [str(book / "_build")]
     assert os.environ["LEAKAGE_DATA"] == str(Path("data").absolute())
