@@ -287,3 +287,8 @@ def record(rows: Sequence[Mapping[str, Any]], reached: Mapping[str, float], *, r
 def _digits(value: float) -> float:
     """Four significant digits: more would be noise."""
     return float(f"{value:.4g}")
+
+
+def doubling(first: int, count: int) -> tuple[int, ...]:
+    """`first` and its doubles."""
+    return tuple(first * 2**power for power in range(count))

@@ -35,7 +35,7 @@ def committed(tmp_path_factory):
         edit(root / "book" / f"{name}.md", "\nfrom leakage import numbers", "")
     (root / ".gitignore").write_text("_build\nexecutions.txt\n", "utf-8")
     for arguments in (["init"], ["add", "--all"], ["commit", "--message", "Begin"]):
-        subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True)
+        subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True, timeout=HANGS)
     return root
 
 

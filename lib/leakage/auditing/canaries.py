@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from leakage import arguments
+from leakage.auditing.arrays import matrix
 from leakage.auditing.evidence import Bound
-from leakage.auditing.given import matrix
 from leakage.metrics import epsilon_bounds
 
 

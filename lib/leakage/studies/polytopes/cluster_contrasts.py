@@ -104,7 +104,7 @@ def beginnings(history: History) -> Beginnings:
 
 
 def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
-    """By phase, the median over networks of how much faster the last layer is than the first.
+    """By phase, the median over networks of how much faster the last layer is than the first; conservative.
 
     A network in which neither moves, or one has no hyperedge in the window, counts as 1. One in which a single layer
     stands still has the ratio 0 or infinity, which a median bears and a mean of logarithms does not.
