@@ -103,7 +103,8 @@ def panel(axis: Mapping[str, Any], titles: Mapping[str, str]) -> str:
         role="img",
         aria_label=f"Seconds against {axis['along']}, logarithmic. {told}.",
     )
-    title = element("strong", rendered(titles.get(axis["chapter"], axis["chapter"])))
+    name = axis["chapter"]  # a page that is no chapter goes by its name
+    title = element("strong", rendered(titles.get(name, name.replace("_", " ").capitalize())))
     return element("figure", element("figcaption", f"{title}: {rendered(axis['what'])}") + svg)
 
 
@@ -135,7 +136,8 @@ def _grid(across: _Scale, up: _Scale) -> str:
     for tick in up.ticks():
         y = up.at(tick)
         marks.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
-        marks.append(element("text", time_text(tick), x=str(_LEFT - 5), y=f"{y + 4:.1f}", text_anchor="end"))
+        told = f"{tick:,.0f} s" if tick >= 100 else time_text(tick)  # there is no room for minutes
+        marks.append(element("text", told, x=str(_LEFT - 5), y=f"{y + 4:.1f}", text_anchor="end"))
     return "".join(marks)
 
 
