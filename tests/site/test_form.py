@@ -10,8 +10,7 @@ MOST_WORDS = 5000
 MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
 MOST_BYTES = 1_500_000  # of a page, and of all that a browser reads before it draws anything of it
 MOST_BLOCKING = 32  # files of these: a third of a second in Chromium, from disk
-# Works of reference, in which somebody looks up one entry: all claims in one table, and the functions of a package.
-REFERENCE = ("library/", "scoreboard")
+REFERENCE = "library/"  # the functions of a package, in which somebody looks up one entry
 PAGE = "(document.querySelector('article') ?? document.querySelector('main'))"  # the search page has no article
 WORDS = f"{PAGE}.innerText.split(/\\s+/).filter(Boolean).length"
 BLOCKING = """[...document.querySelectorAll(
