@@ -127,9 +127,9 @@ def test_a_name_in_a_docstring_is_a_link_unless_it_means_something_else(toy):
 
 def test_modules_and_chapters_lead_to_each_other(toy):
     page, stones = toy.pages()["toy"], toy.pages()["stones"]
-    assert "- Imports: {py:mod}`stones.stone <toy.stones.stone>`\n- Chapters: {doc}`/carving`\n" in page
-    assert "- Imports: {py:mod}`paper <toy.paper>`\n- Chapters: {doc}`/carving`\n" in stones
-    assert "- Chapters: {doc}`/carving`, {doc}`/folding`\n" in page, "paper is behind both"
+    assert "Imports: {py:mod}`stones.stone <toy.stones.stone>` · Chapters: {doc}`/carving` · Source" in page
+    assert "Imports: {py:mod}`paper <toy.paper>` · Chapters: {doc}`/carving` · Source" in stones
+    assert "Chapters: {doc}`/carving`, {doc}`/folding` · Source" in page, "paper is behind both"
     assert "- [`toy`](/library/toy.md): {py:obj}`tools <toy.tools>`\n" in toy.of_chapter("carving")
 
 

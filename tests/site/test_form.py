@@ -10,7 +10,6 @@ MOST_WORDS = 5000
 MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
 MOST_BYTES = 1_500_000  # of a page, and of all that a browser reads before it draws anything of it
 MOST_BLOCKING = 32  # files of these: a third of a second in Chromium, from disk
-REFERENCE = "library/"  # the functions of a package, in which somebody looks up one entry
 PAGE = "(document.querySelector('article') ?? document.querySelector('main'))"  # the search page has no article
 WORDS = f"{PAGE}.innerText.split(/\\s+/).filter(Boolean).length"
 BLOCKING = """[...document.querySelectorAll(
@@ -30,8 +29,6 @@ def test_little_stands_before_the_first_view_of_a_page(visit, site):
 
 
 def test_a_page_can_be_finished(visit):
-    if visit.name.startswith(REFERENCE):
-        return
     assert visit.page.evaluate(WORDS) <= MOST_WORDS
     assert visit.page.evaluate(HEIGHT) <= MOST_SCREENS * SCREEN
 

@@ -40,3 +40,15 @@ def test_a_chapter_leads_to_the_modules_it_imports_and_they_lead_back(site, chap
         page = LIBRARY.page(module)
         assert f"{PAGE}/{page}.html#module-leakage.{module}" in links(site, chapter)
         assert f"../{chapter}.html" in links(site, f"{PAGE}/{page}")
+
+
+def test_an_entry_is_a_line_until_it_is_opened_and_a_link_to_it_opens_it(opened, address):
+    page = opened(f"{PAGE}/metrics").page
+    assert page.locator("details.name[open]").count() == 0
+    page.goto(f"{address}/{PAGE}/metrics.html#leakage.metrics.roc.auc")
+    entry = page.locator("details.name", has=page.locator("[id='leakage.metrics.roc.auc']"))
+    page.wait_for_function("() => document.querySelector('details.name[open]')")
+    assert entry.evaluate("fold => fold.open")
+    assert entry.locator("summary").inner_text().strip().startswith("auc ")
+    assert page.locator("details.name[open]").count() == 1
+    assert page.locator("details.name summary a").count() == 0

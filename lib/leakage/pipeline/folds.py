@@ -1,6 +1,6 @@
-"""What opens on a click, for Sphinx: sections below a heading of the fourth level, and the chips of verdicts.
+"""What opens on a click, for Sphinx: sections below a heading of the fourth level, chips of verdicts, public names.
 
-Both become the browser's own `<details>`, which needs no script, prints, and is found by a search in the page. A link
+All become the browser's own `<details>`, which needs no script, prints, and is found by a search in the page. A link
 to a place within opens it: browsers do that, and `_static/folds.js` where they do not.
 """
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
@@ -72,6 +73,34 @@ class FoldSections(SphinxPostTransform):
                 section.replace_self(folded)
 
 
+class FoldNames(SphinxPostTransform):
+    """Fold the entry of each function and class: its name and what it is are seen, its signature and the rest open."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        for entry in list(self.document.findall(addnodes.desc)):
+            if entry["domain"] == "py" and not isinstance(entry.parent, addnodes.desc_content):
+                entry.replace_self(_folded(entry))
+
+
+def _folded(entry: addnodes.desc) -> Details:
+    signature, content = (next(entry.findall(kind)) for kind in (addnodes.desc_signature, addnodes.desc_content))
+    said = (part for part in content.children if isinstance(part, nodes.paragraph) and not _leads_to_source(part))
+    summary = Summary("", nodes.literal("", signature["fullname"]))
+    if (first := next(said, None)) is not None:
+        content.remove(first)
+        for link in list(first.findall(nodes.reference)):  # a summary is itself what is clicked
+            link.replace_self(link.children)
+        summary += [nodes.Text(" "), *first.children]
+    return Details("", summary, entry.deepcopy(), classes=["fold", "name"])
+
+
+def _leads_to_source(paragraph: nodes.paragraph) -> bool:
+    return any("library-source" in part["classes"] for part in paragraph.findall(nodes.Element))
+
+
 def _is_fold(section: nodes.section) -> bool:
     # Docutils notes here that two folds have one title, until a page is written.
     rest = [child for child in section.children[1:] if not isinstance(child, nodes.system_message)]
@@ -113,5 +142,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(Summary, html=(_open_summary, _close_summary))
     app.add_directive("claim", Claim)
     app.add_post_transform(FoldSections)
+    app.add_post_transform(FoldNames)
     app.connect("doctree-read", _leave_folds_out, priority=_CONTENTS_ARE_DONE)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

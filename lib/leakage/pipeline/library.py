@@ -115,7 +115,7 @@ class Library:
         }
         entries = [self._entry(module, entry.name) for entry in public(self.names[module])]
         title = f"## `{module.rpartition('.')[2]}`"
-        neighbours = "\n".join(f"- {head}: {', '.join(links)}" for head, links in lines.items() if links)
+        neighbours = " · ".join(f"{head}: {', '.join(links)}" for head, links in lines.items() if links)
         return "\n\n".join([title, self._opening(module), neighbours, *entries])
 
     def _opening(self, name: str) -> str:
