@@ -57,7 +57,7 @@ def _sentence(axes: Sequence[Mapping[str, Any]]) -> str:
     near = sum(abs(one["exponent"] - one["theory"]) <= 0.15 for one in fits)
     return (
         f"Of {len(fits)} exponents along {len(axes)} axes {near} are within 0.15 of the theory; "
-        "the table says why the others are not."
+        "for others the table says what we take for the reason."
     )
 
 
