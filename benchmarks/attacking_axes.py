@@ -11,7 +11,7 @@ from torch import Tensor
 
 import gradient_inversion as inversion
 import ordinary_attacks
-from growing import Axis, Curve, Law, Prepared, Work, doubling
+from growing import NUMBER, Axis, Curve, Law, Prepared, Work, doubling
 from leakage.attacks.gradient_inversion import moments, span
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.attacks.membership import shadow_models
@@ -27,11 +27,6 @@ from leakage.studies.polytopes import brute_force, other_algorithms
 from leakage.studies.polytopes.cell_counts import he_networks
 from leakage.studies.polytopes.windows import box
 from timing import Disagreement, equal
-
-NUMBER = 8  # bytes of a float64
-CHECKED = 200  # models trained for one comparison of laws
-PREDICTIONS = 20_000  # that one call draws
-SIGMA = 1.0  # of the labels' noise
 
 
 def tensor_dimension() -> Axis:

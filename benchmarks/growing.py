@@ -21,6 +21,7 @@ from scipy import stats
 
 from timing import duration, provenance
 
+NUMBER = 8  # bytes of a float64
 FLOOR = 2**20  # bytes: a peak is counted in pages and up to a few hundred kB late
 LEVEL = 0.95
 LONGEST = 5.0  # seconds of one call, after which a curve ends

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import blessing
 import kkt_margin
-from growing import Axis, Curve, Law, Prepared, Work, doubling
+from growing import NUMBER, Axis, Curve, Law, Prepared, Work, doubling
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.two_layer import TwoLayer
@@ -28,7 +28,6 @@ from ordinary_models import by_modules
 from timing import equal, same_law
 from trained_models import least_squares, linear_prediction
 
-NUMBER = 8  # bytes of a float64
 CHECKED = 200  # models trained for one comparison of laws
 PREDICTIONS = 20_000  # that one call draws
 SIGMA = 1.0  # of the labels' noise
