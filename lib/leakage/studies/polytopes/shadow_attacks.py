@@ -81,11 +81,13 @@ class Comparison(NamedTuple):
             those of the best threshold.
         swapped: the same of the sets in `TWICE`, with target and shadow in each other's place: one more attack on the
             same two networks.
+        by_ray: the accuracy of `NN standardised` on each signal asked for along each ray alone, the mean of both ways.
     """
 
     fit: Fit
     scores: Table[Standing]
     swapped: Table[Standing]
+    by_ray: Float[Tensor, "signals rays"]
 
 
 def attack(
@@ -97,6 +99,7 @@ def attack(
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
     sets: Sequence[str] = (*STANDALONE, *COMBINED),
+    each_ray: Sequence[str] = (),
 ) -> Comparison:
     """Train, measure and attack one split.
 
@@ -108,12 +111,22 @@ def attack(
         settings: of the attack models.
         models: names in `attack_models.MODELS`.
         sets: names in `STANDALONE` and `COMBINED`; the raw network has its own.
+        each_ray: signals of `hyperedges.SIGNALS` to be tried along each ray.
 
     Raises:
-        ValueError: if an attack model or a set is unknown, or as `shadow_pairs` and `hyperedges`.
+        ValueError: if an attack model, a set or a signal is unknown, or as `shadow_pairs` and `hyperedges`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    return compare(pair, split=split, seed=seed, shooting=shooting, settings=settings, models=models, sets=sets)
+    return compare(
+        pair,
+        split=split,
+        seed=seed,
+        shooting=shooting,
+        settings=settings,
+        models=models,
+        sets=sets,
+        each_ray=each_ray,
+    )
 
 
 def compare(
@@ -125,14 +138,20 @@ def compare(
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
     sets: Sequence[str] = (*STANDALONE, *COMBINED),
+    each_ray: Sequence[str] = (),
 ) -> Comparison:
     """As `attack`, on a pair in hand."""
-    for given, names, known in (("models", models, attack_models.MODELS), ("sets", sets, STANDALONE | COMBINED)):
+    shooting = shooting or Shooting()
+    for given, names, known in (
+        ("models", models, attack_models.MODELS),
+        ("sets", sets, STANDALONE | COMBINED),
+        ("each_ray", each_ray, hyperedges.SIGNALS),
+    ):
         for name in names:
             arguments.choice(given, name, tuple(known))
     device = pair.target.points.device
     signals = [
-        measure(side, shooting or Shooting(), generator=stream(seed, f"rays/{split}/{name}", device))
+        measure(side, shooting, generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in (("shadow", pair.shadow), ("target", pair.target))
     ]
     judge = partial(standing, member=pair.target.member, rates=RATES if int((~pair.target.member).sum()) >= 100 else ())
@@ -149,7 +168,34 @@ def compare(
             f"{name}: {key}": judge(score, member=pair.shadow.member, threshold=0.0) for key, score in scores.items()
         }
     found |= {f"threshold: {key}": judge(signals[1][key].squeeze(1)) for key in ("DeepFool", "correct")}
-    return Comparison(pair.target.fit, table(found), table(swapped or found))
+    by_ray = _by_ray(pair, signals, each_ray, shooting.rays, split=split, seed=seed, settings=settings)
+    return Comparison(pair.target.fit, table(found), table(swapped or found), by_ray)
+
+
+def _by_ray(
+    pair: Pair,
+    signals: Sequence[Mapping[str, Tensor]],
+    chosen: Sequence[str],
+    rays: int,
+    *,
+    split: int,
+    seed: int,
+    settings: Settings | None,
+) -> Float[Tensor, "signals rays"]:
+    """The accuracy of `NN standardised` on each signal along each ray, with target and shadow in both places."""
+    sets = [f"{signal}, ray {ray}" for signal in chosen for ray in range(rays)]
+    device = pair.target.points.device
+    ways = []
+    for way, (known, asked), (learnt, truth) in (
+        ("", signals, (pair.shadow.member, pair.target.member)),
+        ("/swapped", signals[::-1], (pair.target.member, pair.shadow.member)),
+    ):
+        draws = stream(seed, f"each ray/{split}{way}", device)
+        scores = (
+            _fitted("NN standardised", sets, (known, asked), learnt, settings=settings, generator=draws) if sets else {}
+        )
+        ways.append([standing(scores[key], member=truth, threshold=0.0).accuracy for key in sets])
+    return torch.tensor(ways, dtype=torch.float64).mean(0).reshape(len(chosen), rays)
 
 
 def _fitted(
@@ -162,7 +208,7 @@ def _fitted(
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
     """The scores of one attack model, fitted on the first signals and applied to the second."""
-    parts_of = {key: (STANDALONE | COMBINED)[key] for key in sets}
+    parts_of = {key: (STANDALONE | COMBINED).get(key, (key,)) for key in sets}
     known, asked = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in signals)
     return attack_models.MODELS[name](known, member, asked, settings=settings, generator=generator)
 
@@ -186,6 +232,11 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
         "cell": nearest(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))).distances,
         "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
         **{signal: hyperedges.features(one, signal) for signal in hyperedges.SIGNALS},
+        **{
+            f"{signal}, ray {ray}": hyperedges.features(hyperedges.Shots(*(part[:, [ray]] for part in shots)), signal)
+            for signal in hyperedges.SIGNALS
+            for ray in range(shooting.rays)
+        },
     }
 
 
