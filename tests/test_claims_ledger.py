@@ -185,7 +185,7 @@ def test_the_declared_claims_are_a_table_with_ours_apart(ledger):
     table = ledger().declared()
     assert rows(table)[2] == ["t.one", "figure", "That $¦x¦ < 2$.", "Figure 1", HOW]
     assert "**Ours, not in the paper**" in table.markdown
-    assert rows(table)[-1] == ["t.beyond.more", "ours", "That $¦x¦ < 2$.", "", HOW]
+    assert rows(table)[-1] == ["t.beyond.more", "ours", "That $¦x¦ < 2$.", HOW]  # no row of ours has a place
 
 
 def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledger):

@@ -174,6 +174,14 @@ def test_a_rule_shows_as_mathematics(text, latex):
     assert rule(text).latex() == latex
 
 
+def test_a_line_may_break_where_a_rule_says_and_or_or_outside_of_parentheses():
+    parts = (r"$\underline{\text{a}} > 1$", r"$\left(\text{wrong} = 1 \text{ or } \text{wrong} = 2\right)$")
+    assert rule("a.low > 1 and (wrong == 1 or wrong == 2)").sentence() == " and ".join(parts)
+    assert rule("a.low > 1 or wrong == 1 and wrong < 2").sentence() == (
+        r"$\underline{\text{a}} > 1$ or $\text{wrong} = 1$ and $\text{wrong} < 2$"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "numbers", "idle"),
     [

@@ -11,6 +11,7 @@ _OPERATORS = {
     ast.Pow: "{}^{{{}}}",
 }
 _SIGNS = {ast.Lt: "<", ast.LtE: r"\le", ast.Gt: ">", ast.GtE: r"\ge", ast.Eq: "="}
+_JOINS = {ast.And: "and", ast.Or: "or"}
 _ENDS = {"low": r"\underline{{{}}}", "high": r"\overline{{{}}}", "of": r"\#{}"}
 
 
@@ -19,8 +20,7 @@ def latex(node: ast.expr, binds: float = 0) -> str:
     own = _tightness(node)
     match node:
         case ast.BoolOp(op=op, values=parts):
-            word = "and" if isinstance(op, ast.And) else "or"
-            text = rf" \text{{ {word} }} ".join(latex(part, own) for part in parts)
+            text = rf" \text{{ {_JOINS[type(op)]} }} ".join(latex(part, own) for part in parts)
         case ast.UnaryOp(op=op, operand=part):
             text = (r"\text{not } " if isinstance(op, ast.Not) else "-") + latex(part, own)
         case ast.Compare(left=first, ops=ops, comparators=others):
@@ -41,6 +41,17 @@ def latex(node: ast.expr, binds: float = 0) -> str:
         case _:
             text = _number(node.value)  # pyright: ignore[reportAttributeAccessIssue]
     return rf"\left({text}\right)" if own <= binds else text
+
+
+def sentence(node: ast.expr, binds: float = 0) -> str:
+    """An expression as `latex` has it, between dollars; a text outside of parentheses says `and` and `or`.
+
+    No browser breaks the line within a formula, and a rule is often longer than a line.
+    """
+    own = _tightness(node)
+    if not isinstance(node, ast.BoolOp) or own <= binds:
+        return f"${latex(node, binds)}$"
+    return f" {_JOINS[type(node.op)]} ".join(sentence(part, own) for part in node.values)
 
 
 def _tightness(node: ast.expr) -> float:

@@ -18,6 +18,7 @@ from leakage.claims.measurements import Measured
 from leakage.claims.texts import (
     NOT_JUDGED,
     Table,
+    filled_table,
     finding_text,
     in_cell,
     in_text,
@@ -25,7 +26,6 @@ from leakage.claims.texts import (
     provenance,
     rule_text,
     rules_text,
-    table,
     verdict_text,
 )
 from leakage.content_keys import find_root
@@ -106,14 +106,14 @@ class Ledger:
         return known[figure]
 
     def declared(self) -> "Table":
-        """The table of section 3: what the paper claims, and how each claim will be judged."""
+        """What is claimed, and how each claim will be judged; a column that is empty in every row is left out."""
         groups = self._declared.groups()
         heads = ("id", "kind", "claim", "where", "how we judge it")
         rows = {
             group: [(claim.id, claim.kind, claim.claim, claim.where, rule_text(claim)) for claim in members]
             for group, members in groups.items()
         }
-        return Table("\n".join(f"**{group}**\n\n{table(heads, rows[group])}" for group in groups))
+        return Table("\n".join(f"**{group}**\n\n{filled_table(heads, rows[group])}" for group in groups))
 
     def verdicts(self) -> "Table":
         """The table of section 8: the paper's value, ours, the verdict and the reasons; beside a full-scale record.
@@ -130,9 +130,8 @@ class Ledger:
             full = old.get(claim.id)
             beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
             rows.append([*row, beside] if self._full_scale else row)
-        filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
         return Table(
-            table([heads[at] for at in filled], [[row[at] for at in filled] for row in rows])
+            filled_table(heads, rows)
             + (f"\nFull scale: {in_text(provenance(self._full_scale))}.\n" if self._full_scale else "")
         )
 

@@ -121,6 +121,10 @@ class Rule:
         r"""The rule as mathematics, without dollars: `\underline{\text{ridge}} > 0.7 \text{ and } …`."""
         return formulas.latex(self._tree)
 
+    def sentence(self) -> str:
+        r"""The rule as a text with formulas in dollars: `$\underline{\text{ridge}} > 0.7$ and $…$`."""
+        return formulas.sentence(self._tree)
+
     def _holds(self, tree: ast.expr, values: Mapping[str, Measured]) -> bool:
         found = self._evaluator(values)(tree)
         if np.ndim(found):

@@ -39,6 +39,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def filled_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A `table` without the columns that are empty in every row."""
+    rows = list(rows)
+    filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
+    return table([heads[at] for at in filled], [[row[at] for at in filled] for row in rows])
+
+
 def in_cell(text: str | float) -> str:
     """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
     return in_text(text).replace("|", "\\|")
@@ -69,7 +76,7 @@ def rule_text(claim: Claim) -> str:
 
 def rules_text(claim: Claim) -> str:
     """When a claim is held, held in part and refuted, as mathematics."""
-    return "; ".join(f"{word} if ${rule.latex()}$" for word, rule in claim.rules.items())
+    return "; ".join(f"{word} if {rule.sentence()}" for word, rule in claim.rules.items())
 
 
 def measured_text(record: Mapping[str, Any], shows: str = "") -> str:
