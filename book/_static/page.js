@@ -1,16 +1,20 @@
 // Small services of every page: tables become cards where the page is narrow, and what scrolls can be reached.
 (() => {
   "use strict";
-  const FEWEST = 4; // columns of a table that becomes cards
+  const FEWEST = 4; // columns of a table that always becomes cards; one with fewer does where it is too wide
+  const narrow = matchMedia("(max-width: 600px)"); // as in the styles
+
+  const cards = (table) => {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    if (!heads.length || table.querySelector("tbody [colspan], tbody [rowspan]")) return;
+    for (const row of table.querySelectorAll("tbody tr"))
+      [...row.children].forEach((cell, at) => (cell.dataset.label ??= heads[at] ?? ""));
+    table.classList.add("as-cards");
+  };
 
   document.addEventListener("DOMContentLoaded", () => {
-    for (const table of document.querySelectorAll("article table")) {
-      const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
-      if (heads.length < FEWEST || table.querySelector("tbody [colspan], tbody [rowspan]")) continue;
-      for (const row of table.querySelectorAll("tbody tr"))
-        [...row.children].forEach((cell, at) => (cell.dataset.label ??= heads[at] ?? ""));
-      table.classList.add("as-cards");
-    }
+    for (const table of document.querySelectorAll("article table"))
+      if (table.querySelectorAll("thead th").length >= FEWEST) cards(table);
   });
 
   // What scrolls in a box of its own can be reached by the keyboard: a wide figure, table or formula, once it is there.
@@ -26,6 +30,9 @@
       return [formula, wide > formula.closest(blocks).clientWidth];
     });
     for (const [formula, wide] of formulas) formula.classList.toggle("scrolls", wide);
+    if (narrow.matches)
+      for (const table of document.querySelectorAll("article table:not(.as-cards)"))
+        if (table.offsetWidth > table.parentElement.clientWidth) cards(table);
     for (const box of document.querySelectorAll(boxes))
       if (scrolls(box) && !box.querySelector("a, button, input")) box.tabIndex = 0;
   };
