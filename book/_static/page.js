@@ -17,6 +17,26 @@
       if (table.querySelectorAll("thead th").length >= FEWEST) cards(table);
   });
 
+  // A comma stays with its formula, and a sign of per cent with its number.
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const formula of document.querySelectorAll("article span.math")) {
+      const [before, after] = [formula.previousSibling, formula.nextSibling];
+      const lead = before?.nodeType === Node.TEXT_NODE ? /[([“]+$/.exec(before.data)?.[0] : "";
+      const tail = after?.nodeType === Node.TEXT_NODE ? /^[.,;:!?)\]”’]+/.exec(after.data)?.[0] : "";
+      if (!lead && !tail) continue;
+      const line = document.createElement("span");
+      line.className = "unbroken";
+      formula.replaceWith(line);
+      line.append(lead ?? "", formula, tail ?? "");
+      if (lead) before.data = before.data.slice(0, -lead.length);
+      if (tail) after.data = after.data.slice(tail.length);
+    }
+    for (const part of document.querySelectorAll("article :is(p, li, td, summary, em, .pasted-text, .caption-text)"))
+      for (const text of part.childNodes)
+        if (text.nodeType === Node.TEXT_NODE && text.data.includes(" %"))
+          text.data = text.data.replace(/(\d) %/g, "$1\u00a0%").replace(/^ %/, "\u00a0%");
+  });
+
   // What scrolls in a box of its own can be reached by the keyboard: a wide figure, table or formula, once it is there.
   // A formula in a line gets such a box where it is wider than what holds it.
   const boxes =
@@ -26,7 +46,10 @@
     box.clientWidth && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 12);
   const reach = () => {
     const formulas = [...document.querySelectorAll("article span.math")].map((formula) => {
-      const wide = formula.querySelector("mjx-container")?.getBoundingClientRect().width ?? 0;
+      const line = formula.parentElement.matches(".unbroken") ? formula.parentElement : formula;
+      const drawn = formula.querySelector("mjx-container");
+      const beside = line === formula ? 0 : line.textContent.length - formula.textContent.length; // signs, at most 1 em
+      const wide = drawn ? drawn.getBoundingClientRect().width + 16 * Math.min(beside, 2) : 0;
       return [formula, wide > formula.closest(blocks).clientWidth];
     });
     for (const [formula, wide] of formulas) formula.classList.toggle("scrolls", wide);
