@@ -179,7 +179,7 @@ def far(sizes: Sizes) -> Case:
         unit=f"{networks} networks",
         ours=Side(f"{steps:,} loss-normalised steps in the span, {sizes.fresh:,} fresh points", ours),
         theirs=Side(
-            f"projected from d = {near:,}: {steps:,} plain steps by autograd, nobody asked",
+            f"projected from d = {near:,}: {steps:,} plain steps by autograd, no fresh points",
             lambda: by_autograd(*problem, steps=few, rate=sizes.rate),
             few * near / (steps * dimension * networks),
         ),

@@ -194,6 +194,16 @@ def test_benchmarks_are_a_sentence_a_drawing_a_table_and_their_origin():
     ]
     assert [cell.get("data-order") for cell in page.tbody.tr.find_all("td")][1:4] == ["0.00296", "1.48e-07", "20000"]
     assert text.endswith("- Speed: 2026-01-02, threads 1\n")
+
+
+def test_two_comparisons_of_one_name_say_in_the_drawing_with_what():
+    rows = [comparison(9.0, "n") | {"theirs": "a search"}, comparison(2.0, "n"), comparison(3.0, "n") | {"what": "b"}]
+    page = BeautifulSoup(performance.performance({"performance": {"title": "Speed", "rows": rows}}), "html.parser")
+    assert [name.get_text() for name in page.select("text.what")] == ["a <b>: a search", "b", "a <b>: loop"]
+
+
+def test_a_time_is_for_one_of_a_unit_or_for_as_many_as_the_unit_says():
+    assert [performance.for_unit(unit) for unit in ("network", "5 networks")] == ["for one network", "for 5 networks"]
     assert "No benchmark record" in performance.performance({})
 
 

@@ -1,5 +1,6 @@
 """What the pages include: every text that a build makes from ledgers, plans and records, by the name of its file."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "last_lines.md": tables.last_lines(ledgers),
         "status.md": tables.status(ledgers),
         "performance.md": performance.performance(contents.benchmarks(book), titles),
-        "growth.md": growth.growth(contents.growth(book), titles),
+        "growth.md": growth.growth(contents.growth(book), _headings(book) | titles),
     }
     page = book.folder / "glossary.md"
     if page.is_file():
@@ -44,3 +45,11 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         labels = {name: place.label for name, place in entries.places(book).items()}
         texts["../glossary.md"] = glossary.with_links(page.read_text("utf-8"), sources, labels)
     return texts
+
+
+def _headings(book: Book) -> dict[str, str]:
+    """The first heading of every page, by the page's name."""
+    found = {
+        page.stem: re.search(r"^# (.+)$", page.read_text("utf-8"), re.MULTILINE) for page in book.folder.glob("*.md")
+    }
+    return {name: heading[1] for name, heading in found.items() if heading}

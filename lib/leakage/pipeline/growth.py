@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from leakage.pipeline.inline import block, element, escape, rendered, table
-from leakage.pipeline.performance import origin, time_text
+from leakage.pipeline.performance import for_unit, origin, time_text
 
 _HEADS = (
     "computed",
@@ -47,7 +47,7 @@ def growth(record: Mapping[str, Any], titles: Mapping[str, str] | None = None) -
         class_="panels-key",
     )
     told = element("summary", "Every curve: times, memory, exponents and the reasons for them")
-    fold = element("details", told + element("div", _table(axes), class_="chart-box"))
+    fold = element("details", told + element("div", _table(axes), class_="chart-box"), class_="fold")
     return "\n".join([f"{_sentence(axes)}\n", block(key, drawn), block(fold), f"{_machine(record)}\n"])
 
 
@@ -183,7 +183,7 @@ def _row(axis: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
     ours, sizes, times = curve["side"] == "ours", curve["sizes"], curve["seconds"]
     most = max((held for held in curve["bytes"] if held is not None), default=None)
     cells: list[tuple[str, Any]] = [
-        (f"{rendered(axis['what'])}, for one {escape(axis['unit'])}", None),
+        (f"{rendered(axis['what'])}, {for_unit(axis['unit'])}", None),
         ("ours" if ours else "theirs", None),
         (rendered(curve["method"]), None),
         (f"{sizes[0]:,} to {sizes[-1]:,} {escape(axis['along'])}", sizes[-1]),

@@ -8,6 +8,7 @@ fields of a record are its origin. Everything here is a function from records to
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,7 @@ def chart(found: Iterable[Comparison]) -> str:
     for one in sorted(found, key=lambda one: -one.ratio):
         groups.setdefault(one.title, []).append(one)
     everything = [one for members in groups.values() for one in members]
+    named = Counter((one.title, one.row["what"]) for one in everything)
     decades = max(1, math.ceil(math.log10(max(one.most for one in everything))))
     first = min(0.0, math.log10(min(one.least for one in everything)))  # a little left of 1 where one is slower
 
@@ -98,7 +100,8 @@ def chart(found: Iterable[Comparison]) -> str:
         lines.append(element("text", escape(title), class_="group", x="0", y=str(y + 4)))
         for one in members:
             y += _STEP
-            lines.append(_dot(one, y, at))
+            alone = named[one.title, one.row["what"]] == 1
+            lines.append(_dot(one, one.row["what"] if alone else f"{one.row['what']}: {one.row['theirs']}", y, at))
         y += 2 * _STEP
     grid = "".join(
         f'<path class="grid" d="M{at(10**n):.1f} 4V{height - 24}"/>'
@@ -120,8 +123,8 @@ def _power(exponent: int) -> str:
     return f"{10**exponent:,} ×" if exponent < 4 else "10" + str(exponent).translate(_RAISED) + " ×"
 
 
-def _dot(one: Comparison, y: int, at: Any) -> str:
-    what = one.row["what"] if len(one.row["what"]) <= 52 else f"{one.row['what'][:51].rstrip()}…"
+def _dot(one: Comparison, name: str, y: int, at: Any) -> str:
+    what = name if len(name) <= 52 else f"{name[:51].rstrip()}…"
     label = element("text", escape(_plain(what)), class_="what", x=str(_LEFT - 8), y=str(y + 4), text_anchor="end")
     line = f'<path class="range" d="M{at(one.least):.1f} {y}H{at(one.most):.1f}"/>'
     dot = element(
@@ -148,7 +151,7 @@ def _row(one: Comparison) -> str:
     seconds = {side: row[f"{side}_seconds"] for side in ("theirs", "ours")}
     sides = [(f"{rendered(row[side])}: {time_text(time)}", time) for side, time in seconds.items()]
     spread = f" [{_times(one.least)}, {_times(one.most)}]" if one.least < one.most else ""
-    what = f"{rendered(row['what'])}, for one {escape(row['unit'])} ({escape(one.title)})"
+    what = f"{rendered(row['what'])}, {for_unit(row['unit'])} ({escape(one.title)})"
     cells: list[tuple[str, Any]] = [(what, None), *sides, (f"{row['ratio']:,.6g} ×{spread}", row["ratio"])]
     cells.append((rendered(one.rest), None))
     return element(
@@ -158,6 +161,11 @@ def _row(one: Comparison) -> str:
             for (text, order), head in zip(cells, _HEADS, strict=True)
         ),
     )
+
+
+def for_unit(unit: str) -> str:
+    """What the seconds are for: `for one network`, but `for 5 networks`."""
+    return f"for {'' if unit[:1].isdigit() else 'one '}{escape(unit)}"
 
 
 def origin(title: str, record: Mapping[str, Any]) -> str:
