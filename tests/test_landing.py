@@ -40,7 +40,7 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
     assert landing.tally(CLAIMS).splitlines() == [
         "- **3 statements of one paper**: ✓ 1 held, ◐ 1 held in part, ✗ 1 did not hold.",
         "- **1 finding of ours**: ✓ 1 held.",
-        "- **1 slip in the printed texts, counted apart**: ✓ 1 held.",
+        "- **1 claim that a printed text slips, counted apart**: ✓ 1 held.",
     ]
     (told,) = landing.tally([entry("t.sum", exact=True), entry("t.two")]).splitlines()
     assert told.endswith("✓ 2 held (1 of those that held are exact: true by algebra or construction).")

@@ -26,7 +26,7 @@ def tally(entries: Sequence[Entry]) -> str:
     lines = [
         _line(papers, f"statement{'s' * (len(papers) > 1)} of {of}"),
         _line(ours, f"finding{'s' * (len(ours) > 1)} of ours"),
-        _line(slips, f"slip{'s' * (len(slips) > 1)} in the printed texts, counted apart"),
+        _line(slips, f"claim{'s' * (len(slips) > 1)} that a printed text slips, counted apart"),
     ]
     return "".join(f"- {line}\n" for line in lines if line)
 
