@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const FEWEST = 4; // columns of a table that always becomes cards; one with fewer does where it is too wide
+  const SIGNS = 16; // pixels, of the bracket and the comma beside a formula
   const narrow = matchMedia("(max-width: 600px)"); // as in the styles
 
   const cards = (table) => {
@@ -46,11 +47,9 @@
     box.clientWidth && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 12);
   const reach = () => {
     const formulas = [...document.querySelectorAll("article span.math")].map((formula) => {
-      const line = formula.parentElement.matches(".unbroken") ? formula.parentElement : formula;
-      const drawn = formula.querySelector("mjx-container");
-      const beside = line === formula ? 0 : line.textContent.length - formula.textContent.length; // signs, at most 1 em
-      const wide = drawn ? drawn.getBoundingClientRect().width + 16 * Math.min(beside, 2) : 0;
-      return [formula, wide > formula.closest(blocks).clientWidth];
+      const drawn = formula.querySelector("mjx-container")?.getBoundingClientRect().width ?? 0;
+      const signs = formula.parentElement.matches(".unbroken") ? SIGNS : 0;
+      return [formula, drawn > 0 && drawn + signs > formula.closest(blocks).clientWidth];
     });
     for (const [formula, wide] of formulas) formula.classList.toggle("scrolls", wide);
     if (narrow.matches)
