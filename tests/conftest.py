@@ -4,6 +4,7 @@ The tensors of tests are small, and threads that wait for each other are slow. `
 `last_bits.LastBits(SEED)`, another machine's arithmetic.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -39,6 +40,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     with LastBits(seed):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import all tests without a search for garbage: nothing of it goes before the end, nor is it looked at again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # A property that is slow to check is no false one.

@@ -4,9 +4,12 @@
 the environment of somebody who only uses the library, nothing is asked.
 """
 
+import gc
 import importlib.util
 
 import held_imports
+
+gc.set_threshold(10_000)  # most do little but import, and by default a quarter of that is a search for garbage
 
 if importlib.util.find_spec("beartype"):
     held_imports.install()
