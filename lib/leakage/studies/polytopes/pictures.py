@@ -5,6 +5,7 @@ window. Nothing here draws or looks at more than one network.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -18,34 +19,77 @@ from leakage.models.mlp import Mlp
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    r"""A window with all that is drawn in it, on the CPU.
+    r"""A window with all that is drawn in it, on the CPU; what nobody asks for is not computed.
 
     Attributes:
-        vertices: corners of the cells.
-        counts: how many corners each cell has.
-        areas: of the cells.
-        weight_norms: $\lVert A_P \rVert_F$ of each.
-        bias_norms: $\lVert b_P \rVert_\infty$ of each.
-        boundary: the decision boundary as x and y of one line with gaps: `ax.plot(*picture.boundary)`.
-        hyperedges: the same for the hyperedges of each hidden layer; those of the first l draw the cells of l layers.
-        regions: corners of the cells cut by the decision boundary, their numbers of corners, and their classes.
-        outputs: $\lVert o \rVert_2$ at evenly spaced points of the window's box, row after row from below.
-        extent: left, right, bottom and top of that box, as `Axes.imshow` wants it, with `origin="lower"`.
+        fine: the window's cells, wherever they were computed.
+        side: points of the output's picture along one side.
     """
 
-    vertices: Float[Tensor, "cells v 2"]
-    counts: Int[Tensor, " cells"]
-    areas: Float[Tensor, " cells"]
-    weight_norms: Float[Tensor, " cells"]
-    bias_norms: Float[Tensor, " cells"]
-    boundary: Float[Tensor, "2 k"]
-    hyperedges: tuple[Float[Tensor, "2 _"], ...]
-    regions: tuple[Tensor, Tensor, Tensor]
-    outputs: Float[Tensor, "side side"]
-    extent: tuple[float, float, float, float]
+    fine: Subdivision
+    side: int
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self.fine)
+
+    @property
+    def vertices(self) -> Float[Tensor, "cells v 2"]:
+        """Corners of the cells."""
+        return self.fine.vertices.cpu()
+
+    @property
+    def counts(self) -> Int[Tensor, " cells"]:
+        """How many corners each cell has."""
+        return self.fine.counts.cpu()
+
+    @property
+    def areas(self) -> Float[Tensor, " cells"]:
+        """Of the cells."""
+        return self.fine.areas.cpu()
+
+    @property
+    def weight_norms(self) -> Float[Tensor, " cells"]:
+        r"""$\lVert A_P \rVert_F$ of each cell."""
+        return self.fine.weight_norms.cpu()
+
+    @property
+    def bias_norms(self) -> Float[Tensor, " cells"]:
+        r"""$\lVert b_P \rVert_\infty$ of each cell."""
+        return self.fine.bias_norms.cpu()
+
+    @cached_property
+    def boundary(self) -> Float[Tensor, "2 k"]:
+        """The decision boundary as x and y of one line with gaps: `ax.plot(*picture.boundary)`."""
+        return path(decision_boundary(self.fine).segments).cpu()
+
+    @cached_property
+    def hyperedges(self) -> tuple[Float[Tensor, "2 _"], ...]:
+        """The same for the hyperedges of each hidden layer; those of the first l draw the cells of l layers."""
+        segments, neurons = self.fine.hyperedges()
+        ends = torch.tensor(self.fine.network.widths[1:-1], device=neurons.device).cumsum(0)
+        layer = torch.bucketize(neurons, ends, right=True)
+        return tuple(path(segments[layer == k]).cpu() for k in range(len(self.fine.layer_counts)))
+
+    @cached_property
+    def regions(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Corners of the cells cut by the decision boundary, their numbers of corners, and their classes."""
+        return decision_regions(self.fine)
+
+    @cached_property
+    def outputs(self) -> Float[Tensor, "side side"]:
+        r"""$\lVert o \rVert_2$ at evenly spaced points of the window's box, row after row from below."""
+        fine, side = self.fine, self.side
+        low, high = fine.window.amin(0), fine.window.amax(0)
+        steps = (torch.arange(side, dtype=low.dtype, device=low.device) + 0.5) / side
+        grid = torch.stack([steps.expand(side, side), steps.unsqueeze(-1).expand(side, side)], -1)
+        outputs = fine.network(fine.lift((low + grid * (high - low)).flatten(0, 1))).norm(dim=-1)
+        return outputs.unflatten(0, (side, side)).cpu()
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom and top of that box, as `Axes.imshow` wants it, with `origin="lower"`."""
+        left, bottom, right, top = (float(v) for v in (*self.fine.window.amin(0), *self.fine.window.amax(0)))
+        return left, right, bottom, top
 
 
 def picture(
@@ -67,27 +111,7 @@ def picture(
         ValueError: as `subdivision.subdivide`, or if `side` is below 1.
     """
     arguments.count("side", side, least=1)
-    fine = subdivide(network, window, plane=plane)
-    segments, neurons = fine.hyperedges()
-    ends = torch.tensor(fine.network.widths[1:-1], device=neurons.device).cumsum(0)
-    layer = torch.bucketize(neurons, ends, right=True)
-    low, high = window.amin(0), window.amax(0)
-    steps = (torch.arange(side, dtype=low.dtype, device=low.device) + 0.5) / side
-    grid = torch.stack([steps.expand(side, side), steps.unsqueeze(-1).expand(side, side)], -1)
-    outputs = fine.network(fine.lift((low + grid * (high - low)).flatten(0, 1))).norm(dim=-1)
-    left, bottom, right, top = (float(value) for value in (*low, *high))
-    return Picture(
-        vertices=fine.vertices.cpu(),
-        counts=fine.counts.cpu(),
-        areas=fine.areas.cpu(),
-        weight_norms=fine.weight_norms.cpu(),
-        bias_norms=fine.bias_norms.cpu(),
-        boundary=path(decision_boundary(fine).segments).cpu(),
-        hyperedges=tuple(path(segments[layer == k]).cpu() for k in range(len(fine.layer_counts))),
-        regions=decision_regions(fine),
-        outputs=outputs.unflatten(0, (side, side)).cpu(),
-        extent=(left, right, bottom, top),
-    )
+    return Picture(subdivide(network, window, plane=plane), side)
 
 
 def path(segments: Float[Tensor, "s 2 2"]) -> Float[Tensor, "2 k"]:
