@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any, Literal
 
+import numpy as np
 from IPython.display import display
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -90,16 +92,20 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
         picture: the figure; drawing it a second time can move its layout by a pixel.
         colours: reduce it to a palette of that many colours, for size; None keeps all.
     """
-    buffer = io.BytesIO()
-    picture.savefig(buffer, format="png", dpi=CSS_DPI * SHARPNESS, facecolor="white", metadata={"Software": None})
+    dpi, buffer = picture.dpi, io.BytesIO()
+    picture.set(dpi=CSS_DPI * SHARPNESS, facecolor="white")
+    canvas = FigureCanvasAgg(picture)
+    canvas.draw()  # once: `savefig` draws twice, the first time for the layout alone
+    drawn = Image.fromarray(np.asarray(canvas.buffer_rgba()))
+    picture.set_dpi(dpi)
     if colours is None:
+        drawn.save(buffer, format="PNG", dpi=(CSS_DPI * SHARPNESS,) * 2)
         return buffer.getvalue()
     # No channel moves by more than some 8 of 255: `MAXCOVERAGE` keeps the rare colours of text. Dithering would be
     # noise to the compressor and to the eye.
-    whole, reduced = Image.open(buffer).convert("RGB"), io.BytesIO()
-    fewer = whole.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    fewer.save(reduced, format="PNG", optimize=True)
-    return reduced.getvalue()
+    fewer = drawn.convert("RGB").quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    fewer.save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
