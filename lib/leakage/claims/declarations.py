@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,13 @@ def load(path: Path) -> Declarations:
         ValueError: naming the file, the claim, the field and the rule it breaks.
         FileNotFoundError: if there is no such file.
     """
-    content = strict_yaml.read(path)
+    return _load(path, path.read_bytes())
+
+
+@lru_cache(maxsize=32)  # a build asks for each file some nine times
+def _load(path: Path, content: bytes) -> Declarations:
     try:
-        return _declarations(content, chapter=path.stem)
+        return _declarations(strict_yaml.parse(content), chapter=path.stem)
     except ValueError as error:
         raise strict_yaml.fault(path, error) from error
 

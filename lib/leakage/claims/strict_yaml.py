@@ -21,9 +21,17 @@ def read(path: Path) -> Any:
         OSError: if it cannot be opened.
     """
     try:
-        return yaml.load(path.read_text("utf-8"), Loader=_StrictLoader)
-    except (yaml.YAMLError, ValueError) as error:
+        return parse(path.read_bytes())
+    except ValueError as error:
         raise fault(path, error) from error
+
+
+def parse(content: bytes) -> Any:
+    """The same of what such a file holds; the message of an error does not name the file."""
+    try:
+        return yaml.load(content.decode("utf-8"), Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def fault(path: Path, error: Exception) -> ValueError:
