@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from leakage import audit, blocks
 from leakage.attacks.membership import calibration, loss_threshold, shadow_models, threshold_search
 from leakage.auditing import given as giving
+from leakage.auditing import scores_file
 from leakage.data.membership_splits import complementary_halves
 from leakage.runtime import stream
 from patience import HANGS
@@ -78,6 +80,14 @@ def small(request, monkeypatch):
     return shrink
 
 
+@cache
+def whole_scores(losses, design, target):
+    """The scores of every attack in blocks of the usual size."""
+    member, partner = design()
+    attacks = (EXACT | CLOSE).items()
+    return {name: attack(losses(member), member, partner, target=target) for name, attack in attacks}
+
+
 @pytest.mark.parametrize("target", [None, 2])
 @pytest.mark.parametrize("design", [paired, independent])
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
@@ -85,7 +95,7 @@ def test_scores_do_not_depend_on_the_block(losses, design, target, small):
     member, partner = design()
     values = losses(member)
     given = (values, member, partner)
-    whole = {name: attack(*given, target=target) for name, attack in (EXACT | CLOSE).items()}
+    whole = whole_scores(losses, design, target)
     small()
     for name, attack in EXACT.items():
         assert torch.equal(attack(*given, target=target), whole[name]), name
@@ -112,14 +122,20 @@ def test_leading_axes_do_not_depend_on_the_block(small):
 DESIGNS = {"one target": (independent()[0], 2), "subsets": (independent()[0], None), "pairs": (paired()[0], None)}
 
 
-@pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
-def test_an_audit_does_not_depend_on_the_block(design, small, tmp_path):
-    member, target = design
+@cache
+def audited(design):
+    """The losses, what goes with them, and their audit in blocks of the usual size."""
+    member, target = DESIGNS[design]
     losses = drawn(member, 1.0)
     losses[:, 10] = losses[:, 11]  # twins
     losses[1, 5] = math.inf
     more = {"target": target, "correct": losses < 0.7, "labels": np.arange(POINTS) % 2, "fprs": (0.2, 0.05)}
-    whole = audit.of_losses(losses, member, **more)
+    return losses, member, more, audit.of_losses(losses, member, **more)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_an_audit_does_not_depend_on_the_block(design, small, tmp_path):
+    losses, member, more, whole = audited(design)
     np.save(tmp_path / "losses.npy", losses.numpy())
     mapped = np.load(tmp_path / "losses.npy", mmap_mode="r")
     small()
@@ -170,27 +186,26 @@ blocks.NUMBERS = threshold_search._MOST_SORTED = threshold_search._MOST_COMPARED
 threshold_search._EDGES = 2**10
 few = np.random.default_rng(0).random((64, 5_000))
 audit.of_losses(few, few < 0.5, target=3)  # imports, and the buffers that a BLAS takes at its first large product
-if int(sys.argv[2]):
-    used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
+used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
 print(audit.of_losses(**scores_file.read(Path(sys.argv[1]))))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
-def test_an_audit_goes_through_in_the_memory_that_is_stated(tmp_path):
+def test_an_audit_goes_through_in_the_memory_that_is_stated(tmp_path, monkeypatch):
     models, points = 64, 50_000
     draws = np.random.default_rng(0)
     member = draws.random((models, points)) < 0.5
     for name, values in {"losses": draws.exponential(size=member.shape), "member": member, "target": 3}.items():
         np.save(tmp_path / f"{name}.npy", values)
 
-    def run(limit):
-        command = [sys.executable, "-c", CHILD, str(tmp_path), str(limit)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=os.environ | SETTINGS)
-
     table, stated = 8 * models * points, BYTES_A_POINT * points
     assert stated < table  # a single copy of the losses would not go through
-    found = run(stated)
+    command = [sys.executable, "-c", CHILD, str(tmp_path), str(stated)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=os.environ | SETTINGS)
     assert found.returncode == 0, found.stderr
-    assert found.stdout == run(0).stdout
+    for module, name in ((blocks, "NUMBERS"), (threshold_search, "_MOST_SORTED"), (threshold_search, "_MOST_COMPARED")):
+        monkeypatch.setattr(module, name, 2**15)
+    monkeypatch.setattr(threshold_search, "_EDGES", 2**10)
+    assert found.stdout == f"{audit.of_losses(**scores_file.read(tmp_path))}\n"
