@@ -1,6 +1,7 @@
 """Scale mixtures: distances by quadrature equal integrals, no rule beats them, and nothing leaks between equal laws."""
 
 import math
+import weakref
 from functools import partial
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from leakage import blocks
 from leakage.runtime import DTYPE, stream
-from leakage.theory import scale_mixture, two_gaussians
+from leakage.theory import two_gaussians
 from leakage.theory.scale_mixture import ScaleMixture, power, rule_advantage, thresholds, total_variation
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -185,17 +187,32 @@ def test_the_order_of_the_atoms_does_not_matter():
 def test_evaluating_in_pieces_changes_nothing(chunk, monkeypatch):
     outsider, member = random_law(9, batch=(3,)), random_law(10)
     whole = total_variation(member=member, outsider=outsider)
-    monkeypatch.setattr(scale_mixture, "_CHUNK", chunk)
+    monkeypatch.setattr(blocks, "NUMBERS", chunk)
     assert torch.equal(total_variation(member=member, outsider=outsider), whole)
 
 
 def test_memory_is_bounded_when_a_single_law_is_asked_about_many_points(monkeypatch):
     sizes = []
     law = ScaleMixture(torch.ones(50, dtype=DTYPE))
-    monkeypatch.setattr(scale_mixture, "_CHUNK", 10_000)
+    monkeypatch.setattr(blocks, "NUMBERS", 10_000)
     law._evaluate(torch.ones(20, 300, dtype=DTYPE), lambda z, *_: sizes.append(z.numel()) or z.sum(-1))
     assert max(sizes) <= 10_000
     assert sum(sizes) == 20 * 300 * 50
+
+
+def test_what_a_block_gave_is_let_go_before_the_next(monkeypatch):
+    """Kept to the end, it would lie between the places of large arrays, and each would take a new one."""
+    given, alive = [], []
+
+    def kernel(z, *_):
+        alive.append(sum(one() is not None for one in given))
+        found = z.sum(-1)
+        given.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(blocks, "NUMBERS", 500)
+    ScaleMixture(torch.ones(50, dtype=DTYPE))._evaluate(torch.ones(300, dtype=DTYPE), kernel)
+    assert alive == [0] * 30
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])

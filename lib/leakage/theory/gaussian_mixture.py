@@ -12,13 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.theory.density_crossings import distance_from_gaps, sign_changes
 
 _GRID = 1500  # points on which the sign of the density difference is read, at least: quantiles of all components
 _FEWEST = 25  # of each component, its mean among them, however many components there are: no peak is stepped over
 _TAIL = 9.0  # the outermost quantiles, in deviations
-_CHUNK = 2**22  # elements evaluated at once, to bound memory
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,14 @@ class GaussianMixture:
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Average `kernel((y - mean) / scale, scale)` over the components, a few points at a time."""
         mean, scale = self.means.unsqueeze(-2), self.variances.sqrt().unsqueeze(-2)
-        laws = math.prod(torch.broadcast_shapes(y.shape[:-1], self.means.shape[:-1]))
-        step = max(1, _CHUNK // max(1, laws * self.means.shape[-1]))
-        parts = y.split(step, dim=-1)
-        return torch.cat([kernel((part.unsqueeze(-1) - mean) / scale, scale).mean(-1) for part in parts], dim=-1)
+        batch, points = torch.broadcast_shapes(y.shape[:-1], self.means.shape[:-1]), y.shape[-1]
+        return blocks.made(
+            (*batch, points),
+            blocks.of((*batch, self.means.shape[-1], points)),
+            lambda part: kernel((y[..., part].unsqueeze(-1) - mean) / scale, scale).mean(-1),
+            dtype=torch.promote_types(y.dtype, scale.dtype),
+            device=scale.device,
+        )
 
 
 def total_variation(*, member: GaussianMixture, outsider: GaussianMixture) -> Float[Tensor, "*batch"]:

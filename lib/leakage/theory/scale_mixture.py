@@ -14,14 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.runtime import DTYPE
 from leakage.theory.density_crossings import distance_from_gaps, sign_changes
 
 _GRID = 384  # points of |y| on which the sign of the density difference is read, log-spaced
 _TAIL = 12.0  # the grid ends at this many of the largest scales: a Gaussian has no mass beyond 12 deviations
 _HEAD = 1e-3  # and begins at this fraction of the smallest scale
-_CHUNK = 2**22  # elements evaluated at once, to bound memory
 _CELLS = 4000  # of |y|, whose masses `power` adds up
 _LEAST_FPR = 1e-13  # of `power`, whose masses are right to 1e-16
 _UNIT = 1e-6  # how far a sum of weights may be from 1: rounding, in single precision too
@@ -100,9 +99,14 @@ class ScaleMixture:
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Reduce the atoms by `kernel(y / scale, scale, weights)`, a few points at a time."""
         scale, weights = self.variances.sqrt().unsqueeze(-2), self._weights.unsqueeze(-2)
-        laws = math.prod(torch.broadcast_shapes(y.shape[:-1], self.variances.shape[:-1]))
-        step = max(1, _CHUNK // max(1, laws * self.variances.shape[-1]))
-        return torch.cat([kernel(part.unsqueeze(-1) / scale, scale, weights) for part in y.split(step, dim=-1)], dim=-1)
+        batch, points = torch.broadcast_shapes(y.shape[:-1], self.variances.shape[:-1]), y.shape[-1]
+        return blocks.made(
+            (*batch, points),
+            blocks.of((*batch, self.variances.shape[-1], points)),
+            lambda part: kernel(y[..., part].unsqueeze(-1) / scale, scale, weights),
+            dtype=torch.promote_types(y.dtype, scale.dtype),
+            device=scale.device,
+        )
 
 
 class Laws(TypedDict):
