@@ -2,6 +2,7 @@
 
 import csv
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -98,6 +99,15 @@ def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_i
     assert len(found.select("svg.strip circle")) == 3
     assert "-0.5 to 2.0 standard deviations" in found.svg["aria-label"]
     assert not row(entry(again=again, distances=(math.inf, math.inf))).svg
+
+
+def test_a_full_scale_run_stands_in_a_column_of_its_own():
+    one = entry()
+    full = one.record | {"verdict": "held in part"}
+    assert row(replace(one, full=full)).select_one(".full").get_text() == "1.00 [0.90, 1.10] ◐ held in part"
+    both = BeautifulSoup(scoreboard.table([replace(one, full=full), entry("t.two")]), "html.parser")
+    assert [cell.get_text() for cell in both.select("td.full")][1:] == [""]
+    assert "at full scale" in [head.get_text() for head in both.find_all("th")]
 
 
 def test_a_column_that_no_claim_fills_is_left_out():
