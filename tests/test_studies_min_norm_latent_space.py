@@ -8,6 +8,7 @@ from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
+from leakage.studies.min_norm import latent_space
 from leakage.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 from leakage.theory.scale_mixture import ScaleMixture, total_variation
 from refusing import refusals
@@ -99,6 +100,16 @@ def test_points_of_a_batch_are_answered_separately():
     assert variances.shape == (2, 50)
     # V0 is a quadratic form in x0 once the design is given: a hundredfold point has ten thousand times the variance.
     assert 5e3 < float(variances[1].mean() / variances[0].mean()) < 2e4
+
+
+@pytest.mark.parametrize("p", [8, 40])
+def test_drawing_in_pieces_is_drawing_one_after_the_other(monkeypatch, p):
+    model, latent, directions, _ = setting(16, 3, p)
+    pieces, whole = stream(0, "latent pieces"), stream(0, "latent pieces")
+    expected = [outsider_variances(model, latent, directions, trials=count, generator=whole) for count in (3, 3, 1)]
+    monkeypatch.setattr(latent_space, "_CHUNK", 3 * 6 * 6)  # three designs at a time
+    found = outsider_variances(model, latent, directions, trials=7, generator=pieces)
+    torch.testing.assert_close(found, torch.cat(expected))
 
 
 def test_without_label_noise_the_latent_signal_is_all_that_is_answered():

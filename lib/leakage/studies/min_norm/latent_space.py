@@ -32,6 +32,7 @@ from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 
 LABELS = ("own", "fresh")
+_CHUNK = 2**22  # numbers of the factors held at once, to bound memory: some ten times as many are held in all
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,21 @@ def _query(model: LatentSpace, latent: Tensor, directions: Tensor, device: torch
 
 
 def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator) -> _Weights:
-    r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points and p features (see the module)."""
+    r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points and p features, a few at a time."""
+    arguments.count("trials", trials, least=1)
+    head, d = factor.shape[-2:]
+    step = max(1, _CHUNK // (corner.shape[:-1].numel() * (d + head) ** 2))
+    parts = [
+        _drawn_weights(rows, p, factor, corner, trials=min(step, trials - start), generator=generator)
+        for start in range(0, trials, step)
+    ]
+    return _Weights(torch.cat([part.signal for part in parts], -2), torch.cat([part.square for part in parts], -1))
+
+
+def _drawn_weights(
+    rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator
+) -> _Weights:
+    r"""Draw them for all trials at once (see the module)."""
     head, d = factor.shape[-2:]  # head = min(p, d): features that carry signal once rotated
     effective = rows if p >= rows else rows - p + head
     core = gaussian_factor(d + head, effective, (*corner.shape[:-1], trials), generator=generator)
