@@ -54,6 +54,7 @@ def test_the_ends_are_what_the_measurement_says(measured, ends):
         (Estimate(1234.5, 1200.0, 1270.0, 9), "1234 [1200, 1270]"),
         (Estimate(1e-9, 0.5e-9, 2e-9, 9), "1e-09 [5e-10, 2e-09]"),
         (Estimate(0.5, -math.inf, math.inf, 9), "0.5 [-inf, inf]"),
+        (Estimate(-0.004, -0.3, 0.29, 9), "0.00 [-0.30, 0.29]"),
         (Exact(0.123456789, 0.1), "0.1235"),
         (Exact(-math.inf, 0), "-inf"),
         (Count(27, 32), "27 of 32"),

@@ -156,7 +156,7 @@ def with_interval(value: float, low: float, high: float) -> str:
     if not (0 < width < math.inf and 1e-5 < max(abs(low), abs(high)) < 1e7):
         return f"{value:.4g} [{low:.4g}, {high:.4g}]"
     digits = max(0, 1 - math.floor(math.log10(width)))
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:z.{digits}f} [{low:z.{digits}f}, {high:z.{digits}f}]"  # no sign before a zero
 
 
 def named(values: Mapping[str, Measured]) -> dict[str, Any]:
