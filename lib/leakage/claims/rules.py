@@ -117,12 +117,8 @@ class Rule:
         """The margin of the whole rule: the least of what `and` joins, the largest of what `or` does."""
         return _distance(self._tree, iter(margins))
 
-    def latex(self) -> str:
-        r"""The rule as mathematics, without dollars: `\underline{\text{ridge}} > 0.7 \text{ and } …`."""
-        return formulas.latex(self._tree)
-
     def sentence(self) -> str:
-        r"""The rule as a text with formulas in dollars: `$\underline{\text{ridge}} > 0.7$ and $…$`."""
+        r"""The rule as formulas in dollars with words between: `$\underline{\text{ridge}} > 0.7$ and $…$`."""
         return formulas.sentence(self._tree)
 
     def _holds(self, tree: ast.expr, values: Mapping[str, Measured]) -> bool:
