@@ -186,7 +186,10 @@ def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declar
     assert (told["seeds"], told["same"]) == (2, 2)
     assert told["distance"] == pytest.approx((1 + 3) / 2 / math.sqrt(2))  # both are as far in units of their own
     assert replications.summary(runs([1, "inf"], [3, "inf"]), declared)["distance"] == pytest.approx(math.sqrt(2))
+    # The least of the means, and not the mean of the least: 2 and 2, though at each seed one of them is at 1.
+    assert replications.summary(runs([1, 3], [3, 1]), declared)["distance"] == pytest.approx(2 / math.sqrt(2))
     assert replications.summary(runs([1, 5], [1, 5]), declared)["distance"] == math.inf
+    assert replications.summary(runs([1, "-inf"], [1, 5]), declared)["distance"] == -math.inf
     assert replications.summary(runs([1, 5]), declared)["distance"] is None
     assert replications.summary(runs([1, 5], [1, 5], verdict="undecided"), declared)["same"] == 0
     assert replications.summary([{"claims": {}}], declared) is None
