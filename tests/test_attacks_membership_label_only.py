@@ -59,17 +59,32 @@ def test_the_queries_are_counted():
 
 
 def test_the_share_that_survives_flips_is_binomial():
-    points = torch.zeros(400, 3, dtype=torch.float64)
-    labels = torch.zeros(400, dtype=torch.int64)
+    points = torch.zeros(2, 3, dtype=torch.float64)
+    labels = torch.zeros(2, dtype=torch.int64)
     network = first_coordinate(3, at=0.5)
-    found = noise_robustness(network, points, labels, amount=0.2, copies=50, generator=stream(0, "flips"))
+    found = noise_robustness(network, points, labels, amount=0.2, copies=20_000, generator=stream(0, "flips"))
     # The label survives unless the first bit flips: 0.8, with 20,000 draws.
     assert abs(float(found.mean()) - 0.8) < 4 * math.sqrt(0.16 / 20_000)
     gaussian_noise = noise_robustness(
-        network, points, labels, amount=0.5, copies=50, noise="gaussian", generator=stream(0, "normal")
+        network, points, labels, amount=0.5, copies=20_000, noise="gaussian", generator=stream(0, "normal")
     )
     level = 0.5 * (1 + math.erf(1 / math.sqrt(2)))
     assert abs(float(gaussian_noise.mean()) - level) < 4 * math.sqrt(level * (1 - level) / 20_000)
+
+
+@pytest.mark.parametrize("noise", ["flip", "gaussian"])
+def test_points_are_compared_under_the_same_noise_in_any_order(noise):
+    points = (torch.rand(60, 5, generator=stream(0, "bits"), dtype=torch.float64) < 0.5).double()
+    network, order = first_coordinate(5, at=0.5), torch.arange(59, -1, -1)
+    labels = network(points).argmax(-1)
+
+    def found(order):
+        some = {"amount": 0.3, "copies": 400, "noise": noise, "generator": stream(0, "noise")}
+        shares = noise_robustness(network, points[order], labels[order], **some)
+        walks = hop_skip_jump(network, points[order], points, jumps=Jumps(2, 9), generator=stream(0, "walk"))
+        return torch.stack([shares, walks.distances])
+
+    torch.testing.assert_close(found(order), found(torch.arange(60))[:, order])
 
 
 def test_the_wrong_label_does_not_survive():

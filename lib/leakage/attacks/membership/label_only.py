@@ -3,7 +3,8 @@ r"""Attacks that see only predicted labels: robustness to noise, and the decisio
 The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice, and nothing else;
 `queries` says how often it asks, for each point. Robustness to noise needs the true label, the walk a pool of other
 points. A score is one for each point, larger for likelier members: the share of noisy copies that keep their label, or
-the Euclidean distance to another label.
+the Euclidean distance to another label. What is drawn is drawn once for all points, which are then compared under the
+same noise, and whose scores do not depend on their order.
 """
 
 import math
@@ -20,23 +21,26 @@ from leakage.geometry.patterns import check
 from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
 
-_CHUNK = 2**22  # numbers of noisy copies held at once: 32 MiB of float64
-_CACHED = 2**17  # of these looked at together: 1 MiB stays in the cache
+_CACHED = 2**17  # numbers of noisy copies looked at together: 1 MiB of float64 stays in the cache
+_CHUNK = 2**22  # by classifiers that go on in parts themselves, for which a question is dear: 32 MiB
 
 
-def _flip(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Tensor:
-    shape = (len(points), copies, points.shape[1])
-    drawn = torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype)
-    return ((points != 0)[:, None] ^ (drawn < amount)).flatten(0, 1).to(points.dtype)
+def _flipped(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=points.dtype)
+    turned = (flips < amount).to(points.dtype)
+    return lambda part: (part[:, None] - turned).abs_()  # b turned over by s, both 0 or 1, is |b − s|
 
 
-def _gaussian(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Tensor:
-    shape = (len(points), copies, points.shape[1])
-    drawn = torch.randn(shape, generator=generator, device=points.device, dtype=points.dtype)
-    return drawn.mul_(amount).add_(points[:, None]).flatten(0, 1)
+def _moved(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    moves = torch.randn((copies, points.shape[1]), generator=generator, device=points.device, dtype=points.dtype)
+    moves *= amount
+    return lambda part: part[:, None] + moves
 
 
-NOISES: Mapping[str, Callable[[Tensor, int, float, torch.Generator], Tensor]] = {"flip": _flip, "gaussian": _gaussian}
+NOISES: Mapping[str, Callable[[Tensor, int, float, torch.Generator], Callable[[Tensor], Tensor]]] = {
+    "flip": _flipped,
+    "gaussian": _moved,
+}
 """`flip` turns bits over with a probability; `gaussian` adds independent normal noise of a standard deviation."""
 
 
@@ -65,12 +69,10 @@ def noise_robustness(
     arguments.number("amount", amount, above=0)
     if noise == "flip" and (amount > 1 or not bool(((points == 0) | (points == 1)).all())):
         raise ValueError("`noise` 'flip' is for bits 0 and 1 and an amount up to 1; take 'gaussian' for other numbers.")
-    chunk = max(1, _CHUNK // (copies * points.shape[1]))
-    shares = []
-    for part, own in zip(points.split(chunk), labels.split(chunk), strict=True):
-        shown = network(NOISES[noise](part, copies, amount, generator)).argmax(-1)
-        shares.append((shown.view(len(part), copies) == own[:, None]).double().mean(1))
-    return torch.cat(shares)
+    noisy = NOISES[noise](points, copies, amount, generator)
+    few = _together(network, copies * points.shape[1])
+    shown = [network(noisy(part).flatten(0, 1)).argmax(-1) for part in points.split(few)]
+    return (torch.cat(shown).view(len(points), copies) == labels[:, None]).double().mean(1)
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,11 @@ def _check(network: Classifier, points: Tensor, *, name: str = "points", like: T
     return network.widths[-1]
 
 
+def _together(network: Classifier, numbers: int) -> int:
+    """Of how many points the copies are asked about at once, given how many numbers they are for one."""
+    return max(1, (_CACHED if isinstance(network, Mlp) else _CHUNK) // numbers)
+
+
 class _Search:
     """The steps of HopSkipJump for many points, which all query their own label only."""
 
@@ -191,28 +198,19 @@ class _Search:
         return end
 
     def normal(self, place: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
-        parts = max(1, _CHUNK // (batch * place.shape[1]))
+        """The estimated unit normal at each place, from directions that all share."""
+        drawn = torch.randn((batch, place.shape[1]), generator=generator, device=place.device, dtype=place.dtype)
+        unit = drawn / drawn.norm(dim=-1, keepdim=True)
         width = (place - self.points).norm(dim=-1) / place.shape[1]
-        found = []
-        for start in range(0, len(place), parts):
-            rows = slice(start, start + parts)
-            shape = (len(place[rows]), batch, place.shape[1])
-            drawn = torch.randn(shape, generator=generator, device=place.device, dtype=place.dtype)
-            few = max(1, _CACHED // (batch * place.shape[1]))
-            parts_of = (part.split(few) for part in (drawn, place[rows], width[rows], self.own[rows]))
-            found += [self._slope(*part) for part in zip(*parts_of, strict=True)]
-        slope = torch.cat(found)
-        return slope / slope.norm(dim=-1, keepdim=True)
-
-    def _slope(
-        self, drawn: Float[Tensor, "t b d"], place: Float[Tensor, "t d"], width: Float[Tensor, " t"], own: Tensor
-    ) -> Float[Tensor, "t d"]:
-        """The estimated normal, of any length, from directions drawn around each place; these are used up."""
-        unit = drawn.div_(drawn.norm(dim=-1, keepdim=True))
-        asked = (width[:, None, None] * unit).add_(place[:, None]).flatten(0, 1)
-        over = self.network(asked).argmax(-1).view(unit.shape[:2]) != own[:, None]
+        few = _together(self.network, unit.numel())
+        asked = (
+            torch.addcmul(at[:, None], step[:, None, None], unit).flatten(0, 1)
+            for at, step in zip(place.split(few), width.split(few), strict=True)
+        )
+        shown = torch.cat([self.network(part).argmax(-1) for part in asked])
+        over = shown.view(-1, batch) != self.own[:, None]
         sign = 2 * over.to(place.dtype) - 1
         balanced = sign - sign.mean(1, keepdim=True)
         # Where all directions agree, there is no balance to strike: they are taken as they are.
-        weight = torch.where(balanced.any(1, keepdim=True), balanced, sign)
-        return (weight[:, None] @ unit).squeeze(1)
+        slope = torch.where(balanced.any(1, keepdim=True), balanced, sign) @ unit
+        return slope / slope.norm(dim=-1, keepdim=True)

@@ -26,6 +26,8 @@ from leakage.theory.scale_mixture import ScaleMixture
 
 _ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem
 _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
+_CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
+_MARGIN = 1e3  # and above the cutoff so many times, for a pivot is no singular value
 
 
 def _left_to_right(k: Tensor, t: Tensor, period: int) -> Tensor:
@@ -163,11 +165,10 @@ def outsider_variances(
         cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
     arguments.number("cutoff", cutoff, least=0, below=1)
     targets = rows(model, queries, phase=phase)
+    distinct, places = times.unique(return_inverse=True)
+    known = rows(model, distinct, phase=phase)
     step = max(1, _CHUNK // max(1, queries.numel() * model.n * model.signal))
-    parts = [
-        _squared_answer(rows(model, chunk, phase=phase), targets, model.width, cutoff)
-        for chunk in times.split(step, dim=-2)
-    ]
+    parts = [_squared_answer(known[chunk], targets, model.width, cutoff) for chunk in places.split(step, dim=-2)]
     return torch.cat(parts, dim=-1) / model.signal
 
 
@@ -229,15 +230,35 @@ def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Floa
     return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
 
 
-def _squared_answer(design: Tensor, targets: Tensor, width: int, cutoff: float) -> Tensor:
-    r"""$\lVert C^\top w \rVert^2$, or the leverage, which is the same number better conditioned, when $D = p$."""
-    left, sizes, right = _svd(design[..., :width])
+def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float) -> Tensor:
+    r"""$\lVert C^\top w \rVert^2$, or the leverage, which is the same number better conditioned, when $D = p$.
+
+    A design of full rank by far needs no singular values: $w = (C_p C_p^\top)^{-1} C_p c_p(t_0)$.
+    """
+    asked = targets.unsqueeze(-2).expand(*designs.shape[:-2], -1).flatten(0, -2)
+    fitted, shape, designs = designs[..., :width].flatten(0, -3), designs.shape[:-2], designs.flatten(0, -3)
+    factor, failed = torch.linalg.cholesky_ex(fitted @ fitted.mT)
+    smallest, largest = factor.diagonal(dim1=-2, dim2=-1).aminmax(dim=-1)
+    clear = (failed == 0) & (smallest > max(_CLEAR, _MARGIN * cutoff) * largest)
+    products = fitted @ asked[:, :width, None]
+    if width == designs.shape[-1]:
+        found = torch.linalg.solve_triangular(factor, products, upper=False)
+    else:
+        found = designs.mT @ torch.cholesky_solve(products, factor)
+    answer = found.square().sum(dim=(-2, -1))
+    if not bool(clear.all()):
+        answer[~clear] = _by_singular_values(designs[~clear], asked[~clear], width, cutoff)
+    return answer.view(shape)
+
+
+def _by_singular_values(designs: Tensor, asked: Tensor, width: int, cutoff: float) -> Tensor:
+    left, sizes, right = _svd(designs[..., :width])
     kept = sizes > cutoff * sizes[..., :1]
-    along = (right @ targets[..., None, :width, None]).squeeze(-1) * kept
-    if width == design.shape[-1]:
+    along = (right @ asked[:, :width, None]).squeeze(-1) * kept
+    if width == designs.shape[-1]:
         return along.square().sum(-1)
     weights = left @ torch.where(kept, along / sizes, 0.0).unsqueeze(-1)
-    return (design.mT @ weights).square().sum(dim=(-2, -1))
+    return (designs.mT @ weights).square().sum(dim=(-2, -1))
 
 
 def _svd(design: Tensor, attempt: int = 0) -> tuple[Tensor, Tensor, Tensor]:
