@@ -79,12 +79,12 @@ class TwoLayer:
         arguments.real("points", points.new_empty(0), like=self.weights)
         if (generator is None) != (spread is None):
             raise ValueError("`generator` and `spread` belong together; give both or neither.")
-        drawn = generator is not None and spread is not None and bool(spread.any())
+        spread = spread if spread is not None and bool(spread.any()) else None
         parts, step = [], max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
         for start in range(0, points.shape[-2], step):
             chunk = slice(start, start + step)
             hidden = self.preactivations(points[..., chunk, :])
-            if drawn:
+            if spread is not None:
                 noise = torch.randn(hidden.shape, generator=generator, device=hidden.device)  # quick in float32 only
                 hidden.addcmul_(spread[..., chunk, None], noise)
             parts.append((hidden.clamp_min_(0) @ self.outputs.unsqueeze(-1)).squeeze(-1))

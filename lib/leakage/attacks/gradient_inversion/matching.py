@@ -102,8 +102,14 @@ def _descend(
     """Where one descent ends, and how far from the gradient that is."""
     moving = [part for part in (inputs, labels) if part.requires_grad]
     # A history of 20 steps descends as far as PyTorch's hundred, in half the time: the inputs are that small.
-    options = dict(history_size=20, tolerance_grad=0, tolerance_change=0, line_search_fn="strong_wolfe")
-    optimiser = torch.optim.LBFGS(moving, max_iter=iterations, **options)
+    optimiser = torch.optim.LBFGS(
+        moving,
+        max_iter=iterations,
+        tolerance_grad=0,
+        tolerance_change=0,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
 
     def closure() -> float:
         value = objective(inputs, labels)
