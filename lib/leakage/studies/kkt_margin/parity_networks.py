@@ -1,7 +1,7 @@
 r"""Networks trained to tell even from odd digits at a given resolution, and their outputs on fresh digits.
 
 `parity_targets` is the experiment of Smorodinsky et al., Figures 2 and 3, for one side length: what an attacker sees
-of the trained networks, with the labels needed to judge the attack, in the dtype of the images.
+of the trained networks, with the labels needed to judge the attack. Computation is in the dtype of the images.
 """
 
 from collections.abc import Callable, Mapping
@@ -90,17 +90,17 @@ def _two_layer(
 def _convolutional(
     points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
 ) -> _Fit:
-    """In float32, as such networks are usually trained: a convolution takes four times as long in float64."""
     module = convolutional.Convolutional(side, width=width)
     start = convolutional.initial(module, len(points), generator=generator)
-    parameters = {name: tensor.to(points.device, torch.float32) for name, tensor in start.items()}
-    trained = module_flow.train(module, parameters, points.float(), labels.float(), descent)
+    trained = module_flow.train(
+        module, {name: tensor.to(points) for name, tensor in start.items()}, points, labels, descent
+    )
 
     def predict(run: int, asked: Tensor) -> Tensor:
         own = {name: tensor[run : run + 1] for name, tensor in trained.model.items()}
-        return module_flow.outputs(module, own, asked.float().unsqueeze(0)).squeeze(0).to(points.dtype)
+        return module_flow.outputs(module, own, asked.unsqueeze(0)).squeeze(0)
 
-    return _Fit(trained.margins.to(points.dtype), trained.steps, predict)
+    return _Fit(trained.margins, trained.steps, predict)
 
 
 NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Descent, torch.Generator], _Fit]] = {

@@ -241,11 +241,9 @@ def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float)
     smallest, largest = factor.diagonal(dim1=-2, dim2=-1).aminmax(dim=-1)
     clear = (failed == 0) & (smallest > max(_CLEAR, _MARGIN * cutoff) * largest)
     products = fitted @ asked[:, :width, None]
-    if width == designs.shape[-1]:
-        found = torch.linalg.solve_triangular(factor, products, upper=False)
-    else:
-        found = designs.mT @ torch.cholesky_solve(products, factor)
-    answer = found.square().sum(dim=(-2, -1))
+    whole = width == designs.shape[-1]
+    half = torch.linalg.solve_triangular(factor, products, upper=False)
+    answer = (half if whole else designs.mT @ torch.cholesky_solve(products, factor)).square().sum(dim=(-2, -1))
     if not bool(clear.all()):
         answer[~clear] = _by_singular_values(designs[~clear], asked[~clear], width, cutoff)
     return answer.view(shape)
