@@ -85,7 +85,7 @@ class TwoLayer:
             chunk = slice(start, start + step)
             hidden = self.preactivations(points[..., chunk, :])
             if spread is not None:
-                noise = torch.randn(hidden.shape, generator=generator, device=hidden.device, dtype=torch.float32)  # quick
+                noise = torch.randn(hidden.shape, generator=generator, device=hidden.device, dtype=torch.float32)
                 hidden.addcmul_(spread[..., chunk, None], noise)
             parts.append((hidden.clamp_min_(0) @ self.outputs.unsqueeze(-1)).squeeze(-1))
         return torch.cat(parts, dim=-1) if parts else points.new_zeros(points.shape[:-1])
