@@ -8,6 +8,7 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
+from leakage.studies.min_norm import cosine_regression
 from leakage.studies.min_norm.cosine_regression import (
     Cosines,
     exact_outsider_variances,
@@ -147,10 +148,21 @@ def test_a_fit_below_n_recovers_a_band_limited_signal():
     torch.testing.assert_close(variances, torch.full_like(variances, member_variance(model)), rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize(("width", "signal"), [(132, 132), (160, 1024), (320, 1024), (512, 512)])
+def test_a_gram_matrix_is_taken_only_where_it_tells_what_singular_values_do(width, signal, monkeypatch):
+    model = Cosines.band_limited(128, 1024, width, signal=signal)
+    times = setting(model, trials=10)
+    found = outsider_variances(model, times, QUERIES, cutoff=1e-10)
+    monkeypatch.setattr(cosine_regression, "_CONDITION", 0.0)
+    expected = outsider_variances(model, times, QUERIES, cutoff=1e-10)
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=0)
+
+
 def test_a_failed_decomposition_is_repeated_in_another_order(monkeypatch):
     model = Cosines.band_limited(10, 32, 24, signal=32)
     times = setting(model)
-    expected = outsider_variances(model, times, QUERIES)  # by a Gram matrix; no cutoff so high leaves it at that
+    expected = outsider_variances(model, times, QUERIES)  # by a Gram matrix
+    monkeypatch.setattr(cosine_regression, "_CONDITION", 0.0)
     decompose, calls = torch.linalg.svd, []
 
     def fails_at_first(matrix, **options):
@@ -160,14 +172,14 @@ def test_a_failed_decomposition_is_repeated_in_another_order(monkeypatch):
         return decompose(matrix, **options)
 
     monkeypatch.setattr(torch.linalg, "svd", fails_at_first)
-    torch.testing.assert_close(outsider_variances(model, times, QUERIES, cutoff=1e-3), expected, rtol=1e-8, atol=0)
+    torch.testing.assert_close(outsider_variances(model, times, QUERIES), expected, rtol=1e-8, atol=0)
 
     def always_fails(matrix, **options):
         raise torch.linalg.LinAlgError("not converged")
 
     monkeypatch.setattr(torch.linalg, "svd", always_fails)
     with pytest.raises(torch.linalg.LinAlgError):
-        outsider_variances(model, times, QUERIES, cutoff=1e-3)
+        outsider_variances(model, times, QUERIES)
 
 
 test_impossible_models_are_refused = refusals(

@@ -26,8 +26,7 @@ from leakage.theory.scale_mixture import ScaleMixture
 
 _ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem
 _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
-_CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
-_MARGIN = 1e3  # and above the cutoff so many times, for a pivot is no singular value
+_CONDITION = 1e4  # of a design, up to which a Gram matrix, which squares it, gives eight digits
 
 
 def _left_to_right(k: Tensor, t: Tensor, period: int) -> Tensor:
@@ -233,17 +232,17 @@ def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Floa
 def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float) -> Tensor:
     r"""$\lVert C^\top w \rVert^2$, or the leverage, which is the same number better conditioned, when $D = p$.
 
-    A design of full rank by far needs no singular values: $w = (C_p C_p^\top)^{-1} C_p c_p(t_0)$.
+    A well-conditioned design needs no singular values: $w = (C_p C_p^\top)^{-1} C_p c_p(t_0)$.
     """
     asked = targets.unsqueeze(-2).expand(*designs.shape[:-2], -1).flatten(0, -2)
     fitted, shape, designs = designs[..., :width].flatten(0, -3), designs.shape[:-2], designs.flatten(0, -3)
     factor, failed = torch.linalg.cholesky_ex(fitted @ fitted.mT)
-    smallest, largest = factor.diagonal(dim1=-2, dim2=-1).aminmax(dim=-1)
-    clear = (failed == 0) & (smallest > max(_CLEAR, _MARGIN * cutoff) * largest)
-    products = fitted @ asked[:, :width, None]
+    inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor[0])).to(factor), upper=False)
+    condition = factor.norm(dim=(-2, -1)) * inverse.norm(dim=(-2, -1))  # or more
+    clear = (failed == 0) & (condition < min(_CONDITION, 1 / max(cutoff, torch.finfo(DTYPE).eps)))
+    half = inverse @ (fitted @ asked[:, :width, None])
     whole = width == designs.shape[-1]
-    half = torch.linalg.solve_triangular(factor, products, upper=False)
-    answer = (half if whole else designs.mT @ torch.cholesky_solve(products, factor)).square().sum(dim=(-2, -1))
+    answer = (half if whole else designs.mT @ (inverse.mT @ half)).square().sum(dim=(-2, -1))
     if not bool(clear.all()):
         answer[~clear] = _by_singular_values(designs[~clear], asked[~clear], width, cutoff)
     return answer.view(shape)
