@@ -140,6 +140,20 @@ def test_the_arguments_of_a_partial_and_captured_values_count():
     assert key(factory(2)) == key(factory(2))
 
 
+@pytest.mark.parametrize("packed", [lambda f: {"f": f, 1: "text"}, lambda f: [1, f], lambda f: ({"deep": [f]},)])
+def test_functions_in_containers_count_as_those_given_alone(packed):
+    one, same, other = (key(functools.partial(applied, packed(scaled_by(by)))) for by in (2, 2, 3))
+    assert one == same != other
+
+
+def test_a_container_that_holds_itself_and_what_cannot_be_read_are_refused_or_end():
+    ring: list[object] = [scaled]
+    ring.append(ring)
+    assert key(functools.partial(applied, ring))
+    with pytest.raises(TypeError, match=r"`argument 0\['f'\]`, whose content cannot be read: a Generator"):
+        key(functools.partial(applied, {"f": torch.Generator()}))
+
+
 NOTEBOOK = """
 import math
 import numpy

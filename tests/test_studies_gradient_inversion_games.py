@@ -2,14 +2,18 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.attacks.gradient_inversion.tensor import reconstruct
 from leakage.data.gaussians import sphere
+from leakage.models.clients import Client
 from leakage.studies.gradient_inversion import games
-from leakage.studies.gradient_inversion.games import Game, errors, exchange, play
+from leakage.studies.gradient_inversion.games import Game, compared, errors, exchange, play
+from leakage.trainers.federated import batch_gradient
 from refusing import refusals
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
@@ -82,6 +86,24 @@ def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_
     assert errors(GAME, told, seeds=3, seed=8).tolist() == [0, 0, 0]
     # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
     assert bool((errors(GAME, blind, seeds=3, seed=8) > 1).all())
+
+
+def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
+    played = play(GAME, seed=3)
+    module = Client(played.observation.weights, activation=GAME.activation, bias=GAME.bias)
+    gradient = batch_gradient(module, played.inputs, played.labels, loss="half_sum")
+    found = Observation.from_module(module, gradient, batch=GAME.batch, loss="half_sum")
+    assert found.activation is played.observation.activation
+    assert found.bias == pytest.approx(played.observation.bias)
+    torch.testing.assert_close(found.hidden, played.observation.hidden, rtol=1e-14, atol=0)
+    torch.testing.assert_close(found.outputs, played.observation.outputs, rtol=1e-14, atol=0)
+
+
+def test_attacks_that_are_compared_find_what_each_finds_alone():
+    attacks = {source: partial(reconstruct, source=source) for source in ("outputs", "hidden")}
+    together = compared(GAME, attacks, seeds=2, seed=8)
+    for name, attack in attacks.items():
+        assert torch.equal(together[name], errors(GAME, attack, seeds=2, seed=8))
 
 
 def test_a_batch_of_ones_own_can_be_played():

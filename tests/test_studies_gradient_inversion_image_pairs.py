@@ -24,12 +24,16 @@ def test_pairs_are_of_one_class_and_of_two_in_turn():
     assert not torch.equal(found.inputs, image_pairs.draw(PIXELS, CLASSES, pairs=8, seed=1).inputs)
 
 
-def test_the_sum_answers_two_axes_with_its_own_error():
+def test_the_sum_answers_two_axes_with_its_own_error_and_the_exact_recovery_with_none():
     axes = image_pairs.Pairs(torch.eye(2, 20, dtype=DTYPE)[None], torch.tensor([[1.0, -1.0]], dtype=DTYPE))
-    found = image_pairs.errors(axes, width=20_000, seed=0)
+    found = image_pairs.answers(axes, width=20_000, seed=0)
     # Each axis is at half a right angle from the sum; residuals of 29 and 31 and the width move it by some percent.
-    assert float(found.by_sum) == pytest.approx(math.sqrt(2 - math.sqrt(2)), rel=0.05)
-    assert float(found.hidden) < 0.1 < float(found.outputs) < 0.6
+    assert float(found.errors["sum"]) == pytest.approx(math.sqrt(2 - math.sqrt(2)), rel=0.05)
+    assert float(found.errors["hidden"]) < 0.1 < float(found.errors["outputs"]) < 0.6
+    assert float(found.errors["exact"]) < 1e-9
+    torch.testing.assert_close(found.images["exact"], axes.inputs)
+    outside = found.rows[..., 2:].abs().max() / found.rows.abs().max()
+    assert float(outside) < 1e-12  # every row is a combination of the inputs
 
 
 def test_no_pairs_and_one_class_are_refused():

@@ -245,6 +245,11 @@ class _Reader:
         try:
             return fingerprint(value)
         except TypeError as error:
+            if isinstance(value, dict | list | tuple):  # of functions, say
+                self.seen.add(id(value))
+                items = list(value.items() if isinstance(value, dict) else enumerate(value))
+                content = [[fingerprint(at), self.used(function, f"{variable}[{at!r}]", item)] for at, item in items]
+                return [type(value).__name__, content]
             raise TypeError(f"`{function}` uses `{variable}`, whose content cannot be read: {error}") from error
 
     def files(self, paths: Iterable[Path]) -> dict[str, str]:

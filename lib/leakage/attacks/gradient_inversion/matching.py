@@ -10,8 +10,11 @@ count alike or by their sizes, which differ by the factor m. Randomness comes fr
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+import threadpoolctl
 import torch
 from jaxtyping import Float
+from scipy import optimize
 from torch import Tensor
 
 from leakage import arguments
@@ -22,6 +25,9 @@ DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cosine": lambda ours, target: 1 - torch.dot(ours, target) / (ours.norm() * target.norm()),
 }
 """`squared` is that of Zhu et al. (2019) divided by a constant, `cosine` that of Geiping et al. (2020)."""
+
+
+_NO_LIMIT = 10**9  # of evaluations: iterations are what is counted
 
 
 def match(
@@ -47,7 +53,7 @@ def match(
         balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
         labels: the labels if they are known; otherwise they move too, from standard normal draws.
         restarts: descents.
-        iterations: of L-BFGS in each, with a strong Wolfe line search.
+        iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed where the weights are.
 
     Raises:
         ValueError: if a count or the scale is not positive, the distance is unknown or the labels do not fit.
@@ -101,22 +107,27 @@ def _descend(
 ) -> tuple[Tensor, Tensor, float]:
     """Where one descent ends, and how far from the gradient that is."""
     moving = [part for part in (inputs, labels) if part.requires_grad]
-    # A history of 20 steps descends as far as PyTorch's hundred, in half the time: the inputs are that small.
-    optimiser = torch.optim.LBFGS(
-        moving,
-        max_iter=iterations,
-        tolerance_grad=0,
-        tolerance_change=0,
-        history_size=20,
-        line_search_fn="strong_wolfe",
-    )
 
-    def closure() -> float:
+    def place(point: np.ndarray) -> None:
+        parts = torch.from_numpy(point).split([part.numel() for part in moving])
+        with torch.no_grad():
+            for part, values in zip(moving, parts, strict=True):
+                part.copy_(values.view_as(part))
+
+    def evaluated(point: np.ndarray) -> tuple[float, np.ndarray]:
+        place(point)
         value = objective(inputs, labels)
-        for part, gradient in zip(moving, torch.autograd.grad(value, moving), strict=True):
-            part.grad = gradient
-        return float(value.detach())
+        gradients = torch.autograd.grad(value, moving)
+        return float(value.detach()), torch.cat([gradient.flatten() for gradient in gradients]).double().numpy(
+            force=True
+        )
 
-    optimiser.step(closure)
+    start = torch.cat([part.detach().flatten() for part in moving]).double().numpy(force=True)
+    # No other stop than the iterations and rounding; a history of 20 steps descends as far as one of a hundred.
+    options = dict(maxiter=iterations, maxfun=_NO_LIMIT, maxcor=20, ftol=0, gtol=0)
+    # A few hundred numbers: threads that wait for each other's share of them take thirty times as long.
+    with threadpoolctl.threadpool_limits(1, "blas"):
+        found = optimize.minimize(evaluated, start, jac=True, method="L-BFGS-B", options=options)
+    place(found.x)
     with torch.no_grad():
         return inputs.detach(), labels.detach(), float(objective(inputs, labels).nan_to_num(torch.inf))

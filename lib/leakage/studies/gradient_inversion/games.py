@@ -98,20 +98,34 @@ def exchange(
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
         gradient = _noisy(gradient, game, stream(seed, f"noise/{game.width}/{index}", inputs.device))
-    observation = Observation.from_module(
-        module, gradient, batch=len(inputs), loss="half_sum", activation=game.activation
-    )
-    return Round(observation, inputs, labels)
+    # What `Observation.from_module` would have to find out again is known here.
+    seen = Observation(weights, module.activation, game.bias, gradient["outputs"], gradient["hidden"])
+    return Round(seen, inputs, labels)
 
 
 def errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """The root mean square error of an attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
+    """The root mean square error of an attack in each of `seeds` rounds: `compared` for one."""
+    return compared(game, {"attack": attack}, seeds=seeds, seed=seed, signs=signs, device=device)["attack"]
+
+
+def compared(
+    game: Game,
+    attacks: Mapping[str, Attack],
+    *,
+    seeds: int,
+    seed: int,
+    signs: bool = True,
+    device: torch.device | str = "cpu",
+) -> dict[str, Float[Tensor, " seeds"]]:
+    """The root mean square error of each attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
+
+    All attacks see the same rounds, and each draws as if it were alone.
 
     Args:
         game: the rules.
-        attack: takes an observation, and `batch` and `generator` by name.
+        attacks: by name; each takes an observation, and `batch` and `generator` by name.
         seeds: how many rounds.
         seed: of them all.
         signs: whether an input and its negative differ.
@@ -121,13 +135,14 @@ def errors(
         ValueError: as `play`, or if there are no rounds.
     """
     arguments.count("seeds", seeds, least=1)
-    found = []
+    found = {name: [] for name in attacks}
     for index in range(seeds):
         played = play(game, seed=seed, index=index, device=device)
-        draws = stream(seed, f"attack/{index}", device)
-        guess = attack(played.observation, batch=game.batch, generator=draws).inputs
-        found.append(match_error(guess, played.inputs, signs=signs))
-    return torch.tensor(found, dtype=DTYPE)
+        for name, attack in attacks.items():
+            draws = stream(seed, f"attack/{index}", device)
+            guess = attack(played.observation, batch=game.batch, generator=draws).inputs
+            found[name].append(match_error(guess, played.inputs, signs=signs))
+    return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
 
 
 def _axes(game: Game, generator: torch.Generator) -> Tensor:

@@ -4,6 +4,9 @@ Images have no negative entries, so that any two are alike, and who answers both
 far off: that is what an attack has to beat. Whatever is called here has seen the secret.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,8 +15,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import moments, tensor
-from leakage.metrics.reconstruction import match_error
+from leakage.attacks.gradient_inversion import moments, recover, tensor
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.metrics.reconstruction import match_error, matched
 from leakage.runtime import DTYPE, stream
 from leakage.studies.gradient_inversion.games import Game, exchange
 
@@ -25,18 +29,19 @@ class Pairs(NamedTuple):
     labels: Float[Tensor, "pairs 2"]
 
 
-class PairErrors(NamedTuple):
-    """The error of each answer to each pair.
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What each method of `METHODS` answers to each pair, and what it answers from.
 
     Attributes:
-        by_sum: both images answered with the direction of the moment of order 1.
-        hidden: the paper's tensor attack on the gradient of the hidden layer.
-        outputs: the same on that of the output layer.
+        images: by method, in the order of the images that they stand for.
+        errors: by method, the root mean square error of each pair (`metrics.reconstruction.match_error`).
+        rows: the first two rows of the gradient of the hidden layer that the server receives.
     """
 
-    by_sum: Float[Tensor, " pairs"]
-    hidden: Float[Tensor, " pairs"]
-    outputs: Float[Tensor, " pairs"]
+    images: Mapping[str, Float[Tensor, "pairs 2 d"]]
+    errors: Mapping[str, Float[Tensor, " pairs"]]
+    rows: Float[Tensor, "pairs 2 d"]
 
 
 def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
@@ -62,24 +67,46 @@ def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int
     return Pairs(torch.stack(found), labels.repeat(pairs, 1, 1).flatten(0, 1)[:pairs])
 
 
-def errors(pairs: Pairs, *, width: int, seed: int) -> PairErrors:
+def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
     r"""What becomes of each pair, in a network of $x^2 + x^3$ with weights of its own.
 
     Raises:
         ValueError: as `exchange`.
     """
-    rows = []
+    images, errors, rows = {name: [] for name in METHODS}, {name: [] for name in METHODS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
         seen = exchange(game, inputs, labels, seed=seed, index=index).observation
-        total = normalize(moments.of_hidden(seen, centre=False).mean, dim=0).expand_as(inputs)
-        answers = [total]
-        for source in ("hidden", "outputs"):
-            draws = stream(seed, f"image pairs/{source}/{index}", inputs.device)
-            answers.append(
-                tensor.reconstruct(
-                    seen, batch=2, source=source, contraction="mean", centre=False, generator=draws
-                ).inputs
-            )
-        rows.append([match_error(answer, inputs) for answer in answers])
-    return PairErrors(*torch.tensor(rows, dtype=DTYPE).T)
+        assert seen.hidden is not None
+        rows.append(seen.hidden[:2])
+        for name, method in METHODS.items():
+            found = method(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
+            images[name].append(matched(found, inputs))
+            errors[name].append(match_error(found, inputs))
+    return Answers(
+        {name: torch.stack(found) for name, found in images.items()},
+        {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()},
+        torch.stack(rows),
+    )
+
+
+def _sum(seen: Observation, generator: torch.Generator) -> Tensor:
+    return normalize(moments.of_hidden(seen, centre=False).mean, dim=0).expand(2, -1)
+
+
+def _tensor(seen: Observation, generator: torch.Generator, *, source: str) -> Tensor:
+    found = tensor.reconstruct(seen, batch=2, source=source, contraction="mean", centre=False, generator=generator)
+    return found.inputs
+
+
+def _exact(seen: Observation, generator: torch.Generator) -> Tensor:
+    return recover.recover(seen, batch=2, norm=1.0, labels=(-1.0, 1.0), generator=generator).inputs
+
+
+METHODS: Mapping[str, Callable[[Observation, torch.Generator], Tensor]] = {
+    "sum": _sum,
+    **{source: partial(_tensor, source=source) for source in ("outputs", "hidden", "span")},
+    "exact": _exact,
+}
+"""Who answers, by name: both images with the direction of the moment of order 1; the paper's tensor attack on either
+gradient and in the exact span; the exact recovery, which is told how long images are and which labels there are."""
