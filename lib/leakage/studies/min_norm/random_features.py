@@ -69,29 +69,20 @@ def label_weights(
     # From p = n on a member's prediction is its own label, if the features have full rank, and nothing need be trained.
     trained = [p for p in widths if p < rows] if member else widths
     narrow = trained[-1] if trained else 0
-    replayed = generator.get_state()
     weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype, device=inputs.device)
     if len(trained) < len(widths):
         weights[:, len(trained) :, 0] = 1.0
     per_batch = max(1, _CHUNK // (rows * max(trained, default=rows)))
-    for start in range(0, designs if trained else 0, per_batch):
-        indices = chosen[start : start + per_batch]
-        asked = inputs[query].expand(len(indices), 1, -1)
-        features = _features(torch.cat([inputs[indices], asked], dim=-2), narrow, generator)
-        found = nested_weights(features[:, :-1], features[:, -1:], widths=trained)
-        weights[start : start + per_batch, : len(trained)] = found.squeeze(-2)
-    if len(trained) < len(widths):
-        for start in range(0, designs, per_batch):
-            points = inputs[chosen[start : start + per_batch]]
-            asked = inputs[query].expand(len(points), 1, -1)
-            # The narrower features once more, so that all widths of a design share them.
-            ahead = generator.get_state()
-            generator.set_state(replayed)
-            known = _features(torch.cat([points, asked], dim=-2), narrow, generator)[:, :-1]
-            replayed = generator.get_state()
-            generator.set_state(ahead)
-            part = weights[start : start + per_batch, len(trained) :]
-            _correct(part, points, known, widths[len(trained) :], generator)
+    for start in range(0, designs, per_batch):
+        points = inputs[chosen[start : start + per_batch]]
+        asked = inputs[query].expand(len(points), 1, -1)
+        features = _features(torch.cat([points, asked], dim=-2), narrow, generator)
+        part = weights[start : start + per_batch]
+        if trained:
+            found = nested_weights(features[:, :-1], features[:, -1:], widths=trained)
+            part[:, : len(trained)] = found.squeeze(-2)
+        if len(trained) < len(widths):
+            _correct(part[:, len(trained) :], points, features[:, :-1], widths[len(trained) :], generator)
     return LabelWeights(weights, chosen)
 
 
