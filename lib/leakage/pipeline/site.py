@@ -8,6 +8,7 @@ import functools
 import html
 import importlib.util
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -144,6 +145,11 @@ def _offer_what_was_executed(app: Sphinx, error: Exception | None) -> None:
             shutil.copyfile(notebook, offered)
 
 
+def _write_side_by_side(app: Sphinx, env: BuildEnvironment) -> None:
+    """Write pages on all processors; to read them so, each extension would have to merge what it has read."""
+    app.parallel = os.cpu_count() or 1
+
+
 def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
     """Mend what theme and docutils put into the page: links, names, scripts of an unused service, roles, footer."""
     for group in context.get("header_buttons", ()):
@@ -193,6 +199,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("leakage.pipeline.folds")
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)
+    app.connect("env-check-consistency", _write_side_by_side)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
     app.connect("build-finished", _offline_maths)
     app.connect("build-finished", _offer_what_was_executed)
