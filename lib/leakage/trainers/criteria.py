@@ -5,13 +5,15 @@ over the answers an example asks for, and how many there are: a classifier gives
 a word (`studies.blessing.translation.words`). Nothing here trains.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Float64, Int, Shaped
 from torch import Tensor
+from torch.nn.functional import softplus
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,22 @@ class Score(NamedTuple):
 def joined(parts: Sequence[Score], dimension: int) -> Score:
     """Scores of several networks, or of several chunks of examples, as one."""
     return Score(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))
+
+
+def cross_entropies(
+    logits: Float[Tensor, "*b k"], targets: Int[Tensor, "*b"]
+) -> tuple[Float64[Tensor, "*b"], Bool[Tensor, "*b"]]:
+    r"""Losses and mistakes of outputs in any precision, for eyes only: $\ell = \log(1 + e^{r - o_y})$.
+
+    Here $r = \log \sum_{j \ne y} e^{o_j}$ is taken in the precision of the logits and the rest in float64, so that no
+    loss is rounded to 0: a float32 softmax's is below 6e-8, and attacks look at its logarithm. An output that equals
+    the largest of the others is a mistake.
+    """
+    own = logits.gather(-1, targets.unsqueeze(-1))
+    rivals = logits.scatter(-1, targets.unsqueeze(-1), -math.inf)
+    most, share = rivals.amax(-1), rivals.log_softmax(-1).amax(-1)  # r is their difference; quicker than `logsumexp`
+    losses = softplus(most.double() - share.double() - own.squeeze(-1).double(), threshold=40)
+    return losses, most >= own.squeeze(-1)
 
 
 Criterion = Callable[[Tensor, Tensor], Score]

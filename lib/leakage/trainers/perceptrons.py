@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.models.mlp import Mlp
-from leakage.trainers.criteria import Examples, Score, classes, joined
+from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
 
 _LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
 
@@ -79,15 +79,13 @@ class Perceptrons(Mlp):
     def scores(self, examples: Examples) -> Score:
         r"""See `Ensemble.scores`: $\ell = -\log \operatorname{softmax}(o(x))_y$ in nats, and one answer an example.
 
-        The logits come in the networks' precision, the loss from them in float64: a float32 loss is 0 below 6e-8, and
-        attacks look at its logarithm.
+        See `criteria.cross_entropies` for their precision.
         """
         features, labels = _asked(examples)
         chunk, found = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:]))), []
         for points, part in zip(features.to(self.weights[0].dtype).split(chunk), labels.split(chunk), strict=True):
-            logits = self(points).double()
-            score = classes(logits.flatten(0, 1), part.repeat(len(self)))
-            found.append(Score(*(field.unflatten(0, logits.shape[:2]) for field in score)))
+            losses, wrong = cross_entropies(self(points), part.expand(len(self), -1))
+            found.append(Score(losses, wrong.long(), torch.ones_like(part).expand(len(self), -1)))
         return joined(found, -1)
 
 
