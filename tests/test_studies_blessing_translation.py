@@ -1,13 +1,12 @@
 """Small Transformers learn real captions by heart, and what they show is recorded."""
 
-import math
 from typing import Any
 
 import torch
 
 from leakage.data.multi30k import SentencePairs
 from leakage.models.transformer import PADDING
-from leakage.runtime import DTYPE, stream
+from leakage.runtime import stream
 from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe
 from refusing import refusals
@@ -87,20 +86,3 @@ test_impossible_pools_are_refused = refusals(
     (lambda: record(validation=LONG), "got 12 of 16, and 0"),
     (lambda: record(pool=11), "`points` must be even"),
 )
-
-
-def test_a_translator_gives_an_answer_for_every_word_but_padding():
-    logits = torch.zeros(2, 3, 4, dtype=DTYPE)
-    logits[..., 1] = math.log(5)  # the odds of word 1 are 5 to 3 against all others
-    score = translation.words(logits, torch.tensor([[1, 1, 2], [3, 0, 0]]))
-    expected = torch.tensor([2 * math.log(8 / 5) + math.log(8), math.log(8)], dtype=DTYPE)
-    torch.testing.assert_close(score.losses, expected)
-    assert (score.wrong.tolist(), score.answers.tolist()) == ([1, 1], [3, 1])
-
-
-def test_padding_has_no_gradient():
-    logits = torch.zeros(1, 2, 3, requires_grad=True)
-    translation.words(logits, torch.tensor([[1, 0]])).losses.sum().backward()
-    assert logits.grad is not None
-    assert bool((logits.grad[0, 0] != 0).all())
-    assert bool((logits.grad[0, 1] == 0).all())

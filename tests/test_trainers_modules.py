@@ -60,9 +60,7 @@ def differences(one: Stack, other: Stack) -> float:
     return max(float((a[name] - b[name]).abs().max()) for a, b in pairs for name in a)
 
 
-@pytest.mark.parametrize(
-    "how", [{"route": "loop"}, {"route": "mixed"}, {"route": "vmap"}, {"route": "vmap", "together": 2}]
-)
+@pytest.mark.parametrize("how", [{"route": "loop"}, {"route": "vmap"}, {"route": "vmap", "together": 2}])
 def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     modules, stack, examples, rows = problem()
     found = trained(stack, examples, rows, how=how)
@@ -173,7 +171,7 @@ def test_what_cannot_be_trained_is_refused():
         of(stack, nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)))
     with pytest.raises(ValueError, match=r"wrong shapes of norm\.running_mean"):
         trained(Stack(stack.parameters, stack.buffers | {"norm.running_mean": torch.zeros(3)}), examples, rows)
-    with pytest.raises(ValueError, match="`route` must be one of auto, loop, vmap, mixed; got 'fast'"):
+    with pytest.raises(ValueError, match="`route` must be one of auto, loop, vmap; got 'fast'"):
         of(stack, route="fast")
     with pytest.raises(ValueError, match="`together` must be a whole number at least 1, got 0"):
         of(stack, together=0)

@@ -38,6 +38,12 @@ class Stack:
         """The same networks in memory of their own."""
         return self._each(lambda tensor: tensor.detach().clone())
 
+    def check_finite(self) -> None:
+        """Raise `ValueError` if a parameter is not finite."""
+        broken = [name for name, part in self.parameters.items() if not bool(torch.isfinite(part).all())]
+        if broken:
+            raise ValueError(f"a network has diverged: {', '.join(broken)} are not finite; lower the `learning_rate`.")
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Stack":
         parts = (self.parameters, self.buffers)
         return Stack(*({name: change(tensor) for name, tensor in part.items()} for part in parts))

@@ -3,7 +3,9 @@ r"""Transformer(w): an encoder and a decoder of width w that translate sentences
 The architecture is that of Vaswani et al. (2017): sinusoidal positions, layers normalised after each sum, feed-forward
 layers of 4w neurons, and the target's word vectors used again as output weights. Nothing attends to `PADDING`.
 There is no dropout. The module is a form without parameters (they are on PyTorch's `meta` device);
-`models.initialisation` draws them. Nothing here trains, tokenises or searches for a translation.
+`models.initialisation` draws them, stacked along a first dimension, and as such `torch.func.functional_call` must give
+them: all networks are computed at once, each on sentences of its own, which lie one after the other in one row of
+places. Nothing here trains, tokenises or searches for a translation.
 """
 
 import math
@@ -11,6 +13,7 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding, layer_norm
 
 from leakage import arguments
 
@@ -34,18 +37,30 @@ class Attention(nn.Module):
         return f"heads={self.heads}"
 
     def forward(
-        self, asking: Float[Tensor, "b t w"], asked: Float[Tensor, "b s w"], hidden: Bool[Tensor, "#b 1 #t s"]
-    ) -> Float[Tensor, "b t w"]:
-        """What each place of `asking` reads from the places of `asked` that are not hidden from it."""
-        query, key, value = (
-            layer(places).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
-            for layer, places in ((self.query, asking), (self.key, asked), (self.value, asked))
-        )
+        self, asking: Float[Tensor, "m bt w"], asked: Float[Tensor, "m bs w"], hidden: Float[Tensor, "#mbh s #t"]
+    ) -> Float[Tensor, "m bt w"]:
+        r"""What each place of `asking` reads from those of `asked`; `hidden` is $-\infty$ where it may not, else 0."""
+        length = hidden.shape[-2]
+        steps = asking.shape[1] // (asked.shape[1] // length)
+        if asking is asked:
+            query, key, value = self._heads(asked, length, self.query, self.key, self.value)
+        else:
+            (query,), (key, value) = (
+                self._heads(asking, steps, self.query),
+                self._heads(asked, length, self.key, self.value),
+            )
         # The places that are asked stand before those that ask: a CPU takes a softmax over few neighbours in memory a
         # number at a time, and over few rows many numbers at a time.
-        scores = key @ (query / math.sqrt(query.shape[-1])).mT
-        weights = scores.masked_fill(hidden.mT, -math.inf).softmax(-2)
-        return self.merge((weights.mT @ value).transpose(-2, -3).flatten(-2))
+        scores = torch.baddbmm(hidden, key, query.mT, alpha=1 / math.sqrt(query.shape[-1]))
+        found = torch.bmm(scores.softmax(-2).mT, value).view(len(asking), -1, self.heads, steps, query.shape[-1])
+        return _linear(self.merge, found.transpose(-2, -3).reshape(asking.shape))
+
+    def _heads(self, places: Float[Tensor, "m bt w"], steps: int, *layers: nn.Linear) -> tuple[Tensor, ...]:
+        """What each layer makes of the places, (mbh, t, d): one matrix for every network, sentence and head."""
+        weight, bias = (torch.cat([getattr(layer, part) for layer in layers], 1) for part in ("weight", "bias"))
+        wide = torch.baddbmm(bias.unsqueeze(1), places, weight.mT)
+        apart = wide.view(len(places), -1, steps, len(layers), self.heads, places.shape[-1] // self.heads)
+        return apart.permute(3, 0, 1, 4, 2, 5).flatten(1, 3).unbind()
 
 
 class Layer(nn.Module):
@@ -64,20 +79,22 @@ class Layer(nn.Module):
 
     def forward(
         self,
-        places: Float[Tensor, "b t w"],
-        hidden: Bool[Tensor, "#b 1 #t t"],
-        encoded: Float[Tensor, "b s w"] | None = None,
-        encoded_hidden: Bool[Tensor, "#b 1 #t s"] | None = None,
-    ) -> Float[Tensor, "b t w"]:
+        places: Float[Tensor, "m bt w"],
+        hidden: Float[Tensor, "#mbh t #t"],
+        encoded: Float[Tensor, "m bs w"] | None = None,
+        encoded_hidden: Float[Tensor, "#mbh s #t"] | None = None,
+    ) -> Float[Tensor, "m bt w"]:
         """The layer's output; `encoded` is the encoder's, for layers with memory."""
-        places = self.attention_norm(places + self.attention(places, places, hidden))
+        places = _normalised(self.attention_norm, places + self.attention(places, places, hidden))
         if encoded is not None:
-            places = self.memory_norm(places + self.memory(places, encoded, encoded_hidden))
-        return self.norm(places + self.contract(self.expand(places).relu()))
+            places = _normalised(self.memory_norm, places + self.memory(places, encoded, encoded_hidden))
+        return _normalised(self.norm, places + _linear(self.contract, _linear(self.expand, places).relu_()))
 
 
 class Transformer(nn.Module):
-    r"""The logits of every next word of a target sentence, given the source sentence and the words before.
+    r"""A vector for every next word of a target sentence, given the source sentence and the words before.
+
+    Its products with the vectors of the target's words, `target.weight`, are the logits.
 
     Parameters, with $V_s, V_t$ words, L layers on either side:
     $w (V_s + V_t) + L\,(28 w^2 + 32 w)$.
@@ -103,31 +120,50 @@ class Transformer(nn.Module):
             arguments.count(name, size, least=1)
         if width % heads or width % 2:
             raise ValueError(f"`width` must be even and a multiple of `heads` = {heads}, got {width!r}.")
-        self.width = width
+        self.width, self.heads = width, heads
         with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
             self.source = nn.Embedding(source_words, width)
             self.target = nn.Embedding(target_words, width)
             self.encoder = nn.ModuleList(Layer(width, heads, memory=False) for _ in range(layers))
             self.decoder = nn.ModuleList(Layer(width, heads, memory=True) for _ in range(layers))
 
-    def forward(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Float[Tensor, "b t words"]:
-        """Logits of the word that follows each place of `target`, which must begin with a word, not with padding."""
-        padded = (source == PADDING)[:, None, None, :]
+    def forward(self, source: Int[Tensor, "m b s"], target: Int[Tensor, "m b t"]) -> Float[Tensor, "m bt w"]:
+        """What follows each place of `target`, which must begin with a word, not with padding."""
         encoded = self._embed(self.source, source)
+        padded = _forbidden((source == PADDING).repeat_interleave(self.heads, 1).flatten(0, 1), like=encoded)
         for layer in self.encoder:
-            encoded = layer(encoded, padded)
+            encoded = layer(encoded, padded.unsqueeze(-1))
         steps = torch.arange(target.shape[-1], device=target.device)
         # Padding comes last, so that hiding the future hides it, too, from every place that counts.
-        future = (steps[None, :] > steps[:, None])[None, None]
+        future = _forbidden(steps[:, None] > steps, like=encoded).unsqueeze(0)
         decoded = self._embed(self.target, target)
         for layer in self.decoder:
-            decoded = layer(decoded, future, encoded, padded)
-        return decoded @ self.target.weight.mT
+            decoded = layer(decoded, future, encoded, padded.unsqueeze(-1))
+        return decoded
 
-    def _embed(self, table: nn.Embedding, words: Int[Tensor, "b t"]) -> Float[Tensor, "b t w"]:
+    def _embed(self, table: nn.Embedding, words: Int[Tensor, "m b t"]) -> Float[Tensor, "m bt w"]:
         r"""Word vectors times $\sqrt w$, plus the positions'."""
-        vectors = table(words) * math.sqrt(self.width)
-        return vectors + positions(words.shape[-1], self.width, like=vectors)
+        first = table.weight.shape[1] * torch.arange(len(words), device=words.device).view(-1, 1, 1)
+        vectors = embedding(words + first, table.weight.flatten(0, 1))
+        return (
+            positions(words.shape[-1], self.width, like=vectors).add(vectors, alpha=math.sqrt(self.width)).flatten(1, 2)
+        )
+
+
+def _linear(layer: nn.Linear, places: Float[Tensor, "m n i"]) -> Float[Tensor, "m n o"]:
+    """What the layer does, with weights of its own for every network."""
+    return torch.baddbmm(layer.bias.unsqueeze(1), places, layer.weight.mT)
+
+
+def _normalised(layer: nn.LayerNorm, places: Float[Tensor, "m n w"]) -> Float[Tensor, "m n w"]:
+    """What the layer does, with weights of its own for every network."""
+    alike = layer_norm(places, layer.normalized_shape, eps=layer.eps)
+    return torch.addcmul(layer.bias.unsqueeze(1), alike, layer.weight.unsqueeze(1))
+
+
+def _forbidden(hidden: Bool[Tensor, "*h"], *, like: Tensor) -> Float[Tensor, "*h"]:
+    r"""$-\infty$ where something is hidden and 0 elsewhere: added to scores, it costs their gradient no pass."""
+    return torch.zeros(hidden.shape, device=hidden.device, dtype=like.dtype).masked_fill_(hidden, -math.inf)
 
 
 def positions(length: int, width: int, *, like: Tensor) -> Float[Tensor, "length width"]:

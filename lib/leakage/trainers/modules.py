@@ -19,7 +19,7 @@ from leakage.trainers.criteria import Criterion, Examples, Score, joined
 from leakage.trainers.ensembles import name_of
 
 _CHUNK = 250  # examples evaluated at once
-ROUTES = ("auto", "loop", "vmap", "mixed")
+ROUTES = ("auto", "loop", "vmap")
 
 
 class Modules:
@@ -33,8 +33,7 @@ class Modules:
         stack: their parameters and buffers.
         criterion: `criteria.classes`, or another function of outputs and targets.
         route: `loop` computes one network after the other, `vmap` several at once, `auto` chooses: `loop` on a CPU,
-            where large stacks miss the cache, and `vmap` elsewhere. `mixed` maps gradients and chooses for scores:
-            small networks without convolutions take half the time for a step. All differ by rounding only.
+            where large stacks miss the cache, and `vmap` elsewhere. Both differ by rounding only.
         together: networks at once on the route `vmap`, for large ones; all by default.
 
     Raises:
@@ -49,8 +48,7 @@ class Modules:
         if together is not None:
             arguments.count("together", together, least=1)
         self.form, self.stack, self.criterion, self.together = copy.deepcopy(module), stack, criterion, together
-        self.alone = route == "loop" or (route in ("auto", "mixed") and self.parameters[0].device.type == "cpu")
-        self.steps_alone = self.alone and route != "mixed"
+        self.alone = route == "loop" or (route == "auto" and self.parameters[0].device.type == "cpu")
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -72,9 +70,7 @@ class Modules:
 
     def clone(self) -> "Modules":
         """See `Ensemble.clone`."""
-        broken = [name for name, part in self.stack.parameters.items() if not bool(torch.isfinite(part).all())]
-        if broken:
-            raise ValueError(f"a network has diverged: {', '.join(broken)} are not finite; lower the `learning_rate`.")
+        self.stack.check_finite()
         same = copy.copy(self)  # the form holds nothing but its mode, which is set before each use
         same.stack = self.stack.clone()
         return same
@@ -86,7 +82,7 @@ class Modules:
         """See `Ensemble.gradients`; running means move in place."""
         self.form.train()
         found = [torch.empty_like(tensor) for tensor in self.parameters]  # a fused optimiser wants equal strides
-        for group in self._groups(alone=self.steps_alone):
+        for group in self._groups():
             leaves = {name: tensor[group].detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
             stack = Stack(leaves, self.stack[group].buffers)
             score = self._score(stack, batch[group], self.criterion, shared=False)
@@ -109,17 +105,17 @@ class Modules:
             return self.criterion(outputs.double(), targets)
 
         chunks = (examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK))
-        groups = self._groups(alone=self.alone)
+        groups = self._groups()
         found = [
             joined([self._score(self.stack[group], asked, precisely, shared=True) for group in groups], 0)
             for asked in chunks
         ]
         return joined(found, 1)
 
-    def _groups(self, *, alone: bool) -> list[slice]:
+    def _groups(self) -> list[slice]:
         """Which networks are computed at once."""
         models = len(self)
-        size = 1 if alone else min(self.together or models, models)
+        size = 1 if self.alone else min(self.together or models, models)
         return [slice(first, min(first + size, models)) for first in range(0, models, size)]
 
     def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Score:

@@ -10,21 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Int64
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
 from leakage.models.initialisation import initial
-from leakage.models.transformer import PADDING, Transformer
+from leakage.models.transformer import Transformer
 from leakage.runtime import stream
 from leakage.studies.blessing import tokens, trajectories
 from leakage.studies.blessing.trajectories import Trajectory
-from leakage.trainers.criteria import Examples, Score
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
-from leakage.trainers.modules import Modules
+from leakage.trainers.translators import Translators
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +60,6 @@ def watched(
     seed: int,
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
-    route: str = "mixed",
-    together: int | None = None,
 ) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
 
@@ -85,11 +82,9 @@ def watched(
         seed: of all randomness.
         device: where to compute.
         checkpoint: lets a long training resume.
-        route: see `Modules`.
-        together: see `Modules`.
 
     Raises:
-        ValueError: if too few pairs are short enough, or as `Transformer`, `complementary_pairs`, `Modules` and
+        ValueError: if too few pairs are short enough, or as `Transformer`, `complementary_pairs` and
             `trajectories.watch`.
     """
     width, split = point
@@ -108,7 +103,7 @@ def watched(
     draws = stream(seed, f"translation networks/{split}/{width}", device)
     stack = initial(module, models, generator=draws)
     return trajectories.watch(
-        Modules(module, stack, criterion=words, route=route, together=together),
+        Translators(module, stack),
         examples(members),
         examples(others),
         recipe,
@@ -117,17 +112,6 @@ def watched(
         generator=draws,
         checkpoint=checkpoint,
     )
-
-
-def words(logits: Float[Tensor, "b t k"], targets: Int[Tensor, "b t"]) -> Score:
-    r"""The criterion of translators: an answer for every word but padding, each given the right words before it.
-
-    $$ \ell = \sum_{t:\, y_t \ne 0} -\log \operatorname{softmax}(o_t)_{y_t} $$
-    """
-    asked = targets != PADDING
-    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").unflatten(0, targets.shape)
-    wrong = (logits.argmax(-1) != targets) & asked
-    return Score((losses * asked).sum(-1), wrong.sum(-1), asked.sum(-1))
 
 
 def prepared(

@@ -1,0 +1,112 @@
+r"""Transformers as an ensemble that can be trained to translate: all at once, each word given the right ones before it.
+
+The layers are differentiated automatically, on stacked weights; the gradient of the loss by the logits, which are most
+of the numbers of a small Transformer, is written out. `ensembles.train` does the rest. Nothing here searches for a
+translation.
+"""
+
+import copy
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.func import functional_call
+
+from leakage import arguments
+from leakage.models.initialisation import Stack
+from leakage.models.transformer import PADDING, Transformer
+from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
+from leakage.trainers.modules import check_stacked
+
+_LARGEST_EVALUATION = 2**20  # logits of one evaluated chunk: 4 MiB of float32 stay in the cache
+_OUTPUT = "target.weight"  # whose words' vectors are the output weights, too
+
+
+class Translators:
+    r"""A stack of Transformers: an `ensembles.Ensemble` that minimises the mean loss over all words of a batch.
+
+    Examples have two inputs, the source (n, s) and the target so far (n, t), and as targets the next word at every
+    place of it, `PADDING` where none is asked. An answer is a word.
+
+    Args:
+        form: of the networks.
+        stack: their parameters.
+
+    Raises:
+        ValueError: if names or shapes do not fit.
+    """
+
+    buffers: tuple[Tensor, ...] = ()
+
+    def __init__(self, form: Transformer, stack: Stack) -> None:
+        check_stacked("stack", stack.parameters | stack.buffers, dict(form.named_parameters()), len(stack))
+        self.form, self.stack = form, stack
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Of the stack, in the form's order."""
+        return list(self.stack.parameters.values())
+
+    @property
+    def settings(self) -> str:
+        """The form, in words."""
+        return repr(self.form)
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def clone(self) -> "Translators":
+        """See `Ensemble.clone`."""
+        self.stack.check_finite()
+        same = copy.copy(self)  # the form holds no parameter
+        same.stack = self.stack.clone()
+        return same
+
+    def check(self, examples: Examples) -> None:
+        """See `Ensemble.check`."""
+        source, target = examples.inputs
+        words = self.form.target.num_embeddings - 1
+        arguments.whole("source", source, "n s", most=self.form.source.num_embeddings - 1)
+        arguments.whole("target", target, "n t", n=len(source), most=words)
+        arguments.whole("targets", examples.targets, "n t", n=len(source), t=target.shape[1], most=words)
+
+    def gradients(self, batch: Examples) -> list[Tensor]:
+        r"""See `Ensemble.gradients`.
+
+        $\partial L/\partial o_t = (\operatorname{softmax}(o_t) - e_{y_t})/a$ at each of the a places with an answer,
+        and automatically backwards from there.
+        """
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
+        vectors = functional_call(self.form, leaves, batch.inputs)
+        table, targets = self.stack.parameters[_OUTPUT], batch.targets.flatten(1)
+        asked = targets != PADDING
+        share = (asked.to(table.dtype) / asked.sum(-1, keepdim=True)).unsqueeze(-1)
+        push = (vectors.detach() @ table.mT).softmax(-1).mul_(share).scatter_add_(-1, targets.unsqueeze(-1), -share)
+        # Many rows of few numbers are multiplied in half the time as few rows of many numbers.
+        back = (table.mT @ push.mT).mT
+        found = dict(zip(leaves, torch.autograd.grad(vectors, list(leaves.values()), back), strict=True))
+        found[_OUTPUT] = found[_OUTPUT] + (vectors.detach().mT @ push).mT
+        return [slope.contiguous() for slope in found.values()]
+
+    @torch.no_grad()
+    def scores(self, examples: Examples) -> Score:
+        """See `Ensemble.scores`: losses in nats, summed over an example's words; see `criteria.cross_entropies`."""
+        at_once = max(
+            1, _LARGEST_EVALUATION // (len(self) * examples.targets.shape[1] * self.form.target.num_embeddings)
+        )
+        chunks = (examples[slice(first, first + at_once)] for first in range(0, len(examples), at_once))
+        return joined([self._judged(asked) for asked in chunks], 1)
+
+    def _judged(self, examples: Examples) -> Score:
+        """Only places that ask for a word have logits."""
+        inputs = tuple(words.expand(len(self), *words.shape) for words in examples.inputs)
+        vectors = functional_call(self.form, self.stack.parameters, inputs)
+        asked = examples.targets != PADDING
+        logits = vectors[:, asked.flatten()] @ self.stack.parameters[_OUTPUT].mT
+        losses, wrong = cross_entropies(logits, examples.targets[asked].expand(logits.shape[:-1]))
+        place = asked.nonzero()[:, 0]
+
+        def summed(each: Float[Tensor, "models words"]) -> Float[Tensor, "models b"]:
+            return each.new_zeros(len(self), len(asked)).index_add_(1, place, each)
+
+        return Score(summed(losses), summed(wrong.long()), asked.sum(-1).expand(len(self), -1))
