@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.theory import gaussian_mixture, scale_mixture
 from leakage.theory.gaussian_mixture import GaussianMixture
@@ -132,7 +131,9 @@ def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Gener
     dimension = points.shape[-1]
     if dimension > points.shape[-2]:
         points = torch.linalg.qr(points.mT, mode="r").R.mT
-    directions = gaussian((points.shape[0], points.shape[-1], width), generator=generator)
+    # Any direction will do for a kink: to draw it in float64 would take most of the time.
+    size = (points.shape[0], points.shape[-1], width)
+    directions = torch.randn(size, generator=generator, dtype=torch.float32, device=points.device).to(points.dtype)
     return (points @ directions).clamp_min(0) / dimension**0.5
 
 
