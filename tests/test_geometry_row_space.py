@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from leakage.data.gaussians import gaussian
+from leakage.geometry import row_space as row_space_module
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern, read_out
+from leakage.geometry.rays import label_change
 from leakage.geometry.row_space import first_change, read_out_weights, row_space
 from leakage.models import mlp
 from leakage.runtime import stream
@@ -60,3 +62,20 @@ def test_the_first_change_on_a_segment_is_where_it_is():
     ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     found = first_change(network, points, ends)
     assert torch.allclose(found, torch.tensor([1.0, torch.inf, 2.0, torch.inf], dtype=torch.float64), atol=1e-14)
+
+
+@pytest.mark.parametrize("widths", [(8, 12, 4), (8, 10, 9, 4)])
+def test_segments_that_are_spared_their_walk_have_no_change(widths):
+    network = mlp.initial((), widths, generator=stream(1, "network"))
+    points = 2 * gaussian((400, 8), generator=stream(1, "points"))
+    along = gaussian((400, 8), generator=stream(1, "ways"))
+    lengths = torch.logspace(-2, 1, 400, dtype=torch.float64)
+    along = along / along.norm(dim=-1, keepdim=True)
+    ends = points + lengths[:, None] * along
+    kept = row_space_module._keeps_label(network, points, ends)
+    assert 0.2 < float(kept.double().mean()) < 0.9
+    walked = label_change(network, points, along, until=float(lengths.max()))
+    assert bool((walked[kept] > lengths[kept]).all())
+    found = first_change(network, points, ends)
+    assert torch.equal(found.isfinite(), walked <= lengths)
+    assert torch.allclose(found[found.isfinite()], walked[found.isfinite()], atol=1e-12)

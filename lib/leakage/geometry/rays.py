@@ -22,6 +22,7 @@ from leakage.models.mlp import Mlp
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
 LEVEL = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
+_STALE = 0.9  # share of the rays at hand that are still on their way below which the others are dropped: a copy of all
 _UNIT = 1e-6  # how far from 1 the length of a direction may be
 
 
@@ -70,7 +71,7 @@ def walk(
     ray = _Ray(network, points, directions, gates)
     lengths, neurons = [], []
     for _ in range(crossings):
-        reached, neuron = ray.advance(*ray.heights())
+        reached, neuron = ray.advance(*ray.hidden())
         lengths.append(reached)
         neurons.append(neuron)
     return Crossings(torch.stack(lengths, -1), torch.stack(neurons, -1), ray.gates)
@@ -95,13 +96,14 @@ def label_change(
     found, open_ = torch.full_like(points[..., 0], torch.inf), torch.ones_like(points[..., 0], dtype=torch.bool)
     single = points.ndim == 2 and network.weights[0].ndim == 2
     rows = torch.arange(len(points), device=points.device)
-    while bool(open_.any()):
-        if single:  # rays that have arrived need no more work
+    while left := int(open_.sum()):
+        if single and left < _STALE * len(rows):  # rays that have arrived need no more work
             rows, label, size = rows[open_], label[open_], size[open_]
             ray.keep(open_)
-        start, (constants, slopes) = ray.level, ray.heights()
+        start, (constants, slopes) = ray.level, ray.hidden()
+        outputs = ray.outputs(constants[-1], slopes[-1])
         end, _ = ray.advance(constants, slopes)
-        change = _overtaken(constants[-1], slopes[-1], label, size, start, end.clamp_max(until), until=until)
+        change = _overtaken(*outputs, label, size, start, end.clamp_max(until), until=until)
         found[rows] = torch.where(found[rows].isinf(), change, found[rows])
         open_ = found[rows].isinf() & (end <= until)
     return torch.where(found <= until, found, torch.inf)
@@ -141,37 +143,55 @@ class _Ray:
         else:
             check_gates(network, gates)
             first = points @ network.weights[0].mT + network.biases[0].unsqueeze(-2)
-        self.network, self.gates = network, tuple(gate > 0 for gate in gates)
+        self.network, self.active = network, joined(tuple(gate > 0 for gate in gates))
         self.level = torch.zeros_like(points[..., 0])
-        # The first layer is the dearest and the same everywhere.
+        # The first layer is the dearest and the same everywhere: all its hyperedges on the ray are known at once.
         self.first = first, directions @ network.weights[0].mT
+        self.ends = _ends(self.gates[0], *self.first)
 
-    def heights(self) -> tuple[list[Tensor], list[Tensor]]:
-        """α and β of every layer on the polytope in hand, the outputs last."""
+    @property
+    def gates(self) -> Gates:
+        """The pattern of the polytope in hand, layer by layer."""
+        return split(self.network, self.active)
+
+    def hidden(self) -> tuple[list[Tensor], list[Tensor]]:
+        """α and β of every hidden layer on the polytope in hand."""
         constants, slopes = [self.first[0]], [self.first[1]]
-        layers = zip(self.gates, self.network.weights[1:], self.network.biases[1:], strict=True)
+        layers = zip(self.gates[:-1], self.network.weights[1:-1], self.network.biases[1:-1], strict=True)
         for gate, weight, bias in layers:
             constants.append((gate * constants[-1]) @ weight.mT + bias.unsqueeze(-2))
             slopes.append((gate * slopes[-1]) @ weight.mT)
         return constants, slopes
 
+    def outputs(self, constant: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        """α and β of the outputs, given those of the last hidden layer."""
+        gate, weight = self.gates[-1].to(constant.dtype), self.network.weights[-1]
+        return (gate * constant) @ weight.mT + self.network.biases[-1].unsqueeze(-2), (gate * slope) @ weight.mT
+
     def keep(self, rows: Tensor) -> None:
         """Forget all rays but these, given by a mask; for a single network only."""
-        self.gates, self.level = tuple(gate[rows] for gate in self.gates), self.level[rows]
+        self.active, self.level, self.ends = self.active[rows], self.level[rows], self.ends[rows]
         self.first = self.first[0][rows], self.first[1][rows]
 
     def advance(self, constants: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Cross the next hyperedge, given the heights: its t and its neuron; infinity and -1 where there is none."""
-        constant, slope = torch.cat(constants[:-1], -1), torch.cat(slopes[:-1], -1)
-        active = joined(self.gates)
-        leaving = torch.where(active, slope < 0, slope > 0)
-        ends = torch.where(leaving, -constant / slope, torch.inf)
-        reached, neuron = ends.min(-1)
-        flips = torch.zeros_like(active).scatter(-1, neuron.unsqueeze(-1), reached.isfinite().unsqueeze(-1))
-        self.gates = split(self.network, active ^ flips)
+        """Cross the next hyperedge, given the hidden layers: its t and its neuron; infinity and -1 if there is none."""
+        deeper = [_ends(*layer) for layer in zip(self.gates[1:], constants[1:], slopes[1:], strict=True)]
+        reached, neuron = joined((self.ends, *deeper)).min(-1)
+        place, met = neuron.unsqueeze(-1), reached.isfinite()
+        self.active.scatter_(-1, place, self.active.gather(-1, place) ^ met.unsqueeze(-1))
+        # A ray crosses a hyperedge of the first layer once; one of a deeper layer is bent and may come again.
+        width = self.ends.shape[-1]
+        crossed = place.clamp_max(width - 1)
+        self.ends.scatter_(-1, crossed, self.ends.gather(-1, crossed).masked_fill(place < width, torch.inf))
         # Rounding may place a simultaneous crossing just before the last one.
         self.level = torch.maximum(reached, self.level)
-        return self.level, torch.where(reached.isfinite(), neuron, -1)
+        return self.level, torch.where(met, neuron, -1)
+
+
+def _ends(gate: Tensor, constant: Tensor, slope: Tensor) -> Tensor:
+    """Where neurons of these affine heights leave their side: -α/β, or infinity if they move away from zero."""
+    leaving = torch.where(gate, slope < 0, slope > 0)
+    return torch.where(leaving, -constant / slope, torch.inf)
 
 
 def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
