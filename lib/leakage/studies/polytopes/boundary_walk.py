@@ -155,26 +155,32 @@ def _start_label(network: Mlp, points: Tensor, steps: Steps) -> Walk:
 
 
 def _exact(network: Mlp, points: Tensor, steps: Steps) -> Walk:
-    """Points that have arrived are left out of the steps that follow."""
+    """All steps first, then the first change on each: as many segments at once cost little more than a few.
+
+    Points that have arrived are left out of the steps that follow. One that crosses to another label and back within a
+    step goes on, to no effect.
+    """
     objective = _start_confidence if steps.loss == "confidence" else LOSSES[steps.loss]
     start = network(points).argmax(-1)
-    place, distances = points.clone(), torch.full_like(points[:, 0], torch.inf)
-    moving = torch.arange(len(points), device=points.device)
+    place, moving, taken = points, torch.arange(len(points), device=points.device), []
     for _ in range(steps.iterations):
-        before = place[moving]
-        after = before + steps.width * _direction(network, before, start[moving], objective)
-        length = first_change(network, before, after)
-        there = length.isfinite()
-        way = after - before
-        crossing = before + torch.where(there, length, 0.0)[:, None] * way / way.norm(dim=-1, keepdim=True).clamp_min(
-            torch.finfo(way.dtype).tiny
-        )
-        distances[moving[there]] = (crossing - points[moving])[there].norm(dim=-1)
-        place[moving] = after
-        moving = moving[~there]
+        after = place + steps.width * _direction(network, place, start[moving], objective)
+        taken.append((moving, place, after))
+        goes_on = network(after).argmax(-1) == start[moving]
+        moving, place = moving[goes_on], after[goes_on]
         if not len(moving):
             break
-    reached = distances.isfinite()
+    row, before, after = (torch.cat(parts) for parts in zip(*taken, strict=True))
+    length = first_change(network, before, after)
+    met = length.isfinite().nonzero().squeeze(-1)
+    first = torch.full_like(start, len(row)).scatter_reduce(0, row[met], met, "amin")
+    reached = first < len(row)
+    first = first[reached]
+    way = after[first] - before[first]
+    share = length[first] / way.norm(dim=-1).clamp_min(torch.finfo(way.dtype).tiny)
+    crossing = before[first] + share[:, None] * way
+    distances = torch.full_like(points[:, 0], torch.inf)
+    distances[reached] = (crossing - points[reached]).norm(dim=-1)
     return Walk(distances, reached, reached.long())
 
 
