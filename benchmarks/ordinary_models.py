@@ -18,7 +18,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
 from leakage.studies.blessing.bilevel import Bilevel, Points
-from leakage.trainers.ensembles import Recipe, shuffled_batches
+from leakage.trainers.ensembles import Recipe, shuffled
 
 
 def drawn(ensemble: Bilevel, draws: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -60,7 +60,7 @@ def by_modules(
     optimisers = [torch.optim.Adam(network.parameters(), lr=recipe.learning_rate) for network in networks]
     features = features.to(start.weights[0])
     for _ in range(recipe.epochs):
-        for batch in shuffled_batches(rows, recipe.batch, generator=generator):
+        for batch in shuffled(rows, generator=generator).split(recipe.batch, dim=-1):
             for network, optimiser, own in zip(networks, optimisers, batch, strict=True):
                 optimiser.zero_grad()
                 cross_entropy(network(features[own]), labels[own]).backward()

@@ -63,6 +63,22 @@ def test_a_feature_set_does_not_see_the_columns_of_another(name):
     assert torch.corrcoef(torch.stack([alone, beside]))[0, 1] > 0.95
 
 
+def test_questions_asked_together_are_answered_as_if_alone():
+    shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
+    narrow = {"one": shadow["all"][:, :1]}, {"one": target["all"][:, :1]}
+    brief = Settings(recipe=Recipe(epochs=2, batch=100, learning_rate=1e-3), trees=5)
+    given = [("NN", shadow, target), ("GBDT", *narrow), ("NN standardised", *narrow)]
+    alone, draws = [], stream(0, "one")
+    for name, known, asked in given:
+        alone.append(MODELS[name](known, MEMBER, asked, settings=brief, generator=draws))
+    draws = stream(0, "one")
+    asked_together = [attack_models.Question(name, known, MEMBER, asked, draws) for name, known, asked in given]
+    for first, second in zip(alone, attack_models.together(asked_together, settings=brief), strict=True):
+        assert first.keys() == second.keys()
+        # A few dozen steps in float32, with other widths of the matrices.
+        assert all(torch.allclose(first[key], second[key], atol=1e-4) for key in first)
+
+
 def test_trees_see_ranks_only():
     shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
     bent = [{key: 3 * value + 1 for key, value in features.items()} for features in (shadow, target)]

@@ -66,7 +66,7 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
     modules = modules_of(start)
     movers, draws = [separate(module.parameters()) for module in modules], stream(0, "shuffle")
     batches = itertools.chain.from_iterable(
-        ensembles.shuffled_batches(rows, recipe.batch, generator=draws) for _ in range(recipe.epochs)
+        ensembles.shuffled(rows, generator=draws).split(recipe.batch, dim=-1) for _ in range(recipe.epochs)
     )
     steps = 0
     for batch, (module, mover, model) in itertools.product(batches, zip(modules, movers, range(MODELS), strict=True)):
@@ -84,13 +84,22 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
 
 def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
     rows = a_problem()[1]
-    batches = list(ensembles.shuffled_batches(rows, 6, generator=stream(0, "shuffle")))
-    assert [batch.shape[1] for batch in batches] == [6, 6, 6, 4]
-    seen = torch.cat(batches, dim=-1)
+    seen = ensembles.shuffled(rows, generator=stream(0, "shuffle"))
     assert torch.equal(seen.sort(-1).values, rows.sort(-1).values)
     same = torch.arange(20).expand(2, -1)
-    first, second = next(ensembles.shuffled_batches(same, 20, generator=stream(0, "shuffle")))
+    first, second = ensembles.shuffled(same, generator=stream(0, "shuffle"))
     assert not torch.equal(first, second)
+
+
+def test_orders_of_the_caller_are_followed():
+    examples, rows = a_problem()
+    draws = stream(0, "shuffle")
+    orders = [ensembles.shuffled(rows, generator=draws) for _ in range(RECIPE.epochs)]
+    drawn = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(0, "shuffle"))
+    given = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(1, "unused"), orders=orders)
+    assert torch.equal(drawn.weights[0], given.weights[0])
+    with pytest.raises(ValueError, match="`orders` must be"):
+        ensembles.train(a_start(), examples, rows, RECIPE, generator=draws, orders=orders[1:])
 
 
 def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():

@@ -15,7 +15,7 @@ from leakage.trainers import criteria, ensembles
 from leakage.trainers import modules as room
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensemble_checkpoints import Checkpoint
-from leakage.trainers.ensembles import Recipe, Recorder, shuffled_batches
+from leakage.trainers.ensembles import Recipe, Recorder, shuffled
 from leakage.trainers.modules import Modules
 
 MODELS, POINTS, SIDE = 3, 40, 4
@@ -67,7 +67,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     generator = stream(0, "shuffles")
     optimisers = [torch.optim.Adam(module.parameters(), lr=RECIPE.learning_rate) for module in modules]
     for _ in range(RECIPE.epochs):
-        for batch in shuffled_batches(rows, RECIPE.batch, generator=generator):
+        for batch in shuffled(rows, generator=generator).split(RECIPE.batch, dim=-1):
             for module, optimiser, own in zip(modules, optimisers, batch, strict=True):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(module(examples.inputs[0][own]), examples.targets[own]).backward()

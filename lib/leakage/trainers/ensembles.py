@@ -114,6 +114,7 @@ def train(
     recipe: Recipe,
     *,
     generator: torch.Generator,
+    orders: Sequence[Int[Tensor, "models m"]] | None = None,
     augment: Augment | None = None,
     observe: Callable[[int, E], Any] | None = None,
     epochs_observed: Sequence[int] | None = None,
@@ -128,6 +129,8 @@ def train(
         rows: which examples each network is trained on; all have equally many, and no network has one twice.
         recipe: epochs, batches, optimiser.
         generator: shuffles the rows, and is given to `augment`.
+        orders: the rows of each epoch as they are gone through, where streams of the caller's have shuffled them; this
+            lets networks that do not belong together be trained together. There can be no checkpoint then.
         augment: changes the first input of a batch anew each time.
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
         epochs_observed: when; 0 is before training. All from 1 on by default.
@@ -137,9 +140,12 @@ def train(
         description: text of a progress bar; none by default.
 
     Raises:
-        ValueError: if examples or rows do not fit the networks, an observed epoch is never reached, or a network
-            diverges (seen where it is observed, and at the end).
+        ValueError: if examples or rows do not fit the networks, there is not one order for each epoch or there is one
+            with a checkpoint, an observed epoch is never reached, or a network diverges (seen where it is observed, and
+            at the end).
     """
+    if orders is not None and (checkpoint is not None or len(orders) != recipe.epochs):
+        raise ValueError(f"`orders` must be {recipe.epochs}, and without a checkpoint, got {len(orders)}.")
     ensemble.check(examples)
     check_rows(rows, models=len(ensemble), points=len(examples))
     observed = _epochs_to_observe(epochs_observed, recipe)
@@ -162,7 +168,8 @@ def train(
     if observe is not None and passed == 0 and 0 in observed:
         observe(0, state.clone())
     for epoch in _with_progress(passed, recipe.epochs, description):
-        for batch in shuffled_batches(rows, recipe.batch, generator=generator):
+        order = shuffled(rows, generator=generator) if orders is None else orders[epoch - 1]
+        for batch in order.split(recipe.batch, dim=-1):
             asked = examples[batch]
             if augment is not None:
                 asked = Examples((augment(asked.inputs[0], generator), *asked.inputs[1:]), asked.targets)
@@ -182,12 +189,9 @@ def check_rows(rows: Int[Tensor, "models m"], *, models: int, points: int) -> No
         raise ValueError("`rows` must name each point at most once a network, got one twice.")
 
 
-def shuffled_batches(
-    rows: Int[Tensor, "models m"], batch: int, *, generator: torch.Generator
-) -> Iterator[Int[Tensor, "models b"]]:
-    """One epoch: every network's rows in an order of its own, `batch` at a time; the last may be fewer."""
-    order = torch.rand(rows.shape, generator=generator, device=rows.device).argsort(-1)
-    yield from rows.gather(-1, order).split(batch, dim=-1)
+def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
+    """One epoch: every network's rows in an order of its own."""
+    return rows.gather(-1, torch.rand(rows.shape, generator=generator, device=rows.device).argsort(-1))
 
 
 def name_of(function: Callable[..., Any] | None) -> str:

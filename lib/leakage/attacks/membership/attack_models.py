@@ -7,10 +7,10 @@ clamped to the finite range it has there: it is infinite where no boundary was m
 truth.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -64,7 +64,8 @@ def networks(
 ) -> dict[str, Tensor]:
     r"""Log-odds of membership of the target's points, by one network of one hidden layer for each feature set.
 
-    All are trained at once: narrower feature sets are filled up with columns of zeros, whose weights never move.
+    All are trained at once (`together`): narrower feature sets are filled up with columns of zeros, whose weights never
+    move.
 
     Source: Salem et al. (2018), with the 64 neurons that Peinemann (2021), Section 7.3, states.
 
@@ -83,18 +84,8 @@ def networks(
     Raises:
         ValueError: if there are no members or no outsiders, names, rows or columns do not fit, or a feature is NaN.
     """
-    check(shadow, member, target)
-    settings = settings or Settings()
-    pairs = [_prepared(shadow[name], target[name], standardise=standardise) for name in shadow]
-    widest = max(known.shape[1] for known, _ in pairs)
-    known, asked = (torch.stack([_widened(pair[side], widest) for pair in pairs]) for side in (0, 1))
-    start = mlp.stack([_initial(first.shape[1], widest, settings.hidden, generator) for first, _ in pairs])
-    rows = torch.arange(known.shape[0] * known.shape[1], device=known.device).view(known.shape[:2])
-    labels = member.long().repeat(len(pairs))
-    examples = Examples((known.flatten(0, 1),), labels)
-    fitted = ensembles.train(Perceptrons.of(start), examples, rows, settings.recipe, generator=generator)
-    outputs = fitted(asked).double()
-    return dict(zip(shadow, outputs[..., 1] - outputs[..., 0], strict=True))
+    model = "NN standardised" if standardise else "NN"
+    return together([Question(model, shadow, member, target, generator)], settings=settings)[0]
 
 
 def boosted(
@@ -127,6 +118,70 @@ MODELS: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "NN standardised": partial(networks, standardise=True),
     "GBDT": boosted,
 }
+
+
+class Question(NamedTuple):
+    """One of `MODELS` by name, and what it is given; see `networks`."""
+
+    model: str
+    shadow: Features
+    member: Bool[Tensor, " t"]
+    target: Features
+    generator: torch.Generator
+
+
+def together(questions: Sequence[Question], *, settings: Settings | None = None) -> list[dict[str, Tensor]]:
+    """The answer of `MODELS` to each question, to rounding, with the networks of all questions trained at once.
+
+    What a question draws, it draws before the next one does, as if it were asked alone.
+
+    Raises:
+        ValueError: as `networks`, or if a model is unknown or a shadow has not as many points as the others.
+    """
+    settings = settings or Settings()
+    for question in questions:
+        arguments.choice("model", question.model, tuple(MODELS))
+        check(question.shadow, question.member, question.target)
+    if len({len(question.member) for question in questions}) > 1:
+        raise ValueError(f"`member` must be as many in all questions, got {[len(one.member) for one in questions]}.")
+    nets = [question for question in questions if question.model != "GBDT"]
+    found = iter(_trained(nets, settings) if nets else ())
+    return [
+        boosted(one.shadow, one.member, one.target, settings=settings) if one.model == "GBDT" else next(found)
+        for one in questions
+    ]
+
+
+def _trained(questions: Sequence[Question], settings: Settings) -> list[dict[str, Tensor]]:
+    """The answers of networks. Their inputs are as many as the widest feature set has columns."""
+    parts = [
+        [
+            _prepared(one.shadow[name], one.target[name], standardise=one.model == "NN standardised")
+            for name in one.shadow
+        ]
+        for one in questions
+    ]
+    pairs = [pair for part in parts for pair in part]
+    widest = max(known.shape[1] for known, _ in pairs)
+    known = torch.stack([_widened(first, widest) for first, _ in pairs])
+    rows = torch.arange(known.shape[0] * known.shape[1], device=known.device).view(known.shape[:2])
+    own = rows.split([len(part) for part in parts])
+    starts, shuffles = [], []
+    for one, part, rows_of in zip(questions, parts, own, strict=True):
+        starts += [_initial(first.shape[1], widest, settings.hidden, one.generator) for first, _ in part]
+        shuffles.append([ensembles.shuffled(rows_of, generator=one.generator) for _ in range(settings.recipe.epochs)])
+    labels = torch.cat([one.member.long().repeat(len(part)) for one, part in zip(questions, parts, strict=True)])
+    fitted = ensembles.train(
+        Perceptrons.of(mlp.stack(starts)),
+        Examples((known.flatten(0, 1),), labels),
+        rows,
+        settings.recipe,
+        generator=questions[0].generator,
+        orders=[torch.cat(orders) for orders in zip(*shuffles, strict=True)],
+    )
+    outputs = [fitted[place](_widened(asked, widest)).double() for place, (_, asked) in enumerate(pairs)]
+    scores = iter([output[..., 1] - output[..., 0] for output in outputs])
+    return [{name: next(scores) for name in one.shadow} for one in questions]
 
 
 def check(shadow: Features, member: Bool[Tensor, " t"], target: Features) -> None:

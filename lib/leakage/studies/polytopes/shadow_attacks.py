@@ -7,7 +7,6 @@ the target. Posteriors go into the raw network as they are, as in ML-Leaks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
-from leakage.attacks.membership.attack_models import Settings
+from leakage.attacks.membership.attack_models import Question, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.geometry.distances import nearest
 from leakage.geometry.rays import label_change
@@ -154,63 +153,54 @@ def compare(
         measure(side, shooting, generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in (("shadow", pair.shadow), ("target", pair.target))
     ]
-    judge = partial(standing, member=pair.target.member, rates=RATES if int((~pair.target.member).sum()) >= 100 else ())
-    fitted = partial(_fitted, settings=settings)
-    found, swapped = {}, {}
-    for name in models:
-        chosen = sets if name != "NN" else AS_THEY_ARE
-        scores = fitted(name, chosen, signals, pair.shadow.member, generator=stream(seed, f"{name}/{split}", device))
-        found |= {f"{name}: {key}": judge(score, threshold=0.0) for key, score in scores.items()}
-        twice = [key for key in chosen if key in TWICE]
-        generator = stream(seed, f"{name}/{split}/swapped", device)
-        scores = fitted(name, twice, signals[::-1], pair.target.member, generator=generator) if twice else {}
-        swapped |= {
-            f"{name}: {key}": judge(score, member=pair.shadow.member, threshold=0.0) for key, score in scores.items()
+    shadow, target = signals
+    member = {"shadow": pair.shadow.member, "target": pair.target.member}
+    ways = {"": (shadow, member["shadow"], target), "/swapped": (target, member["target"], shadow)}
+    rays = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(shooting.rays)]
+    asked: dict[str, Question] = {}
+    for way, (known, learnt, aim) in ways.items():
+        for name in models:
+            chosen = sets if name != "NN" else AS_THEY_ARE
+            chosen = chosen if not way else [key for key in chosen if key in TWICE]
+            draws = stream(seed, f"{name}/{split}{way}", device)
+            if chosen:
+                asked[f"{name}{way}"] = _question(name, chosen, known, learnt, aim, generator=draws)
+        if rays:
+            draws = stream(seed, f"each ray/{split}{way}", device)
+            asked[f"rays{way}"] = _question("NN standardised", rays, known, learnt, aim, generator=draws)
+    scores = dict(zip(asked, attack_models.together([*asked.values()], settings=settings), strict=True))
+    rates = RATES if int((~member["target"]).sum()) >= 100 else ()
+    found, swapped = (
+        {
+            f"{name}: {key}": standing(score, member=truth, rates=rates, threshold=0.0)
+            for name in models
+            for key, score in scores.get(f"{name}{way}", {}).items()
         }
-    found |= {f"threshold: {key}": judge(signals[1][key].squeeze(1)) for key in ("DeepFool", "correct")}
-    by_ray = _by_ray(pair, signals, each_ray, shooting.rays, split=split, seed=seed, settings=settings)
-    return Comparison(pair.target.fit, table(found), table(swapped or found), by_ray)
+        for way, truth in (("", member["target"]), ("/swapped", member["shadow"]))
+    )
+    for key in ("DeepFool", "correct"):
+        found[f"threshold: {key}"] = standing(target[key].squeeze(1), member=member["target"], rates=rates)
+    by_ray = [
+        [standing(scores[f"rays{way}"][key], member=truth, threshold=0.0).accuracy for key in rays]
+        for way, truth in (("", member["target"]), ("/swapped", member["shadow"]))
+    ]
+    along = torch.tensor(by_ray, dtype=torch.float64).mean(0).reshape(len(each_ray), shooting.rays)
+    return Comparison(pair.target.fit, table(found), table(swapped or found), along)
 
 
-def _by_ray(
-    pair: Pair,
-    signals: Sequence[Mapping[str, Tensor]],
-    chosen: Sequence[str],
-    rays: int,
-    *,
-    split: int,
-    seed: int,
-    settings: Settings | None,
-) -> Float[Tensor, "signals rays"]:
-    """The accuracy of `NN standardised` on each signal along each ray, with target and shadow in both places."""
-    sets = [f"{signal}, ray {ray}" for signal in chosen for ray in range(rays)]
-    device = pair.target.points.device
-    ways = []
-    for way, (known, asked), (learnt, truth) in (
-        ("", signals, (pair.shadow.member, pair.target.member)),
-        ("/swapped", signals[::-1], (pair.target.member, pair.shadow.member)),
-    ):
-        draws = stream(seed, f"each ray/{split}{way}", device)
-        scores = (
-            _fitted("NN standardised", sets, (known, asked), learnt, settings=settings, generator=draws) if sets else {}
-        )
-        ways.append([standing(scores[key], member=truth, threshold=0.0).accuracy for key in sets])
-    return torch.tensor(ways, dtype=torch.float64).mean(0).reshape(len(chosen), rays)
-
-
-def _fitted(
+def _question(
     name: str,
     sets: Sequence[str],
-    signals: Sequence[Mapping[str, Tensor]],
+    known: Mapping[str, Tensor],
     member: Tensor,
+    asked: Mapping[str, Tensor],
     *,
-    settings: Settings | None,
     generator: torch.Generator,
-) -> dict[str, Tensor]:
-    """The scores of one attack model, fitted on the first signals and applied to the second."""
+) -> Question:
+    """One attack model on these sets of signals, to be fitted on the known ones and applied to those asked."""
     parts_of = {key: (STANDALONE | COMBINED).get(key, (key,)) for key in sets}
-    known, asked = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in signals)
-    return attack_models.MODELS[name](known, member, asked, settings=settings, generator=generator)
+    first, second = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in (known, asked))
+    return Question(name, first, member, second, generator)
 
 
 def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
