@@ -43,6 +43,13 @@ def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
     assert not torch.equal(panel(kind, IMAGES, seed=1).member, found.member)
 
 
+def test_a_forest_asked_tree_by_tree_answers_as_scikit_learn_does():
+    found = panel("forest", IMAGES)
+    trees = found.networks[0].estimator
+    points = IMAGES.features[:50].double().numpy()
+    assert (trees.predict_proba(points) == trees.forest.predict_proba(points)).all()
+
+
 def test_questions_are_counted():
     target = panel("MLP")
     assert targets.questions(target, "gap", seed=0) == 1

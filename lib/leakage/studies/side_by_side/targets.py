@@ -137,8 +137,28 @@ def _forest(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generat
     x, y = pool.features.cpu().numpy(), pool.labels.cpu().numpy()
     for rows, number in zip(pairs.rows.cpu().numpy(), seeds, strict=True):
         forest = RandomForestClassifier(_TREES, random_state=number).fit(x[rows], y[rows])
-        fitted.append(OfEstimator(forest, np.arange(classes)))
+        fitted.append(OfEstimator(_Trees(forest), np.arange(classes)))
     return fitted
+
+
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    """A forest that is asked tree by tree: before few points its own `predict_proba` is busy with starting workers."""
+
+    forest: RandomForestClassifier
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Those the forest has seen."""
+        return self.forest.classes_
+
+    def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
+        """The mean of the trees' posteriors (t, classes)."""
+        points = np.ascontiguousarray(X, dtype=np.float32)  # as scikit-learn takes them
+        total = np.zeros((len(points), len(self.classes_)))
+        for tree in self.forest.estimators_:
+            total += tree.tree_.predict(points)
+        return total / len(self.forest.estimators_)
 
 
 KINDS: Mapping[str, Callable[..., list[Classifier]]] = {
