@@ -24,6 +24,7 @@ from leakage.attacks.membership import (
     posterior,
     shadow_models,
 )
+from leakage.attacks.membership.attack_models import Question
 from leakage.attacks.membership.calibration import calibrated
 from leakage.attacks.membership.label_only import Jumps
 from leakage.attacks.membership.panels import Panel
@@ -129,12 +130,11 @@ def _classified(name: str) -> Attack:
 
     def call(panel: Panel, generator: torch.Generator) -> Tensor:
         features = [{"top-3": one} for one in posterior.top(panel.logits)]
-        found = []
+        questions = []
         for target, asked in enumerate(features):
             shadow = panel.shadow_of(target)
-            fitted = attack_models.MODELS[name](features[shadow], panel.member[shadow], asked, generator=generator)
-            found.append(fitted["top-3"].double())
-        return torch.stack(found)
+            questions.append(Question(name, features[shadow], panel.member[shadow], asked, generator))
+        return torch.stack([found["top-3"].double() for found in attack_models.together(questions)])
 
     return _settled(call)
 
