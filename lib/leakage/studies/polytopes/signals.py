@@ -6,7 +6,7 @@ references the target is left out. The fullest of them have all that one pass fo
 log-posterior, the entropy, the margin and the norm of the gradient. All this needs true labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,6 @@ from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrated
 from leakage.data.labelled import Labelled
 from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import pattern
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -114,21 +113,23 @@ def signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "models n"
 
 def _signals(network: Mlp, data: Labelled) -> dict[str, Tensor]:
     network, points, labels = network.to(torch.float64), data.features.double(), data.labels
-    logits = network(points)
+    heights = network.preactivations(points)
+    logits = heights[-1]
     logs = logits.log_softmax(-1)
     return {
         "margin": posterior.margin(logits, labels),
         "cell distance": hyperedges.cell_score(network, points),
-        "weight norm": frobenius_norm(network, pattern(network, points)),
+        "weight norm": frobenius_norm(network, tuple(height > 0 for height in heights[:-1])),
         "answer: entropy": (logs.exp() * logs).sum(-1),
-        "answer: gradient": -_gradient_norm(network, points, logs, labels).log(),
+        "answer: gradient": -_gradient_norm(network, points, heights, logs, labels).log(),
         **{f"answer: class {kind}": column for kind, column in enumerate(logs.unbind(-1))},
     }
 
 
-def _gradient_norm(network: Mlp, points: Tensor, logs: Tensor, labels: Tensor) -> Float[Tensor, " n"]:
+def _gradient_norm(
+    network: Mlp, points: Tensor, heights: Sequence[Tensor], logs: Tensor, labels: Tensor
+) -> Float[Tensor, " n"]:
     r"""The norm of each loss's gradient, squared $\sum_l \lVert\delta_l\rVert^2 (\lVert a^{l-1}\rVert^2 + 1)$."""
-    heights = network.preactivations(points)
     inputs = [points, *(height.relu() for height in heights[:-1])]
     behind = logs.exp() - torch.nn.functional.one_hot(labels, logs.shape[-1])
     total = torch.zeros_like(behind[:, 0])
