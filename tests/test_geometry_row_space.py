@@ -73,7 +73,7 @@ def test_segments_that_are_spared_their_walk_have_no_change(widths):
     along = along / along.norm(dim=-1, keepdim=True)
     ends = points + lengths[:, None] * along
     kept = row_space_module._keeps_label(network, points, ends)
-    assert 0.2 < float(kept.double().mean()) < 0.9
+    assert 0.2 < float(kept.double().mean()) < 0.98
     walked = label_change(network, points, along, until=float(lengths.max()))
     assert bool((walked[kept] > lengths[kept]).all())
     found = first_change(network, points, ends)

@@ -25,6 +25,10 @@ class RowSpace(NamedTuple):
     network: Mlp
     basis: Float[Tensor, "*b d r"]
 
+    def of(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t r"]:
+        """`points @ basis`, and the points themselves where the basis is the identity."""
+        return points if self.basis.shape[-2] == self.basis.shape[-1] else points @ self.basis
+
 
 def row_space(network: Mlp) -> RowSpace:
     r"""Write $W_1 = F Q^\top$ with $r = \min(d, n_1)$ orthonormal columns of Q.

@@ -79,9 +79,8 @@ def shoot(
     arguments.tensor("first", first)
     if first.ndim != 3 or not first.shape[1] or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
         raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
-    starts = points.repeat_interleave(first.shape[1], dim=0)
-    check_rays(network, starts, first.flatten(0, 1), name="first")
-    flight = _Flight(network, starts, first.flatten(0, 1))
+    check_rays(network, points[:, None].expand_as(first), first, name="first")
+    flight = _Flight(network, points, first)
     for _ in range(boundaries):
         flight.advance()
     shape = (len(points), first.shape[1])
@@ -97,17 +96,18 @@ class _Flight:
     What the first direction has besides, `aside` for each unit of length, is gone at the first hyperedge and stays.
     """
 
-    def __init__(self, network: Mlp, points: Tensor, first: Tensor) -> None:
-        self.network, basis = row_space(network)
-        self.start = self.place = points @ basis
-        inside = first @ basis
+    def __init__(self, network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"]) -> None:
+        space, rays = row_space(network), first.shape[1]
+        self.network, starts = space.network, space.of(points)
+        self.start = self.place = starts.repeat_interleave(rays, dim=0)
+        inside = space.of(first.flatten(0, 1))
         length = inside.norm(dim=-1)
         # A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
         self.share = torch.where(length > _ASIDE, length, 0.0)
         axis = torch.eye(1, inside.shape[-1], dtype=inside.dtype, device=inside.device)
         self.way = torch.where(self.share[:, None] > 0, inside / self.share[:, None], axis)
         self.aside = torch.zeros_like(self.share)
-        self.gates: Gates = pattern(self.network, self.start)
+        self.gates: Gates = tuple(gate.repeat_interleave(rays, dim=0) for gate in pattern(self.network, starts))
         self.distances: list[Tensor] = []
         self.norms: list[Tensor] = []
         self.normals: list[Tensor] = []
