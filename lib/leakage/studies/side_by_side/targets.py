@@ -150,7 +150,7 @@ class _Trees:
     @property
     def classes_(self) -> np.ndarray:
         """Those the forest has seen."""
-        return self.forest.classes_
+        return np.asarray(self.forest.classes_)
 
     def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
         """The mean of the trees' posteriors (t, classes)."""
