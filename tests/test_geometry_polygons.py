@@ -19,7 +19,7 @@ def corners(table: Polygons, index: int) -> list[tuple[float, float]]:
 
 
 def test_a_square_is_cut_in_two_with_the_cut_owned_by_the_line():
-    table = Polygons(SQUARE)
+    table = Polygons(SQUARE[None])
     table.cut(line(1, 0, 0), owner=7)
     assert table.count == 2
     assert sorted(corners(table, 0)) == [(0, -1), (0, 1), (1, -1), (1, 1)]
@@ -32,7 +32,7 @@ def test_a_square_is_cut_in_two_with_the_cut_owned_by_the_line():
 
 
 def test_a_cut_through_corners_makes_triangles():
-    table = Polygons(SQUARE)
+    table = Polygons(SQUARE[None])
     table.cut(line(1, -1, 0), owner=0)
     assert table.corners[:2].tolist() == [3, 3]
     assert 0 in table.owners[0, :3].tolist()
@@ -41,13 +41,13 @@ def test_a_cut_through_corners_makes_triangles():
 
 @pytest.mark.parametrize("numbers", [(1, 0, -1), (1, 1, -2), (1, 0, -5), (0, 0, 1), (0, 0, 0)])
 def test_a_line_that_touches_misses_or_has_no_slope_cuts_nothing(numbers):
-    table = Polygons(SQUARE)
+    table = Polygons(SQUARE[None])
     table.cut(line(*numbers), owner=0)
     assert table.count == 1
 
 
 def test_the_same_line_cuts_once():
-    table = Polygons(SQUARE)
+    table = Polygons(SQUARE[None])
     for scale in (1.0, -3.0, 1e-9):
         table.cut(scale * line(0.3, 0.7, 0.1), owner=0)
     assert table.count == 2
@@ -55,7 +55,7 @@ def test_the_same_line_cuts_once():
 
 def test_many_random_cuts_keep_the_area_and_convexity():
     generator = torch.Generator().manual_seed(0)
-    table = Polygons(SQUARE)
+    table = Polygons(SQUARE[None])
     for owner in range(40):
         table.cut(torch.randn(3, 1, generator=generator, dtype=torch.float64), owner=owner)
     vertices, counts = table.vertices[: table.count], table.corners[: table.count]
@@ -71,7 +71,7 @@ def test_many_random_cuts_keep_the_area_and_convexity():
 
 def test_the_window_is_not_touched():
     window = SQUARE.clone()
-    table = Polygons(window)
+    table = Polygons(window[None])
     table.cut(line(1, 0.2, 0), owner=0)
     assert torch.equal(window, SQUARE)
 

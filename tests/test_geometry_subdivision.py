@@ -7,7 +7,7 @@ import torch
 
 from geometry_networks import SHAPES, SQUARE, network, one_layer, points
 from leakage.geometry import patterns, subdivision
-from leakage.geometry.subdivision import Plane, subdivide
+from leakage.geometry.subdivision import Plane, subdivide, subdivide_planes
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import invariants
 
@@ -171,3 +171,22 @@ def test_bad_input_is_refused():
         _ = subdivide(network((2, 4, 3), 0), SQUARE).margin_gradients
     with pytest.raises(ValueError, match="convex"):
         subdivide(model, SQUARE[[0, 1, 1, 2, 3]])
+
+
+@pytest.mark.parametrize("widths", [(9, 12, 3), (9, 8, 7, 3)])
+def test_planes_cut_at_once_are_cut_as_one_by_one(widths):
+    model, draws = network(widths, 2), stream(2, "planes")
+    drawn = torch.randn(3, 3, 9, generator=draws, dtype=torch.float64)
+    planes = [Plane(origin, torch.stack(basis)) for origin, *basis in drawn]
+    windows = torch.stack([half * SQUARE for half in (1.0, 2.0, 3.0)])
+    together = subdivide_planes(model, windows, planes)
+    for found, window, plane in zip(together, windows, planes, strict=True):
+        alone = subdivide(model, window, plane=plane)
+        assert found.layer_counts == alone.layer_counts
+        for name in ("counts", "owners", "pattern"):
+            assert torch.equal(getattr(found, name), getattr(alone, name))
+        # Products with more columns are summed in another order.
+        assert torch.allclose(found.vertices, alone.vertices, atol=1e-10)
+        assert torch.allclose(found.maps, alone.maps, atol=1e-12)
+    with pytest.raises(ValueError, match="`planes` must be as many"):
+        subdivide_planes(model, windows, planes[1:])

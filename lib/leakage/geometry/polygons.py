@@ -3,7 +3,7 @@ r"""Many convex polygons at once, and cutting them by lines: what `geometry.subd
 One row of each table is a polygon: its corners counter-clockwise, the last one repeated to the end of the row, so that
 extremes over corners need no mask. Edge k leads from corner k to the next one and has an owner, the number of the
 neuron that drew it. Coordinates are float64; a line that is closer to a corner than 1e-12 of the largest coordinate of
-the window counts as meeting it, so that no cell is resolved below that. Nothing here knows of networks.
+the windows counts as meeting it, so that no cell is resolved below that. Nothing here knows of networks.
 """
 
 from typing import NamedTuple
@@ -39,13 +39,13 @@ class Polygons:
         parents: (rows,) which polygon of the generation before each is a part of.
     """
 
-    def __init__(self, window: Float[Tensor, "v 2"]) -> None:
-        sides = len(window)
-        self.count, self.scale = 1, window.abs().max()
-        # A copy: a table in the memory of the window would cut the caller's window.
-        self.vertices = window.clone().unsqueeze(0)
-        self.owners = -1 - torch.arange(sides, device=window.device).unsqueeze(0)
-        self.corners = torch.full((1,), sides, device=window.device)
+    def __init__(self, windows: Float[Tensor, "windows v 2"]) -> None:
+        count, sides, _ = windows.shape
+        self.count, self.scale = count, windows.abs().max()
+        # A copy: a table in the memory of the windows would cut the caller's windows.
+        self.vertices = windows.clone()
+        self.owners = (-1 - torch.arange(sides, device=windows.device)).repeat(count, 1)
+        self.corners = torch.full((count,), sides, device=windows.device)
         self.boxes = _boxes(self.vertices)
         self.begin_generation()
 

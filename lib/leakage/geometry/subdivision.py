@@ -5,6 +5,7 @@ every neuron of layer l is affine, so its hyperedge is one line in each. Coordin
 network's input, or (s, t) on a `Plane` through it. Everything is float64. Nothing here samples or approximates.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -139,11 +140,26 @@ def subdivide(
         ValueError: if the network is not a single float64 one with hidden layers, or the window or the plane is not as
             described.
     """
-    network = _truncated(network, layers)
-    window = oriented(window)
-    polygons = Polygons(window)
-    maps = _in_window(network, plane).unsqueeze(-1)
-    rows, counts, owner = torch.zeros((1, 0), dtype=torch.bool, device=maps.device), [], 0
+    return _cut(_truncated(network, layers), oriented(window).unsqueeze(0), [plane])[0]
+
+
+def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
+    """`subdivide` for a window on each of several planes, all cut at once: as many planes cost little more than one.
+
+    Raises:
+        ValueError: as `subdivide`, or if there are no planes or not as many as windows.
+    """
+    if not len(windows) or len(windows) != len(planes):
+        raise ValueError(f"`planes` must be as many as windows and at least one, got {len(planes)} and {len(windows)}.")
+    return _cut(_truncated(network, None), torch.stack([oriented(window) for window in windows]), planes)
+
+
+def _cut(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane | None]) -> list[Subdivision]:
+    """One subdivision for each window; polygons of all windows stand in one table."""
+    polygons = Polygons(windows)
+    maps = torch.stack([_in_window(network, plane) for plane in planes], -1)
+    rows = torch.zeros((len(windows), 0), dtype=torch.bool, device=maps.device)
+    whose, counts, owner = torch.arange(len(windows), device=maps.device), [], 0
     for weight, bias in zip(network.weights[1:], network.biases[1:], strict=True):
         polygons.begin_generation()
         for lines in maps:
@@ -151,13 +167,19 @@ def subdivide(
             owner += 1
         parents = polygons.parents[: polygons.count]
         gates, maps = _compose(maps, parents, polygons.middles(), weight, bias)
-        rows = torch.cat([rows[parents], gates], -1)
-        counts.append(polygons.count)
-    corners = polygons.corners[: polygons.count].clone()
-    used = slice(polygons.count), slice(int(corners.max()))
-    vertices, owners = polygons.vertices[used].contiguous(), polygons.owners[used].contiguous()
-    outputs = maps.permute(2, 0, 1).contiguous()
-    return Subdivision(network, window, plane, vertices, corners, owners, rows, outputs, tuple(counts))
+        rows, whose = torch.cat([rows[parents], gates], -1), whose[parents]
+        counts.append(whose.bincount(minlength=len(windows)).tolist())
+    found = []
+    for number, (window, plane, layer_counts) in enumerate(
+        zip(windows, planes, zip(*counts, strict=True), strict=True)
+    ):
+        own = (whose == number).nonzero().squeeze(-1)
+        corners = polygons.corners[own]
+        slots = int(corners.max())
+        vertices, owners = polygons.vertices[own, :slots], polygons.owners[own, :slots]
+        outputs = maps[..., own].permute(2, 0, 1).contiguous()
+        found.append(Subdivision(network, window, plane, vertices, corners, owners, rows[own], outputs, layer_counts))
+    return found
 
 
 def _compose(maps: Tensor, parents: Tensor, middles: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.geometry.subdivision import Plane, Subdivision, subdivide
-from leakage.models.mlp import Mlp
+from leakage.geometry.subdivision import Plane, Subdivision, subdivide_planes
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.densities import in_discs, nearest
@@ -132,16 +131,15 @@ def look(
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     generator = stream(seed, f"planes/{split}", task.device)
-    networks, found = (pair.target.network, pair.shadow.network), []
-    for rows in triples(pair.target, planes, generator=generator):
-        views = [through(pair.target.points[three], frame=radii[-1]) for three in rows]
-        found.append([_seen(network, view, radii) for network in networks for view in views])
-    kinds = [Rings(*map(torch.stack, zip(*kind, strict=True))) for kind in zip(*found, strict=True)]
+    rows = triples(pair.target, planes, generator=generator).flatten(0, 1)
+    views = [through(pair.target.points[three], frame=radii[-1]) for three in rows]
+    windows, lie = torch.stack([view.window for view in views]), [view.plane for view in views]
+    kinds = []
+    for network in (pair.target.network, pair.shadow.network):
+        fines = subdivide_planes(network, windows, lie)
+        seen = [rings(fine, view.points, radii=radii) for fine, view in zip(fines, views, strict=True)]
+        kinds += [Rings(*map(torch.stack, zip(*seen[kind::2], strict=True))) for kind in (0, 1)]
     return Seams(torch.tensor(radii, dtype=torch.float64, device=task.device), *kinds)
-
-
-def _seen(network: Mlp, view: Through, radii: tuple[float, ...]) -> Rings:
-    return rings(subdivide(network, view.window, plane=view.plane), view.points, radii=radii)
 
 
 def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
