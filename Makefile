@@ -42,7 +42,7 @@ test-portable: $(READY) ## test the numbers as other processors would compute th
 	$(BIN)/python -m pytest -q --last-bits "$(SEED)" $(NUMERICAL)
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
-	$(BIN)/python -m pytest -q tests/site
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) tests/site
 
 test-oldest: ## test with the oldest packages that pyproject.toml allows, in _build/oldest (needs uv)
 	uv venv --quiet --clear --python $(PYTHON) _build/oldest

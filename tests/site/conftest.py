@@ -6,21 +6,29 @@ browser is missing the tests skip and say so; where `$CI` is set they fail.
 
 import functools
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from patience import HANGS
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE = HANGS * 1000  # milliseconds
+_NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # what a page asks of others is noted
+_COLOURED = """theme => document.documentElement.dataset.theme === theme
+    && document.getAnimations().every(change => change.playState !== "running")"""
+# A window that was resized tells the page so before it draws it.
+_DRAWN = "() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 MADE_BY_MAKE = ROOT / "_build" / "site" / "_build" / "html"
 
 
@@ -32,9 +40,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes a `name` once for each page, and one that takes a `visit` once for each page it visits."""
     for argument in {"name", "visit"} & {*metafunc.fixturenames}:
         # With no site there is one page, so that the fixture `site` can say what is missing.
-        metafunc.parametrize(
-            argument, page_names(site_folder(metafunc.config)) or ["intro"], indirect=argument == "visit"
-        )
+        names = page_names(site_folder(metafunc.config)) or ["intro"]
+        visited = argument == "visit"
+        metafunc.parametrize(argument, names, indirect=visited, scope="session" if visited else None)
+
+
+class ByPage(LoadScopeScheduling):
+    """What looks at one page in a browser is one piece of work, and so is each file of other tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        page = re.search(r"\[([^]-]+)", test)
+        return page[1] if page and file.endswith(("test_browser.py", "test_form.py")) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByPage:
+    """Where several processes share the tests each page is opened once."""
+    return ByPage(config, log)
 
 
 def site_folder(config: pytest.Config) -> Path:
@@ -42,9 +64,10 @@ def site_folder(config: pytest.Config) -> Path:
 
 
 def page_names(folder: Path) -> list[str]:
-    """The pages of the book and the search page; `index.html` only leads on to the first page."""
-    found = (path.relative_to(folder).as_posix() for at in ("*.html", "[!_]*/*.html") for path in folder.glob(at))
-    return sorted(name.removesuffix(".html") for name in found if name != "index.html")
+    """The pages of the book and the search page, the largest first; `index.html` only leads on to the first page."""
+    found = sorted((-path.stat().st_size, path) for at in ("*.html", "[!_]*/*.html") for path in folder.glob(at))
+    names = (path.relative_to(folder).as_posix().removesuffix(".html") for _, path in found)
+    return [name for name in names if name != "index"]
 
 
 def unavailable(what: str) -> NoReturn:
@@ -86,7 +109,7 @@ def browser(site: Path) -> Iterator[Browser]:
     if chromium is None:
         unavailable("no Chromium on the PATH: `apt-get install chromium`")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", _NO_NETWORK])
         yield launched
         launched.close()
 
@@ -118,6 +141,25 @@ class Visit:
         if response.status >= 400:
             self.refused.append(f"{response.status} {response.url}")
 
+    def in_theme(self, theme: Literal["light", "dark"]) -> Page:
+        """The page as it is where the system's theme is this one, its colours having arrived."""
+        self.page.emulate_media(color_scheme=theme)
+        self.page.wait_for_function(_COLOURED, arg=theme)
+        return self.page
+
+    @contextmanager
+    def across(self, width: int) -> Iterator[Page]:
+        """The page in a window of so many pixels' width."""
+        before = self.page.viewport_size
+        assert before is not None
+        self.page.set_viewport_size({"width": width, "height": before["height"]})
+        self.page.evaluate(_DRAWN)
+        try:
+            yield self.page
+        finally:
+            self.page.set_viewport_size(before)
+            self.page.evaluate(_DRAWN)
+
 
 @contextmanager
 def visiting(browser: Browser, address: str, name: str, *, theme: str = "light", width: int = 1280) -> Iterator[Visit]:
@@ -132,9 +174,9 @@ def visiting(browser: Browser, address: str, name: str, *, theme: str = "light",
         context.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def visit(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """Each page of the book in turn, on a desktop in light mode."""
+    """Each page of the book in turn, opened on a desktop in light mode: whoever changes it restores it."""
     with visiting(browser, address, request.param) as visit:
         yield visit
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from barriers import serious_barriers
 
 pytestmark = pytest.mark.site
 
@@ -55,24 +55,27 @@ def test_a_page_has_one_title_and_says_where_it_comes_from(visit):
 TAB_STOPS = "[...document.querySelectorAll('pre')].every(e => e.tabIndex >= 0 || e.scrollWidth <= e.clientWidth)"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_has_no_serious_barrier(opened, name, theme):
-    page = opened(name, theme=theme).page
-    # The theme gives what scrolls a place in the tab order, a moment after the page has last changed.
+def reached(page):
+    """The page with a place in the tab order for what scrolls: the theme gives it a moment after the last change."""
     page.evaluate("window.dispatchEvent(new Event('resize'))")
     page.wait_for_function(TAB_STOPS)
-    found = Axe().run(page).response["violations"]
-    serious = [
-        f"{violation['id']}: {violation['nodes'][0]['html'][:200]}"
-        for violation in found
-        if violation["impact"] in ("serious", "critical") or violation["id"] == "region"
-    ]
+    return page
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_a_page_shows_has_no_serious_barrier(visit, theme):
+    serious = serious_barriers(reached(visit.in_theme(theme)))
     assert not serious, "\n".join(serious)
 
 
-def test_a_page_fits_a_phone(opened, name):
-    page = opened(name, width=PHONE).page
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+def test_what_a_page_hides_has_no_serious_barrier(visit):
+    serious = serious_barriers(reached(visit.page), hidden=True)
+    assert not serious, "\n".join(serious)
+
+
+def test_a_page_fits_a_phone(visit):
+    with visit.across(PHONE) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
 def test_the_first_address_leads_to_the_landing_page(opened, address):
@@ -107,19 +110,31 @@ def test_search_finds_a_word_and_leads_to_its_page(opened):
     assert "advantage" in page.locator("article").inner_text().lower()
 
 
-def test_every_slider_changes_its_picture_from_the_keyboard(opened, site):
-    names = [path.stem for path in site.glob("*.html") if 'type="range"' in path.read_text(encoding="utf-8")]
-    assert names, "no page of the book has a slider"
-    for name in names:
-        page = opened(name).page
-        page.evaluate("document.querySelectorAll('details').forEach(fold => (fold.open = true))")
-        for slider in page.locator("figure.frames").all():
-            seen, label = slider.locator("img:visible"), slider.locator("output")
-            assert seen.count() == 1, f"{name}: one frame is shown at a time"
-            slider.locator("input[type=range]").press("Home")  # it opens on the frame that tells most
-            first = seen.get_attribute("src"), label.inner_text()
-            slider.locator("input[type=range]").press("End")
-            assert seen.count() == 1, f"{name}: one frame is shown at a time"
-            last = seen.get_attribute("src"), label.inner_text()
-            assert first[0] != last[0], f"{name}: the picture did not change"
-            assert first[1] != last[1], f"{name}: the label did not change"
+FOLDS = """slider => {
+    const folds = [];
+    for (let fold = slider.closest("details"); fold; fold = fold.parentElement.closest("details")) folds.push(fold);
+    return folds.filter(fold => !fold.open);
+}"""
+
+
+def test_every_slider_changes_its_picture_from_the_keyboard(visit):
+    for slider in visit.page.locator("figure.frames").all():
+        folds = slider.evaluate_handle(FOLDS)
+        folds.evaluate("folds => folds.forEach(fold => (fold.open = true))")
+        seen, label, control = slider.locator("img:visible"), slider.locator("output"), slider.locator("[type=range]")
+        opening = int(control.input_value())
+        assert seen.count() == 1, "one frame is shown at a time"
+        control.press("Home")  # it opens on the frame that tells most
+        first = seen.get_attribute("src"), label.inner_text()
+        control.press("End")
+        assert seen.count() == 1, "one frame is shown at a time"
+        last = seen.get_attribute("src"), label.inner_text()
+        assert first[0] != last[0], "the picture did not change"
+        assert first[1] != last[1], "the label did not change"
+        for _ in range(int(control.input_value()) - opening):
+            control.press("ArrowLeft")
+        folds.evaluate("folds => folds.forEach(fold => (fold.open = false))")
+
+
+def test_a_page_of_the_book_has_a_slider(site):
+    assert any('type="range"' in path.read_text(encoding="utf-8") for path in site.glob("*.html"))
