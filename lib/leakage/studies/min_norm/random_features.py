@@ -64,7 +64,7 @@ def label_weights(
     keys = torch.rand(designs, pool, generator=generator, device=generator.device)
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
     keys[:, query] = -1.0 if member else 2.0
-    chosen = keys.argsort(dim=-1)[:, :rows]
+    chosen = keys.topk(rows, largest=False).indices
     # From p = n on a member's prediction is its own label, if the features have full rank, and nothing need be trained.
     trained = [p for p in widths if p < rows] if member else widths
     narrow = trained[-1] if trained else 0
@@ -134,7 +134,7 @@ def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Gener
     # Any direction will do for a kink: to draw it in float64 would take most of the time.
     size = (points.shape[0], points.shape[-1], width)
     directions = torch.randn(size, generator=generator, dtype=torch.float32, device=points.device).to(points.dtype)
-    return (points @ directions).clamp_min(0) / dimension**0.5
+    return (points / dimension**0.5 @ directions).clamp_min_(0)
 
 
 def teacher_variances(
