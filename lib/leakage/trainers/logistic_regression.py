@@ -165,7 +165,7 @@ def train_with_point(
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
 ) -> Fit:
-    """Train again with one point more, which becomes the last; the start is the answer that `with_point` gives.
+    """Train again with one point more, the last; from `with_point`'s answer, which others follow to first order.
 
     Raises:
         ValueError: as `fit`.
@@ -174,12 +174,14 @@ def train_with_point(
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
     added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
     first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
+    root = curvature(model.logits).sqrt()
+    follow = root * torch.cholesky_solve((root * cross).unsqueeze(-1), model.factor).squeeze(-1)
     border = torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2)
     return fit(
         torch.cat([torch.cat([gram, cross.unsqueeze(-1)], dim=-1), border], dim=-2),
         torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
         ridge=model.ridge,
-        start=torch.cat([model.dual, first.unsqueeze(-1)], dim=-1),
+        start=torch.cat([model.dual - follow * first.unsqueeze(-1), first.unsqueeze(-1)], dim=-1),
     )
 
 
