@@ -64,6 +64,7 @@ def board(
     targets: int | None = None,
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
+    settings: attack_models.Settings | None = None,
 ) -> Board:
     """Train `models` models on random rows of the task's data and attack the first of them with each signal.
 
@@ -74,6 +75,7 @@ def board(
         targets: how many of them are attacked; all by default.
         seed: of the run.
         rates: false positive rates at which the true positive rate is given.
+        settings: of the trees that combine signals.
 
     Raises:
         ValueError: as `shadow_pairs`, if so few models would leave a point without references, or there are not as
@@ -95,7 +97,9 @@ def board(
     answer = [key for key in raw if key.startswith("answer")] + ["margin"]
     for key, parts in COMBINERS.items():
         chosen = {one: raw[one] for part in parts for one in (answer if part == "answer" else [part])}
-        scores[f"combined: {key}"] = torch.stack([combined(chosen, member, target=i) for i in range(targets)])
+        scores[f"combined: {key}"] = torch.stack(
+            [combined(chosen, member, target=i, settings=settings) for i in range(targets)]
+        )
     judged = {key: standing(value[:targets], member=member[:targets], rates=rates) for key, value in scores.items()}
     return Board(tuple(rates), table(judged))
 
