@@ -2,7 +2,7 @@ r"""What networks of any kind are asked, what they should answer, and how their 
 
 A criterion takes the outputs of *one* network for a batch and the targets, and gives a `Score`: losses in nats *summed*
 over the answers an example asks for, and how many there are: a classifier gives one answer an example, a translator one
-a word (`studies.blessing.translation.words`). Nothing here trains.
+a word (`trainers.translators`). Nothing here trains.
 """
 
 import math
