@@ -8,7 +8,7 @@ can do depends on two choices that are parameters: the size of the dummies, and 
 count alike or by their sizes, which differ by the factor m. Randomness comes from the generator alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import threadpoolctl
@@ -112,17 +112,14 @@ def _descend(
         parts = torch.from_numpy(point).split([part.numel() for part in moving])
         with torch.no_grad():
             for part, values in zip(moving, parts, strict=True):
-                part.copy_(values.view_as(part))
+                part.copy_(values.to(part.device).view_as(part))
 
     def evaluated(point: np.ndarray) -> tuple[float, np.ndarray]:
         place(point)
         value = objective(inputs, labels)
-        gradients = torch.autograd.grad(value, moving)
-        return float(value.detach()), torch.cat([gradient.flatten() for gradient in gradients]).double().numpy(
-            force=True
-        )
+        return float(value.detach()), _numbers(torch.autograd.grad(value, moving))
 
-    start = torch.cat([part.detach().flatten() for part in moving]).double().numpy(force=True)
+    start = _numbers([part.detach() for part in moving])
     # No other stop than the iterations and rounding; a history of 20 steps descends as far as one of a hundred.
     options = dict(maxiter=iterations, maxfun=_NO_LIMIT, maxcor=20, ftol=0, gtol=0)
     # A few hundred numbers: threads that wait for each other's share of them take thirty times as long.
@@ -131,3 +128,8 @@ def _descend(
     place(found.x)
     with torch.no_grad():
         return inputs.detach(), labels.detach(), float(objective(inputs, labels).nan_to_num(torch.inf))
+
+
+def _numbers(parts: Sequence[Tensor]) -> np.ndarray:
+    """All parts in a row, as SciPy takes them."""
+    return torch.cat([part.flatten() for part in parts]).double().cpu().numpy()

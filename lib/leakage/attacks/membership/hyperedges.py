@@ -76,6 +76,7 @@ def shoot(
     """
     check(network, points, least=1)
     arguments.count("boundaries", boundaries, least=1)
+    arguments.tensor("points", points, "t d")
     arguments.tensor("first", first)
     if first.ndim != 3 or not first.shape[1] or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
         raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
