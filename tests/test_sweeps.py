@@ -3,7 +3,9 @@
 import functools
 import hashlib
 import io
+import os
 import pickle
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -12,12 +14,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 import alterations
 from leakage import content_keys, runtime, sweeps
 from leakage.metrics.estimates import Estimate
+from patience import HANGS, wait_until
 
 RUN = runtime.begin("ci", 0, "cpu")
 
@@ -232,6 +236,44 @@ def test_threads_give_the_same_values_in_order(tmp_path, notes):
 def test_processes_give_the_same_values(tmp_path):
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
         assert sweep(square, [1, 2], tmp_path, executor=executor) == [1, 4]
+
+
+def whose(_):
+    return os.getpid()
+
+
+def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
+    here = os.getpid()
+    assert sweep(whose, [1], tmp_path, settings="one point is not divided") == [here]
+    assert set(sweep(lambda _: os.getpid(), [1, 2], tmp_path, settings="nor what no process can be told")) == {here}
+    first, second = sweep(whose, range(4), tmp_path), sweep(whose, range(4, 8), tmp_path)
+    assert here not in first
+    assert len({*first, *second}) <= 2, "they are kept for the next grid"
+    with pytest.raises(ArithmeticError, match="three is too much"):
+        sweep(functools.partial(square_until_three, notes=str(tmp_path / "notes")), range(8), tmp_path)
+    monkeypatch.setenv("LEAKAGE_PROCESSES", "many")
+    assert set(sweep(whose, range(8, 10), tmp_path)) == {here}
+
+
+def test_processes_end_with_the_one_that_began_them(tmp_path):
+    script = f"""
+import time
+from leakage import runtime, sweeps
+def wait(seconds):
+    time.sleep(seconds)
+if __name__ == "__main__":
+    run = runtime.begin("ci", 0, "cpu")
+    sweeps.sweep(wait, [0.0, 600.0], name="toy", run=run, folder={str(tmp_path)!r})
+"""
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-P", str(tmp_path / "script.py")]
+    runner = subprocess.Popen(command, env=os.environ | {"LEAKAGE_PROCESSES": "2"})
+    wait_until(lambda: list((tmp_path / "toy").glob("*.pt")))  # the first point is there, the second never will be
+    family = psutil.Process(runner.pid).children(recursive=True)
+    runner.kill()
+    runner.wait(HANGS)
+    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
 
 
 class Cancelling(Executor):

@@ -25,6 +25,7 @@ from leakage.fingerprints import fingerprint
 
 PACKAGE = Path(__file__).parent
 BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
+PROCESSES_VARIABLE = "LEAKAGE_PROCESSES"  # among how many the points of a grid are divided
 QUIET_VARIABLE = "LEAKAGE_QUIET"  # set while a page is made, where a progress bar would end up in the text
 _RUNNER = "pipeline"  # the subpackage that runs chapters; no result depends on it
 _IMPORTERS = {"import_module", "__import__"}

@@ -11,9 +11,12 @@ depends on is not as this process imported it, nothing is read or kept: what run
 import dataclasses
 import functools
 import os
+import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +59,9 @@ def sweep(
         run: the chapter's run.
         settings: whatever else the results depend on, such as the checksum of a file that the function reads.
         folder: where finished points are kept; by default the build folder of the repository.
-        executor: maps the points that are left, on threads, processes or a cluster (`Client.get_executor()` of dask);
-            by default they run here in turn. A chapter gives none: on a worker, its points are part of its task.
+        executor: maps the points that are left, on threads, processes or a cluster (`Client.get_executor()` of dask).
+            By default they run here in turn, or, where a build has processors to spare and says so in the variable
+            `LEAKAGE_PROCESSES`, in that many processes that live as long as this one.
         description: text of the progress bar; `name` by default.
         bar: whether to show one.
 
@@ -79,8 +83,7 @@ def sweep(
     with tqdm(
         total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet or not bar
     ) as progress:
-        for cell, value in _compute(function, missing, executor):
-            content = checked_files.pack(_encode(value))
+        for cell, content in _compute(function, missing, executor or _spare(function, len(missing), run.device)):
             values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             if not watch.changed():
                 checked_files.write(cell, content)
@@ -145,17 +148,19 @@ def _stored(cells: Iterable[Path], name: str) -> dict[Path, Any]:
 
 def _compute(
     function: Callable[[Any], Any], missing: Mapping[Path, Any], executor: Executor | None
-) -> Iterator[tuple[Path, Any]]:
-    """Results as they are finished; what an executor has not begun when one point fails is cancelled."""
+) -> Iterator[tuple[Path, bytes]]:
+    """Packed results as they are finished; what an executor has not begun when one point fails is cancelled."""
     if executor is None:
         for cell, point in missing.items():
             try:
-                yield cell, function(point)
+                yield cell, _packed(function, point)
             except Exception as error:
                 error.add_note(f"at the grid point {point!r}")
                 raise
         return
-    futures: dict[Future[Any], Path] = {executor.submit(function, point): cell for cell, point in missing.items()}
+    futures: dict[Future[bytes], Path] = {
+        executor.submit(_packed, function, point): cell for cell, point in missing.items()
+    }
     try:
         for future in as_completed(futures):
             if error := future.exception():
@@ -165,6 +170,40 @@ def _compute(
     finally:
         for future in futures:
             future.cancel()
+
+
+def _packed(function: Callable[[Any], Any], point: Any) -> bytes:
+    return checked_files.pack(_encode(function(point)))
+
+
+def _spare(function: Callable[[Any], Any], points: int, device: torch.device) -> Executor | None:
+    """The processes that a build leaves to this one, if they can be told what to do; on a GPU none."""
+    processes = os.environ.get(content_keys.PROCESSES_VARIABLE, "1")
+    if points < 2 or device.type != "cpu" or not processes.isdecimal() or int(processes) < 2:
+        return None
+    try:
+        pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError):  # written in a notebook, say
+        return None
+    return _processes(int(processes))
+
+
+@functools.cache
+def _processes(count: int) -> Executor:
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+
+
+def _begin() -> None:
+    """Divide nothing further, and end with the process that asked, however it ends."""
+    os.environ[content_keys.PROCESSES_VARIABLE] = "1"
+    threading.Thread(target=_end_with_the_other, daemon=True).start()
+
+
+def _end_with_the_other() -> None:
+    other = parent_process()
+    assert other is not None, "begun by another process"
+    connection.wait([other.sentinel])
+    os._exit(1)
 
 
 def _root() -> Path | None:

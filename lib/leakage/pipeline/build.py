@@ -194,9 +194,12 @@ def _has_gpu(number: int) -> bool:
 
 
 def on_this_machine(device: str, jobs: int | None = None) -> Place:
-    """Where chapters run by default: `jobs` at a time, or one for each GPU, or each core where no GPU is used."""
+    """Where chapters run by default: `jobs` at a time, or one for each GPU, or each core where no GPU is used.
+
+    Where there are fewer chapters than cores, the points of their grids use those that are left.
+    """
     gpus = _gpus(device)
-    return partial(execute.here, jobs=jobs or len(gpus) or cores(), gpus=gpus)
+    return partial(execute.here, jobs=jobs or len(gpus) or cores(), gpus=gpus, processors=1 if gpus else cores())
 
 
 def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:

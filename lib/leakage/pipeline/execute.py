@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -84,34 +85,38 @@ def run(tasks: Iterable[Task], *, place: Place, tell: Listener, finish: Finish) 
 
 
 def here(
-    tasks: Iterable[Task], tell: Listener, *, jobs: int, gpus: Sequence[str] = ()
+    tasks: Iterable[Task], tell: Listener, *, jobs: int, gpus: Sequence[str] = (), processors: int = 1
 ) -> Generator[Executed, None, None]:
     """Execute tasks on this machine, `jobs` at a time, each in a process of its own.
 
     Args:
         tasks: the chapters.
         tell: called with the beginning of every cell.
-        jobs: processes at a time.
+        jobs: chapters at a time.
         gpus: ids to hand out through CUDA_VISIBLE_DEVICES, one to each running chapter while they last.
+        processors: of this machine; where there are fewer chapters, each divides its grids among several.
     """
-    free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    left = iter(tasks)
+    begun = list(islice(left, jobs))
+    shared = {content_keys.PROCESSES_VARIABLE: str(max(1, processors // max(1, len(begun))))}
+    free: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
     for number in range(jobs):
-        free.put(gpus[number % len(gpus)] if gpus else None)
+        free.put(shared | ({"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}))
     living: set[BaseProcess] = set()
 
     def supervise(task: Task) -> Executed:
-        gpu = free.get()
+        variables = free.get()
         began = time.monotonic()
         try:
-            last, error = _watch(task, gpu, living, lambda event: tell(replace(event, chapter=task.told_as)))
+            last, error = _watch(task, variables, living, lambda event: tell(replace(event, chapter=task.told_as)))
         finally:
-            free.put(gpu)
+            free.put(variables)
         return task, *_concluded(task, last, error, time.monotonic() - began)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         running: set[Future[Executed]] = set()
         try:
-            for task in tasks:
+            for task in chain(begun, left):
                 running.add(pool.submit(supervise, task))
                 while len(running) > jobs:  # one waits, so that no process has to
                     ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -126,14 +131,15 @@ def here(
             raise
 
 
-def _watch(task: Task, gpu: str | None, living: set[BaseProcess], tell: Listener) -> tuple[Started, str]:
-    """Run a task in its process and pass on its progress; the last cell begun, and the error."""
+def _watch(task: Task, more: Mapping[str, str], living: set[BaseProcess], tell: Listener) -> tuple[Started, str]:
+    """Run a task in its process, with more variables, and pass on its progress; the last cell begun, and the error."""
     for folder in (task.partial.parent, task.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     task.partial.unlink(missing_ok=True)
-    variables = dict(task.variables) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {})
     receiving, sending = mp.get_context("spawn").Pipe(duplex=False)
-    process = mp.get_context("spawn").Process(target=execute, args=(task, variables, sending), daemon=True)
+    process = mp.get_context("spawn").Process(
+        target=execute, args=(task, {**task.variables, **more}, sending), daemon=True
+    )
     process.start()
     living.add(process)
     sending.close()
