@@ -43,9 +43,9 @@ def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **m
     return new_code_cell(source, metadata={"tags": [*tags], **metadata}, outputs=outputs)
 
 
-def arranged(*cells, ledger=LEDGER):
+def arranged(*cells, ledger=LEDGER, record=None):
     notebook = new_notebook(cells=[copy.deepcopy(cell) for cell in cells])
-    layers.arrange(notebook, ledger)
+    layers.arrange(notebook, ledger, record)
     return notebook.cells
 
 
@@ -113,6 +113,20 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
     assert (":class: held-in-part\n" in plain, ":class: held-in-part exact\n" in exact) == (True, True)
     assert "**◐ held in part, exact**" in exact
     assert "ours" not in chips.chip({**CLAIM, "shows": ""})
+
+
+def test_what_was_found_at_full_scale_stands_beside_it():
+    same, other = {**CLAIM}, {**CLAIM, "shows": "1.04", "verdict": "held"}
+    record = {"claims": [other], "seconds": 4000.0}
+    _, told, strip, *_ = texts(arranged(TITLE, code('ledger.judge("t.one", x=x)', claim="t.one"), record=record))
+    assert told.endswith("and once at full scale in 1 h 6 min.\n:::")
+    assert strip == chips.chip(CLAIM, 'ledger.judge("t.one", x=x)', other)
+    assert "*ours: about 1.00; at full scale: ✓ held, 1.04; the paper 1.05*" in strip
+    assert "**At full scale.** ✓ held: *x* " in strip
+    assert "; at full scale" not in chips.chip(CLAIM, "", same), "the line has room for what is other"
+    assert "full scale" not in chips.chip(
+        CLAIM, "", {"verdict": CLAIM["verdict"], "values": None, "shows": CLAIM["shows"]}
+    )
 
 
 def test_a_chapter_without_a_ledger_keeps_its_lines():

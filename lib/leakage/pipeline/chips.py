@@ -27,25 +27,35 @@ def row_anchor(id: str) -> str:
     return f"row-{slug(id)}"
 
 
-def chip(claim: Mapping[str, Any], code: str = "") -> str:
+def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | None = None) -> str:
     """A verdict as Markdown: sign, claim and value on one line, and below it in a fold how it was judged.
 
     Args:
         claim: an entry of a ledger.
         code: the statement that judged it.
+        full: its entry in the record of a full-scale run, where there is one.
     """
     beside = [f"ours: {in_text(claim['shows'])}"] if claim["shows"] else []
+    if full is not None:
+        other = f"{SIGNS[full['verdict']]} {full['verdict']}" if full["verdict"] != claim["verdict"] else ""
+        shown = "" if full.get("shows") == claim["shows"] else in_text(full.get("shows", ""))
+        at_scale = ", ".join(filter(None, [other, shown]))
+        beside += [f"at full scale: {at_scale}"] if at_scale else []
     beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
     told = f" *{'; '.join(beside)}*" if beside else ""
     mark = f", {EXACT}" * claim["exact"]
     lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}{mark}** · {in_text(claim['claim'])}{told}"]
     lines += [f"**Why.** {in_text(claim['reason'])}"] if claim["reason"] else []
     lines += [f"**Where.** {in_text(claim['where'])}"] if claim["where"] else []
-    measured = "; ".join(
-        f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"]
-    )
-    lines += [f"**Measured.** {in_text(measured)}"] if measured else []
+    lines += [f"**Measured.** {_measured(claim)}"] if claim["values"] else []
+    if full is not None and full.get("values"):
+        lines += [f"**At full scale.** {SIGNS[full['verdict']]} {full['verdict']}: {_measured(full)}"]
     lines += [f"**Rule.** {in_text(claim['how'])}"]
     lines += [f"```python\n{code}\n```"] if code else []
     classes = slug(claim["verdict"]) + f" {EXACT}" * claim["exact"]
     return f"::::::{{claim}} {claim['id']}\n:class: {classes}\n\n" + "\n\n".join(lines) + "\n::::::\n"
+
+
+def _measured(claim: Mapping[str, Any]) -> str:
+    each = (f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"])
+    return in_text("; ".join(each))

@@ -105,7 +105,7 @@ def check(book: Book) -> None:
     growth(book)
     replications.read(book)
     for chapter in book.chapters:
-        _check_record(book.record(chapter))
+        record(book, chapter)
 
 
 def planned_chapters(book: Book) -> list[dict[str, Any]]:
@@ -170,13 +170,16 @@ def _check_curve(curve: Any, whose: str) -> None:
             raise Refusal(f"{whose}, `{cost}`: `exponent`, `low` and `high` must be numbers, or all null.")
 
 
-def _check_record(path: Path) -> None:
-    """The record of a full-scale run, which the chapter shows beside its own verdicts."""
-    if path.is_file():
-        record = read_json(path)
-        _look(record, path.name, _LEDGER)
-        for number, claim in enumerate(_list(record, "claims", path.name), start=1):
-            _look(claim, f"{path.name}, claim {number}", _VERDICT)
+def record(book: Book, chapter: str) -> dict[str, Any]:
+    """The record of a full-scale run, which the chapter shows beside its own verdicts; empty where there is none."""
+    path = book.record(chapter)
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    _look(found, path.name, _LEDGER)
+    for number, claim in enumerate(_list(found, "claims", path.name), start=1):
+        _look(claim, f"{path.name}, claim {number}", _VERDICT)
+    return found
 
 
 def _check_contents(book: Book) -> None:

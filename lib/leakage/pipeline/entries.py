@@ -13,7 +13,7 @@ from leakage.claims import measurements
 from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim
 from leakage.claims.texts import NOT_JUDGED
 from leakage.pipeline import contents, replications
-from leakage.pipeline.book import Book, read_json, read_mapping
+from leakage.pipeline.book import Book, read_mapping
 from leakage.pipeline.chips import chip_anchor, row_anchor
 
 ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)  # of verdicts: what needs reading comes first
@@ -95,8 +95,7 @@ def _of_chapter(
     book: Book, place: Place, ledger: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], again: Mapping[str, Any]
 ) -> Iterator[Entry]:
     records = {record["id"]: record for record in ledger["claims"]}
-    path = book.record(place.name)
-    full = {record["id"]: record for record in read_json(path)["claims"]} if path.is_file() else {}
+    full = {record["id"]: record for record in contents.record(book, place.name).get("claims", ())}
     staged = "".join(p.read_text("utf-8") for p in [book.staged / f"{place.name}.ipynb"] if p.is_file())
     chips = {*re.findall(r"\{claim\} ([\w.]+)", staged)}
     sources = _Sources(book, place.name)

@@ -55,14 +55,16 @@ class _Part:
         return list(takewhile(lambda piece: piece.level != FOLD, self.pieces))
 
 
-def arrange(notebook: NotebookNode, ledger: Mapping[str, Any] | None) -> None:
+def arrange(notebook: NotebookNode, ledger: Mapping[str, Any] | None, record: Mapping[str, Any] | None = None) -> None:
     """Give the cells of an executed notebook the order of a page.
 
     Args:
         notebook: executed; its cells are replaced.
         ledger: what was judged; None where the chapter did not come to its end, so that verdicts stay plain lines.
+        record: the ledger of a full-scale run, shown beside it.
     """
-    claims = {claim["id"]: claim for claim in (ledger or {}).get("claims", ())}
+    full = {claim["id"]: claim for claim in (record or {}).get("claims", ())}
+    claims = {claim["id"]: claim | {"full": full.get(claim["id"])} for claim in (ledger or {}).get("claims", ())}
     parts = [_Part([])]
     for piece in chain.from_iterable(map(_split, notebook.cells)):
         if 0 < piece.level < FOLD:
@@ -73,7 +75,7 @@ def arrange(notebook: NotebookNode, ledger: Mapping[str, Any] | None) -> None:
     first = next((number for number, part in enumerate(parts) if part.pieces and part.pieces[0].level == 1), None)
     if first is not None:
         at = len(parts[first].seen)
-        told = [new_markdown_cell(_told(ledger, parts))] if ledger else []
+        told = [new_markdown_cell(_told(ledger, parts, record or {}))] if ledger else []
         arranged[first][at:at] = [*told, *story]
     notebook.cells = [*chain.from_iterable(arranged)]
 
@@ -240,17 +242,19 @@ def _code(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
 
 
 def _strip(judged: Iterable[tuple[Mapping[str, Any], str]]) -> str:
-    return "\n".join(chip(claim, code) for claim, code in judged)
+    return "\n".join(chip(claim, code, claim["full"]) for claim, code in judged)
 
 
-def _told(ledger: Mapping[str, Any], parts: Iterable[_Part]) -> str:
-    """How many claims of which kind have which verdict, and how long reading and running take."""
+def _told(ledger: Mapping[str, Any], parts: Iterable[_Part], record: Mapping[str, Any]) -> str:
+    """How many claims of which kind have which verdict, and how long reading, running and the record take or took."""
     words = sum(
         _words(piece.cell.source) for part in parts for piece in part.seen if piece.cell.cell_type == "markdown"
     )
     minutes = max(1, round(words / _WORDS_A_MINUTE))
     counts = verdict_counts([ledger])
-    return f":::{{div}} tally\n{counts}. Read in {minutes} min, run in {duration(ledger['seconds'])}.\n:::"
+    took = f"run in {duration(ledger['seconds'])}"
+    took += f", and once at full scale in {duration(record['seconds'])}" if "seconds" in record else ""
+    return f":::{{div}} tally\n{counts}. Read in {minutes} min, {took}.\n:::"
 
 
 def _words(source: str) -> int:
