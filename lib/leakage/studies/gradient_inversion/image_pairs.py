@@ -78,7 +78,7 @@ def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
         game = Game(inputs.shape[1], width)
         seen = exchange(game, inputs, labels, seed=seed, index=index).observation
         assert seen.hidden is not None
-        rows.append(seen.hidden[:2])
+        rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
         for name, method in METHODS.items():
             found = method(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
             images[name].append(matched(found, inputs))
