@@ -207,7 +207,7 @@ def pool(
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
-            local |= {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}
+            local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
