@@ -56,7 +56,7 @@ def tensor_dimension() -> Axis:
             "projected neuron by neuron",
             lambda d: prepared(projected, d),
             doubling(512, 5),
-            Law(1, "m·d·B for the weights in the span"),
+            Law(1, "m·d·B for the weights in the span", "the weights leave the cache on the way, 4 to 65 MB"),
             Law(0, "m·B² numbers"),
         ),
         theirs=(
@@ -64,7 +64,7 @@ def tensor_dimension() -> Axis:
                 "made of d³ numbers",
                 lambda d: prepared(dense, d),
                 doubling(12, 5),
-                Law(3, "m·d³ for the tensor"),
+                Law(3, "m·d³ for the tensor", "m·d² numbers leave the cache on the way"),
                 Law(2, "the pairs of coordinates of every neuron, m·d², while d is below m", "d³ numbers join them"),
                 fitted=3,
             ),
@@ -159,7 +159,7 @@ def attack_neurons() -> Axis:
         ours=Curve(
             "span, tensor and least squares",
             lambda m: prepared(recovered, m),
-            doubling(4000, 5),
+            doubling(16_000, 5),
             Law(1, "m·d for the span; the fit is over a fixed number of neurons"),
             Law(1, "the rows in the span, m·B, and copies of them"),
         ),
@@ -167,8 +167,8 @@ def attack_neurons() -> Axis:
             Curve(
                 "gradient matching by L-BFGS",
                 lambda m: prepared(matched, m),
-                doubling(500, 5),
-                Law(1, "m·d·B for each step"),
+                doubling(4000, 5),
+                Law(1, "m·d·B for each step", "how many steps it takes differs from size to size"),
                 Law(1, "gradients of all weights, m·d"),
             ),
         ),

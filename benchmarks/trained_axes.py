@@ -97,7 +97,7 @@ def margin_flow_points() -> Axis:
                 lambda n: descended(problem(n), theirs),
                 doubling(64, 5),
                 Law(1, "n·d·neurons in each of two products"),
-                Law(0, "weights and gradients, d·neurons"),
+                Law(0, "weights and gradients, d·neurons", "activations, n·neurons numbers, join them"),
             ),
         ),
         check=lambda n: same_steps(problem(n)),
@@ -311,7 +311,7 @@ def law_points() -> Axis:
         theirs=doubling(128, 5),
         checked=20,
         time=Law(3, "n²·p for the solve", "the larger the matrix, the more operations LAPACK makes a second"),
-        memory=Law(2, "the design, n·D"),
+        memory=Law(2, "the design, n·D", "small matrices hide in pages"),
     )
 
 
