@@ -324,6 +324,21 @@ def _scaled(values, *, factor, exponent=1):
 CALLS = []
 
 
+def _power(base, *, exponent=1):
+    return base**exponent
+
+
+def test_calls_by_name_are_a_grid(tmp_path):
+    calls = {"a": dict(base=2), "b": dict(base=2, exponent=3), "c": dict(exponent=0, base=5)}
+    for function in (_power, functools.partial(_power, exponent=1)):
+        found = sweeps.each(function, calls, name="powers", run=RUN, folder=tmp_path)
+        assert found == {"a": 2, "b": 8, "c": 1}
+    assert len(list((tmp_path / "powers").iterdir())) == 6
+    assert sweeps.each(_power, {}, name="powers", run=RUN, folder=tmp_path) == {}
+    with pytest.raises(TypeError, match="_power"):
+        sweeps.each(_power, {"a": dict(square=2)}, name="powers", run=RUN, folder=tmp_path)
+
+
 def test_a_kept_function_computes_a_call_once(tmp_path, capfd):
     CALLS.clear()
     scaled = sweeps.kept(functools.partial(_scaled, exponent=2), name="scaled", run=RUN, folder=tmp_path)

@@ -93,6 +93,39 @@ def sweep(
     return [values[cell] for cell in cells]
 
 
+def each(
+    function: Callable[..., Any],
+    calls: Mapping[Any, Mapping[str, Any]],
+    *,
+    name: str,
+    run: Run,
+    folder: Path | str | None = None,
+    description: str | None = None,
+) -> dict[Any, Any]:
+    """`function(**options)` for the options of each call, under the call's name; otherwise as `sweep`.
+
+    Args:
+        function: see `sweep`.
+        calls: options by name; each value may be what a point of `sweep` may be.
+        name: names the grid on disk and in messages.
+        run: the chapter's run.
+        folder: see `sweep`.
+        description: text of the progress bar; `name` by default.
+
+    Raises:
+        TypeError: as `sweep`.
+    """
+    points = [dict(options) for options in calls.values()]
+    called = functools.partial(_called, function)
+    return dict(
+        zip(calls, sweep(called, points, name=name, run=run, folder=folder, description=description), strict=True)
+    )
+
+
+def _called(function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    return function(**options)
+
+
 def kept(function: Callable[..., Any], *, name: str, run: Run, folder: Path | str | None = None) -> Callable[..., Any]:
     """`function`, whose results are kept: a call is computed once for the same arguments, and read after that.
 
