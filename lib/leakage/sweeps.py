@@ -11,12 +11,9 @@ depends on is not as this process imported it, nothing is read or kept: what run
 import dataclasses
 import functools
 import os
-import pickle
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from multiprocessing import connection, get_context, parent_process
+from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from leakage import checked_files, content_keys, fingerprints
+from leakage import checked_files, content_keys, fingerprints, processes
 from leakage.runtime import Run
 
 _ARRAY, _RECORD = "numpy array", "leakage record"  # marks of values that a tensor file cannot hold as they are
@@ -83,7 +80,9 @@ def sweep(
     with tqdm(
         total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet or not bar
     ) as progress:
-        for cell, content in _compute(function, missing, executor or _spare(function, len(missing), run.device)):
+        for cell, content in _compute(
+            function, missing, executor or processes.spare(function, len(missing), run.device)
+        ):
             values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             if not watch.changed():
                 checked_files.write(cell, content)
@@ -207,36 +206,6 @@ def _compute(
 
 def _packed(function: Callable[[Any], Any], point: Any) -> bytes:
     return checked_files.pack(_encode(function(point)))
-
-
-def _spare(function: Callable[[Any], Any], points: int, device: torch.device) -> Executor | None:
-    """The processes that a build leaves to this one, if they can be told what to do; on a GPU none."""
-    processes = os.environ.get(content_keys.PROCESSES_VARIABLE, "1")
-    if points < 2 or device.type != "cpu" or not processes.isdecimal() or int(processes) < 2:
-        return None
-    try:
-        pickle.dumps(function)
-    except (pickle.PicklingError, AttributeError, TypeError):  # written in a notebook, say
-        return None
-    return _processes(int(processes))
-
-
-@functools.cache
-def _processes(count: int) -> Executor:
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
-
-
-def _begin() -> None:
-    """Divide nothing further, and end with the process that asked, however it ends."""
-    os.environ[content_keys.PROCESSES_VARIABLE] = "1"
-    threading.Thread(target=_end_with_the_other, daemon=True).start()
-
-
-def _end_with_the_other() -> None:
-    other = parent_process()
-    assert other is not None, "begun by another process"
-    connection.wait([other.sentinel])
-    os._exit(1)
 
 
 def _root() -> Path | None:
