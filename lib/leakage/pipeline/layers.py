@@ -75,7 +75,7 @@ def arrange(notebook: NotebookNode, ledger: Mapping[str, Any] | None, record: Ma
     first = next((number for number, part in enumerate(parts) if part.pieces and part.pieces[0].level == 1), None)
     if first is not None:
         at = len(parts[first].seen)
-        told = [new_markdown_cell(_told(ledger, parts, record or {}))] if ledger else []
+        told = [new_markdown_cell(_told(ledger, parts))] if ledger else []
         arranged[first][at:at] = [*told, *story]
     notebook.cells = [*chain.from_iterable(arranged)]
 
@@ -245,16 +245,14 @@ def _strip(judged: Iterable[tuple[Mapping[str, Any], str]]) -> str:
     return "\n".join(chip(claim, code, claim["full"]) for claim, code in judged)
 
 
-def _told(ledger: Mapping[str, Any], parts: Iterable[_Part], record: Mapping[str, Any]) -> str:
-    """How many claims of which kind have which verdict, and how long reading, running and the record take or took."""
+def _told(ledger: Mapping[str, Any], parts: Iterable[_Part]) -> str:
+    """How many claims of which kind have which verdict, and how long reading and running take."""
     words = sum(
         _words(piece.cell.source) for part in parts for piece in part.seen if piece.cell.cell_type == "markdown"
     )
     minutes = max(1, round(words / _WORDS_A_MINUTE))
     counts = verdict_counts([ledger])
-    took = f"run in {duration(ledger['seconds'])}"
-    took += f", and once at full scale in {duration(record['seconds'])}" if "seconds" in record else ""
-    return f":::{{div}} tally\n{counts}. Read in {minutes} min, {took}.\n:::"
+    return f":::{{div}} tally\n{counts}. Read in {minutes} min, run in {duration(ledger['seconds'])}.\n:::"
 
 
 def _words(source: str) -> int:
