@@ -99,6 +99,7 @@ def run_cells(task, variables, sending) -> None:
     signal.signal(signal.SIGTERM, lambda *_: worker._end())
     threading.Thread(target=worker._end_with_the_runner, daemon=True).start()
     os.environ.update(variables)
+    os.environ.pop("LEAKAGE_PROCESSES", None)  # points are computed, and counted, in this process
     state.role, state.counts, state.kernel = "worker", {}, kernel_beside()
     try:
         error = _cells(task, sending)
