@@ -1,12 +1,11 @@
 """The section on growth: panels with exponents beside their lines, a table in a fold, records read strictly."""
 
-import copy
-import json
 from itertools import pairwise
 
 import pytest
 from bs4 import BeautifulSoup
 
+import kept_records
 from leakage.pipeline import contents, growth
 from leakage.pipeline.book import Book, Refusal
 
@@ -35,14 +34,7 @@ def record():
 @pytest.fixture
 def kept(tmp_path):
     """Keeps a record in a book, and reads it."""
-
-    def keep(content):
-        path = tmp_path / "book/records/growth.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content), "utf-8")
-        return contents.growth(Book(tmp_path, tmp_path / "_build"))
-
-    return keep
+    return kept_records.keeper(tmp_path, "growth.json", contents.growth)
 
 
 def test_growth_is_a_sentence_panels_a_table_in_a_fold_and_their_origin(record):
@@ -126,10 +118,5 @@ AXIS, CURVE, TIME = ("axes", 0), ("axes", 0, "curves", 0), ("axes", 0, "curves",
     ],
 )
 def test_a_broken_record_is_refused(record, kept, place, value):
-    broken = copy.deepcopy(record)
-    within = broken
-    for step in place[:-1]:
-        within = within[step]
-    within[place[-1]] = value
     with pytest.raises(Refusal, match=r"growth\.json"):
-        kept(broken)
+        kept(kept_records.broken(record, place, value))

@@ -1,12 +1,10 @@
 """The section on workers: a table, the projection, and a record that is read strictly."""
 
-import copy
-import json
-
 import pytest
 from bs4 import BeautifulSoup
 
 import benchmark_runs
+import kept_records
 from leakage.pipeline import contents, on_workers
 from leakage.pipeline.book import Book, Refusal
 
@@ -24,14 +22,7 @@ def record():
 @pytest.fixture
 def kept(tmp_path):
     """Keeps a record in a book, and reads it."""
-
-    def keep(content):
-        path = tmp_path / "book/records/cluster.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content), "utf-8")
-        return contents.cluster(Book(tmp_path, tmp_path / "_build"))
-
-    return keep
+    return kept_records.keeper(tmp_path, "cluster.json", contents.cluster)
 
 
 def test_the_section_is_a_table_the_projection_and_their_origin(record, kept):
@@ -74,13 +65,8 @@ def test_the_record_of_this_book_is_shown(pytestconfig):
     ],
 )
 def test_a_broken_record_is_refused(record, kept, place, value):
-    broken = copy.deepcopy(record)
-    within = broken
-    for step in place[:-1]:
-        within = within[step]
-    within[place[-1]] = value
     with pytest.raises(Refusal, match=r"cluster\.json"):
-        kept(broken)
+        kept(kept_records.broken(record, place, value))
 
 
 def test_the_projection_divides_the_work_and_ends_with_the_longest_chapter(cluster, monkeypatch):
