@@ -36,11 +36,8 @@ def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | Non
         full: its entry in the record of a full-scale run, where there is one.
     """
     beside = [f"ours: {in_text(claim['shows'])}"] if claim["shows"] else []
-    if full is not None:
-        other = f"{SIGNS[full['verdict']]} {full['verdict']}" if full["verdict"] != claim["verdict"] else ""
-        shown = "" if full.get("shows") == claim["shows"] else in_text(full.get("shows", ""))
-        at_scale = ", ".join(filter(None, [other, shown]))
-        beside += [f"at full scale: {at_scale}"] if at_scale else []
+    if full is not None and full["verdict"] != claim["verdict"]:  # what agrees has its place in the fold
+        beside += [f"at full scale: {SIGNS[full['verdict']]} {full['verdict']}"]
     beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
     told = f" *{'; '.join(beside)}*" if beside else ""
     mark = f", {EXACT}" * claim["exact"]
