@@ -49,8 +49,7 @@ def _law(record: Mapping[str, Any]) -> str:
     each, plainly = time_text(1 / record["rate"]), time_text(1 / record["plain_rate"])
     return (
         f"A task that does nothing costs the client and its scheduler {each} of a core ({plainly} by dask alone, which "
-        "believes what comes back), so that one of them could feed thousands of workers with chapters, the shortest of "
-        f"which takes {duration(min(chapters.values()))}."
+        f"believes what comes back); the shortest chapter takes {duration(min(chapters.values()))}."
         f"\n\nThe {len(chapters)} chapters take {duration(sum(chapters.values()))} of one core at a seed. "
         f"At {projected['seeds']:,} seeds they would take {projected['workers']} workers like these "
         f"{duration(projected['seconds'])}: all chapters at all seeds over the workers, at the efficiency of as many "
