@@ -214,7 +214,12 @@ def left_out_points() -> Axis:
                 "n³ for each Newton step, and once for all points that are left out",
                 "passes over n² numbers still count, and LAPACK makes more operations a second of a larger matrix",
             ),
-            Law(2, "Gram matrix and factor, n²"),
+            Law(
+                2,
+                "Gram matrix and factor, n²",
+                "the C library gives back at once only what is larger than 32 MiB: seven matrices are held until then, "
+                "five from there on, and five at every size above 300 if it is told to give back all",
+            ),
         ),
         theirs=(
             Curve(
