@@ -1,9 +1,10 @@
 """Audit a model of your own: how much does it give away of who it was trained on?
 
-Three doors lead to one `Audit`: losses that are saved already, a scikit-learn classifier, a PyTorch module. Two more
-calls hold a promise of differential privacy against what was guessed. NumPy, PyTorch and lists come in. What the sample
-cannot show is said in the notes and never raised; what cannot be used is refused with the cure. A score is larger for a
-likelier member. PyTorch and scikit-learn are imported by the calls, so that importing this module is quick.
+Four doors lead to one `Audit`: losses that are saved already, models that are trained already, a scikit-learn
+classifier and a PyTorch module, which are trained here. Two more calls hold a promise of differential privacy against
+what was guessed. NumPy, PyTorch and lists come in. What the sample cannot show is said in the notes and never raised;
+what cannot be used is refused with the cure. A score is larger for a likelier member. PyTorch and scikit-learn are
+imported by the calls, so that importing this module is quick.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,6 +65,37 @@ def of_losses(
 
     known = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
     return audited(given(losses, member, **known), fprs=fprs, level=level)
+
+
+def of_panel(
+    panel: Any,
+    *,
+    target: int | None = None,
+    groups: Any = None,
+    fprs: Sequence[float] = FPRS,
+    level: float = 0.95,
+) -> Audit:
+    """Audit models that are trained already: by their losses, and by whether they are right.
+
+    The models are asked a block of points at a time: some 8 MiB of numbers are held, and not all logits. Points may be
+    mapped from a file, `torch.from_numpy(np.load(path, mmap_mode="c"))`. All else is as in `of_losses`; whatever
+    attacks look at more than losses is run by `panel.evaluate`, in memory.
+
+    Args:
+        panel: an `attacks.membership.panels.Panel`: models, points, labels and who was trained on what.
+        target: the one model that is attacked. By default all are that have members and outsiders.
+        groups: a name for each point, for slices.
+        fprs: false positive rates.
+        level: of the intervals.
+
+    Raises:
+        TypeError: if it is no panel.
+        ValueError: if a model does not answer as the panel says, or as `of_losses`.
+    """
+    from leakage.auditing.audited import audited
+    from leakage.auditing.panels import known
+
+    return audited(known(panel, target=target, groups=groups), fprs=fprs, level=level)
 
 
 def of_sklearn(

@@ -118,6 +118,9 @@ def evaluate(
 ) -> Standing:
     """Run attacks against every model of a panel and judge them alike.
 
+    Scores of all attacks are held, 8 bytes for each model and point, and several times as much while an attack runs or
+    is judged. `audit.of_panel` runs the attacks on losses, of panels larger than memory.
+
     Args:
         panel: models, points and who was trained on what.
         attacks: names in `ATTACKS`; or attacks of your own by name, each an `Entry` or a function of the panel, and so

@@ -1,8 +1,10 @@
 r"""Models trained on parts of one pool, as attackers meet them: what they answer, and who trained on what.
 
 Each model is the target once, and the others, less its partner, are its attacker's shadow models. Whatever is computed
-of the models is computed once and kept, in float64. What a panel does not have (weights of a module, logits where only
-losses were saved) raises `Hidden` when an attack asks for it. Nothing here trains, draws or attacks.
+of the models is computed once and kept, in float64; but logits that nobody asked for only a block of points at a time,
+so that points mapped from a file, more than fit into memory, will do for margins and losses. What a panel does not have
+(weights of a module, logits where only losses were saved) raises `Hidden` when an attack asks for it. Nothing here
+trains, draws or attacks.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor, nn
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.attacks.membership import posterior
 from leakage.data.membership_splits import check_design
 from leakage.models import mlp
@@ -129,7 +131,7 @@ class Panel:
     @cached_property
     def asked(self) -> tuple[Classifier, ...]:
         """The networks, for questions of the attacker's own: from rows (t, d) to logits."""
-        shape = self.rows.shape[1:] if self.points is None else self.points.shape[1:]
+        shape = self._rows(slice(1)).shape[1:] if self.points is None else self.points.shape[1:]
         return tuple(one if len(shape) == 1 or isinstance(one, Mlp) else _Shaped(one, shape) for one in self.networks)
 
     @cached_property
@@ -142,9 +144,7 @@ class Panel:
     @cached_property
     def rows(self) -> Float64[Tensor, "points d"]:
         """The points as rows of numbers."""
-        if self.points is None:
-            raise Hidden("needs the models and points: only losses were given")
-        return self.points.double().flatten(1)
+        return self._rows(slice(None))
 
     @cached_property
     def truth(self) -> Int[Tensor, " points"]:
@@ -156,29 +156,66 @@ class Panel:
     @cached_property
     def logits(self) -> Float64[Tensor, "models points classes"]:
         """What every model answers at every point."""
-        rows = self.rows
-        found = []
-        for one in self.asked:
-            network = one.to(torch.float64) if isinstance(one, Mlp) else one
-            found.append(check_logits(network(rows), count=len(rows)).double())
+        return self._answers(self.rows)
+
+    @cached_property
+    def margins(self) -> Float64[Tensor, "models points"]:
+        r"""$\log \frac{p}{1-p}$ of the true label: `posterior.margin` of logits, or `posterior.logit` of losses."""
+        return self._judged[0] if self.given is None else posterior.logit(self.given)
+
+    @property
+    def correct(self) -> Bool[Tensor, "models points"]:
+        """Whether the true label has the largest logit."""
+        return self._judged[1]
+
+    @cached_property
+    def losses(self) -> Float64[Tensor, "models points"]:
+        """Cross-entropies of the true label, in nats."""
+        if self.given is not None:
+            return self.given.double()
+        margins = self.margins
+
+        def losses(part: slice) -> Tensor:
+            return torch.nn.functional.softplus(-margins[:, part])
+
+        return blocks.made(margins.shape, blocks.of(margins.shape), losses, device=margins.device)
+
+    @cached_property
+    def _judged(self) -> tuple[Tensor, Tensor]:
+        """Margins and right answers, from logits that are not kept unless they are few."""
+        labels = self.truth
+        parts = self._parts()
+        if len(parts) == 1:
+            return posterior.margin(self.logits, labels), posterior.correct(self.logits, labels).bool()
+        device, shape = self.member.device, self.member.shape
+        margins, right = (blocks.room(*shape, dtype=dtype, device=device) for dtype in (torch.float64, torch.bool))
+        for part in parts:
+            logits = self._answers(self._rows(part))
+            margins[:, part] = posterior.margin(logits, labels[part])
+            right[:, part] = posterior.correct(logits, labels[part]).bool()
+        return margins, right
+
+    def _parts(self) -> list[slice]:
+        """Blocks of points that are asked at once: all, where their logits are there or are few numbers."""
+        models, points = self.member.shape
+        if "logits" in self.__dict__:
+            return [slice(points)]
+        classes = int(self.truth.max()) + 1  # at least; to ask a model how many is a question to it
+        return blocks.of((models * classes + self._rows(slice(1)).shape[1], points))
+
+    def _rows(self, part: slice) -> Float64[Tensor, "points d"]:
+        if self.points is None:
+            raise Hidden("needs the models and points: only losses were given")
+        return self.points[part].double().flatten(1)
+
+    def _answers(self, rows: Float64[Tensor, "points d"]) -> Float64[Tensor, "models points classes"]:
+        found = [_answer(one, rows) for one in self.asked]
         if len({one.shape[1] for one in found}) > 1:
             raise ValueError(
                 f"`networks` must have logits of the same classes, got {[one.shape[1] for one in found]} of them; "
                 "scikit-learn's come through `Panel.of_estimators`."
             )
-        return torch.stack(found).detach()
-
-    @cached_property
-    def margins(self) -> Float64[Tensor, "models points"]:
-        r"""$\log \frac{p}{1-p}$ of the true label: `posterior.margin` of logits, or `posterior.logit` of losses."""
-        if self.given is not None:
-            return posterior.logit(self.given)
-        return posterior.margin(self.logits, self.truth)
-
-    @cached_property
-    def losses(self) -> Float64[Tensor, "models points"]:
-        """Cross-entropies of the true label, in nats."""
-        return torch.nn.functional.softplus(-self.margins) if self.given is None else self.given.double()
+        return torch.stack(found)
 
     # ── what attackers know of their shadow models ──────────────────────────────────────────────────────────────────
 
@@ -234,6 +271,11 @@ class _Shaped:
 
     def __call__(self, rows: Float[Tensor, "t d"]) -> Tensor:
         return self.network(rows.reshape(len(rows), *self.shape))
+
+
+def _answer(network: Classifier, rows: Float64[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+    network = network.to(torch.float64) if isinstance(network, Mlp) else network
+    return check_logits(network(rows), count=len(rows)).detach().double()
 
 
 def _opened(module: nn.Module) -> Classifier:

@@ -107,7 +107,7 @@ def _jumps(panel: Panel, generator: torch.Generator) -> Float[Tensor, "models po
 
 def _where_right(panel: Panel, distances: Tensor) -> Float[Tensor, "models points"]:
     """Distances to another label, 0 for a point whose label is wrong as it is, and finite."""
-    return boundary_distance.capped(distances) * posterior.correct(panel.logits, panel.truth)
+    return boundary_distance.capped(distances) * panel.correct
 
 
 def _size(panel: Panel) -> Float[Tensor, "models points"]:
@@ -182,7 +182,7 @@ _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 _BOTH = _LABEL | _SHADOWS
 
 ATTACKS: Mapping[str, Entry] = {
-    "gap": Entry(plain(lambda panel: posterior.correct(panel.logits, panel.truth)), "label", _LABEL, "yeom2018privacy"),
+    "gap": Entry(plain(lambda panel: panel.correct.double()), "label", _LABEL, "yeom2018privacy"),
     "noise": Entry(_settled(_noise), "label", _BOTH, "choquette2021label", "the amount is tuned on shadow models"),
     "HopSkipJump": Entry(_settled(_jumps), "label", _LABEL, "chen2020hopskipjump"),
     "loss": Entry(plain(lambda panel: panel.margins), "posterior", _LABEL, "yeom2018privacy"),

@@ -1,0 +1,122 @@
+"""Models that are trained already are audited as their losses would be, a block of points at a time."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from leakage import audit, blocks
+from leakage.attacks.membership.panels import Hidden, Panel
+from leakage.data.membership_splits import complementary_pairs
+from leakage.models.mlp import from_module
+from leakage.runtime import stream
+from patience import HANGS
+from test_blocks import BYTES_A_POINT, SETTINGS
+
+MODELS, POINTS, CLASSES = 6, 90, 4
+PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))
+IMAGES = torch.rand(POINTS, 1, 3, 3, generator=stream(0, "images"))
+LABELS = torch.randint(CLASSES, (POINTS,), generator=stream(0, "labels"))
+FORMS = ("modules", "opened", "functions", "estimators")
+
+
+def network(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+
+
+def of_form(form):
+    """A panel of six models, none of which but the estimators was trained."""
+    where = PAIRS.member, PAIRS.partner
+    if form == "estimators":
+        rows = IMAGES.flatten(1).numpy()
+        fitted = [LogisticRegression().fit(rows[own], LABELS.numpy()[own]) for own in PAIRS.rows.numpy()]
+        return Panel.of_estimators(fitted, rows, LABELS.numpy(), *where)
+    if form == "modules":
+        return Panel.of_modules([nn.Sequential(network(k), nn.Tanh()) for k in range(MODELS)], IMAGES, LABELS, *where)
+    opened = [from_module(network(k)[1:]) for k in range(MODELS)]
+    functions = [lambda images, k=k: images.flatten(1)[:, k % 5 : k % 5 + CLASSES] * (1 + k) for k in range(MODELS)]
+    return Panel(opened if form == "opened" else functions, IMAGES, LABELS, *where)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("numbers", [1, 100, 2000])
+def test_the_size_of_a_block_changes_nothing(form, numbers, monkeypatch):
+    whole = of_form(form)
+    logits = whole.logits
+    monkeypatch.setattr(blocks, "NUMBERS", numbers)
+    parts = of_form(form)
+    for name in ("margins", "losses", "correct"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
+    assert "logits" not in vars(parts)
+    torch.testing.assert_close(parts.logits, logits)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_audit_of_models_is_one_of_what_they_say(form):
+    panel = of_form(form)
+    losses = nn.functional.cross_entropy(panel.logits.mT, LABELS.expand(MODELS, -1), reduction="none")
+    right = panel.logits.argmax(-1) == LABELS
+    groups = np.arange(POINTS) % 2
+    known = {"correct": right, "labels": LABELS, "groups": groups, "fprs": (0.1,)}
+    assert str(audit.of_panel(panel, groups=groups, fprs=(0.1,))) == str(audit.of_losses(losses, PAIRS.member, **known))
+
+
+def test_losses_that_were_given_stay_what_they_were():
+    losses = torch.rand(MODELS, POINTS, generator=stream(0, "losses")).square() * 1e-7  # some lost in float32
+    panel = Panel.of_losses(losses, PAIRS.member, PAIRS.partner)
+    assert str(audit.of_panel(panel, target=2)) == str(audit.of_losses(losses, PAIRS.member, target=2))
+    with pytest.raises(Hidden, match="only losses were given"):
+        _ = panel.correct
+
+
+def test_what_is_no_panel_is_refused():
+    with pytest.raises(TypeError, match="`panel` must be"):
+        audit.of_panel(PAIRS.member)
+
+
+CHILD = """
+import re, resource, sys
+from pathlib import Path
+import numpy as np, torch
+torch.set_num_threads(1)
+from torch import nn
+from leakage import audit, blocks
+from leakage.attacks.membership import threshold_search
+from leakage.attacks.membership.panels import Panel
+
+def panel(points, labels, member):
+    torch.manual_seed(0)
+    return Panel.of_modules([nn.Linear(64, 100) for _ in member], points, labels, torch.from_numpy(member))
+
+blocks.NUMBERS = threshold_search._MOST_SORTED = threshold_search._MOST_COMPARED = 2**15
+threshold_search._EDGES = 2**10
+blocks.MEMORY = 0
+points = torch.from_numpy(np.load(sys.argv[1], mmap_mode="c"))
+labels = torch.arange(len(points)) % 100
+member = np.random.default_rng(0).random((4, len(points))) < 0.5
+audit.of_panel(panel(points[:2000].clone(), labels[:2000], member[:, :2000]), target=1)  # imports and a BLAS's buffers
+used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
+print(audit.of_panel(panel(points, labels, member), target=1))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
+def test_a_panel_goes_through_in_the_memory_that_is_stated(tmp_path):
+    points = 100_000
+    table = np.lib.format.open_memmap(tmp_path / "points.npy", "w+", np.float32, (points, 64))
+    table[:] = np.random.default_rng(0).random((1000, 64), dtype=np.float32).repeat(points // 1000, 0)
+    table.flush()
+    stated = BYTES_A_POINT * points
+    assert stated < 8 * 64 * points  # not even the points, as attacks would have them, would go through
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "points.npy"), str(stated)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=os.environ | SETTINGS)
+    assert found.returncode == 0, found.stderr
+    assert "loss" in found.stdout
