@@ -80,15 +80,18 @@ class TwoLayer:
         if (generator is None) != (spread is None):
             raise ValueError("`generator` and `spread` belong together; give both or neither.")
         spread = spread if spread is not None and bool(spread.any()) else None
-        parts, step = [], max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
+        step = max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
+        leading = torch.broadcast_shapes(points.shape[:-2], self.biases.shape[:-1])
+        # Made at once: small results between large blocks that are freed leave the C library holes too small for more.
+        found = points.new_empty((*leading, points.shape[-2]))
         for start in range(0, points.shape[-2], step):
             chunk = slice(start, start + step)
             hidden = self.preactivations(points[..., chunk, :])
             if spread is not None:
                 noise = torch.randn(hidden.shape, generator=generator, device=hidden.device, dtype=torch.float32)
                 hidden.addcmul_(spread[..., chunk, None], noise)
-            parts.append((hidden.clamp_min_(0) @ self.outputs.unsqueeze(-1)).squeeze(-1))
-        return torch.cat(parts, dim=-1) if parts else points.new_zeros(points.shape[:-1])
+            found[..., chunk] = (hidden.clamp_min_(0) @ self.outputs.unsqueeze(-1)).squeeze(-1)
+        return found
 
     def squared_norm(self) -> Float[Tensor, "*b"]:
         r"""$\lVert\theta\rVert^2$ over all three groups of parameters."""

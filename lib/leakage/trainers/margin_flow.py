@@ -212,22 +212,23 @@ class _TwoLayers:
         self.lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
         self.square = self.lifted.square().sum(-1)
         self.map = self.lifted @ self.lifted.mT if dual else self.lifted
-        self.first = model.preactivations(points)
-        self.height = self.first
+        self.first = model.preactivations(points).detach()
+        # Written anew in each step: blocks that are taken and freed between small ones that stay make the memory grow.
+        self.height, self.active = torch.empty_like(self.first), torch.empty_like(self.first)
         self.moved = self.first.new_zeros((*self.map.shape[:-2], self.map.shape[-1], self.first.shape[-1]))
-        self.outputs = model.outputs
+        self.outputs = model.outputs.detach()
         self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
 
     def margins(self) -> Float[Tensor, "*b n"]:
         """See `Motion`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
         sides = (part.reshape(-1, *part.shape[-2:]) for part in (self.first, self.map, self.moved))
-        self.height = torch.baddbmm(*sides).clamp_min_(0).view(self.first.shape)
+        torch.baddbmm(*sides, out=self.height.view(-1, *self.height.shape[-2:])).clamp_min_(0)
         return self.labels * _products(self.height, self.outputs)
 
     def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
         """See `Motion`."""
         height = self.height
-        active = height.sign()  # 1 where a neuron is on, 0 where it is off or at its kink
+        active = torch.sign(height, out=self.active)  # 1 where a neuron is on, 0 where it is off or at its kink
         if descent.learning_rate is None:
             share = pulls(margins)
             slopes = self.square * _products(active, self.outputs.square())
