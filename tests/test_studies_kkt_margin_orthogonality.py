@@ -9,6 +9,7 @@ import torch
 from leakage.data.mixtures import LAWS, draw
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
+from leakage.studies.kkt_margin import orthogonality
 from leakage.studies.kkt_margin.orthogonality import (
     STAGES,
     LearnableCase,
@@ -52,6 +53,17 @@ def test_the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof():
     ratios = stairs([400], fresh=1).ratios
     assert ratios.mean().item() == pytest.approx(3.40, abs=0.35)
     assert ratios.min() > 1
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40])
+def test_many_training_sets_are_drawn_in_parts(at_once, monkeypatch):
+    few = stairs([400, 10**8], runs=at_once)
+    monkeypatch.setattr(orthogonality, "_MOST_NUMBERS", at_once * 20 * 40)
+    found = stairs([400, 10**8])
+    assert found.ratios.shape == (2, 40)
+    assert len(found.ratios.unique()) == 80
+    torch.testing.assert_close(found.ratios[0, :at_once], few.ratios[0], rtol=0, atol=0)
+    assert [found.probability(stage).tolist() for stage in STAGES] == [[0, 1]] * len(STAGES)
 
 
 def test_the_first_dimension_is_interpolated_on_a_logarithmic_scale():

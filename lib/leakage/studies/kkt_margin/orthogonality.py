@@ -24,6 +24,8 @@ STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "f
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
 
+_MOST_NUMBERS = 2**22  # of inner products drawn at once: 32 MiB
+
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
@@ -62,15 +64,19 @@ def staircase(
             arguments.count(name, value, least=1)
     if not len(dimensions):
         raise ValueError("`dimensions` must not be empty.")
+    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
+    sizes = [min(at_once, runs - first) for first in range(0, runs, at_once)]
     ratios, shares = [], {name: [] for name in STAGES}
-    for dimension in dimensions:
-        sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=generator)
+    for dimension, size in itertools.product(dimensions, sizes):
+        sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
         ratios.append(Geometry.of(sample.train).ratio)
         for name, reached in stages(sample).items():
             shares[name].append(reached.to(sample.train).mean(-1))
-    return Staircase(
-        tuple(dimensions), torch.stack(ratios), {name: torch.stack(parts) for name, parts in shares.items()}
-    )
+
+    def table(parts: list[Tensor]) -> Float[Tensor, "dimensions runs"]:
+        return torch.cat(parts).view(len(dimensions), runs)
+
+    return Staircase(tuple(dimensions), table(ratios), {name: table(parts) for name, parts in shares.items()})
 
 
 def stage_probability(
