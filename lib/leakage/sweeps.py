@@ -58,7 +58,7 @@ def sweep(
         folder: where finished points are kept; by default the build folder of the repository.
         executor: maps the points that are left, on threads, processes or a cluster (`Client.get_executor()` of dask).
             By default they run here in turn, or, where a build has processors to spare and says so in the variable
-            `LEAKAGE_PROCESSES`, in that many processes that live as long as this one.
+            `LEAKAGE_PROCESSES`, in that many processes that live as long as this one; in profile smoke, never.
         description: text of the progress bar; `name` by default.
         bar: whether to show one.
 
@@ -77,12 +77,12 @@ def sweep(
     values = {} if watch.changed() else _stored(set(cells), name)
     missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}
     quiet = bool(os.environ.get(content_keys.QUIET_VARIABLE))
+    if executor is None and run.profile != "smoke":  # its seconds of work are less than processes take to begin
+        executor = processes.spare(function, len(missing), run.device)
     with tqdm(
         total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet or not bar
     ) as progress:
-        for cell, content in _compute(
-            function, missing, executor or processes.spare(function, len(missing), run.device)
-        ):
+        for cell, content in _compute(function, missing, executor):
             values[cell] = _decode(checked_files.unpack(content))  # as it will be read
             if not watch.changed():
                 checked_files.write(cell, content)
