@@ -161,7 +161,9 @@ def test_the_slope_of_a_power_law_is_its_exponent():
     assert (found.estimate, found.low, found.high) == pytest.approx((-0.5, -0.5, -0.5))
 
 
-def test_a_stage_has_the_probability_of_the_staircase():
+@pytest.mark.parametrize("at_once", [7, 400])
+def test_a_stage_has_the_probability_of_the_staircase(at_once, monkeypatch):
+    monkeypatch.setattr(orthogonality, "_MOST_NUMBERS", at_once * 20 * 21)
     asked = dict(rows=20, runs=400, generator=stream(0, "one stage"))
     alone = stage_probability("mixture", "den > 0", dimension=15_000, **asked)
     beside = stairs([15_000], runs=400).probability("den > 0")

@@ -24,7 +24,7 @@ STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "f
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
 
-_MOST_NUMBERS = 2**22  # of inner products drawn at once: 32 MiB
+_MOST_NUMBERS = 2**23  # of inner products drawn at once: 64 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,8 @@ def staircase(
             arguments.count(name, value, least=1)
     if not len(dimensions):
         raise ValueError("`dimensions` must not be empty.")
-    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
-    sizes = [min(at_once, runs - first) for first in range(0, runs, at_once)]
     ratios, shares = [], {name: [] for name in STAGES}
-    for dimension, size in itertools.product(dimensions, sizes):
+    for dimension, size in itertools.product(dimensions, _parts(runs, rows, fresh)):
         sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
         ratios.append(Geometry.of(sample.train).ratio)
         for name, reached in stages(sample).items():
@@ -90,8 +88,17 @@ def stage_probability(
         ValueError: if the stage is not one of `STAGES`, or as `staircase`.
     """
     arguments.choice("stage", stage, STAGES)
-    sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=runs, generator=generator)
-    return clopper_pearson(int(stages(sample)[stage].sum()), runs)
+    reached = 0
+    for size in _parts(arguments.count("runs", runs, least=1), arguments.count("rows", rows, least=1), 1):
+        sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=size, generator=generator)
+        reached += int(stages(sample)[stage].sum())
+    return clopper_pearson(reached, runs)
+
+
+def _parts(runs: int, rows: int, fresh: int) -> list[int]:
+    """How many training sets are drawn at a time."""
+    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
+    return [min(at_once, runs - first) for first in range(0, runs, at_once)]
 
 
 def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -> Estimate:
