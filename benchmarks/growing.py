@@ -1,9 +1,9 @@
 """How the cost of a method grows: seconds and memory at sizes on a geometric grid, and the power laws they follow.
 
 Seconds are CPU seconds of this process on one thread, the least of several turns in each of several passes over the
-sizes, so that a slow moment of the machine bends no curve. Memory is how far a call lifts the
-resident peak of the process (`VmHWM` of Linux) above what it held before, its inputs included in the latter. An
-exponent is the least-squares slope in the logarithms over the largest sizes of a curve.
+sizes, so that a slow moment of the machine bends no curve. Memory is how far a call lifts the resident peak of the
+process (`VmHWM` of Linux) above what it held before, its inputs included in the latter. An exponent is the least-
+squares slope in the logarithms over the largest sizes of a curve.
 """
 
 import ctypes

@@ -77,9 +77,9 @@ def of_panel(
 ) -> Audit:
     """Audit models that are trained already: by their losses, and by whether they are right.
 
-    The models are asked a block of points at a time: some 8 MiB of numbers are held, and not all logits. Points may be
-    mapped from a file, `torch.from_numpy(np.load(path, mmap_mode="c"))`. All else is as in `of_losses`; whatever
-    attacks look at more than losses is run by `panel.evaluate`, in memory.
+    The models are asked a block of points at a time: some 8 MiB of numbers are held, more if there are classes that no
+    label names, and not all logits. Points may be mapped from a file, `torch.from_numpy(np.load(path, mmap_mode="c"))`.
+    All else is as in `of_losses`; whatever attacks look at more than losses is run by `panel.evaluate`, in memory.
 
     Args:
         panel: an `attacks.membership.panels.Panel`: models, points, labels and who was trained on what.
