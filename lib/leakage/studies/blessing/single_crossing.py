@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage import arguments
+from leakage import arguments, blocks
 from leakage.theory.logistic.output_law import OutputLaw, densities
 from leakage.theory.logistic.prox import curvature, inverse_prox, prox, side
 
@@ -58,15 +58,27 @@ def single_root(
     $$ \frac Sa = p\,\frac{\log(1 + u)}u + \frac{2(z - m) - a}{2\sigma^2}, \quad p = \rho'(z), \quad
        u = \gamma p(1 - p) . $$
 
-    Source: not in the paper, which attacks with the likelihood ratio.
+    Source: not in the paper, which attacks with the likelihood ratio. Points are taken in blocks: their grids are not
+    held together.
 
     Raises:
         ValueError: if a label is neither 0 nor 1, or a teacher's logit is not finite.
     """
     arguments.real("teacher", teacher)
-    sign = side(label).to(law.alpha)
-    mean, one = torch.broadcast_tensors(sign * law.alpha * teacher, law.alpha / law.alpha)
-    grid = output_grid(law, teacher=sign * teacher, label=one, nodes=nodes)
+    sided = side(label).to(law.alpha) * teacher
+    whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
+    flat = [each.reshape(-1) for each in whole]
+    found = []
+    for part in blocks.of_rows((len(flat[0]), 2 * nodes)):
+        *of_law, of_teacher = (each[part] for each in flat)
+        found.append(_single_root(OutputLaw(*of_law), of_teacher, nodes))
+    return SingleRoot(*(torch.cat(parts).reshape(whole[0].shape) for parts in zip(*found, strict=True)))
+
+
+def _single_root(law: OutputLaw, teacher: Tensor, nodes: int) -> SingleRoot:
+    """Of points with label 1: label 0 is its mirror image, with the teacher's sign turned."""
+    mean, one = law.alpha * teacher, torch.ones_like(teacher)
+    grid = output_grid(law, teacher=teacher, label=one, nodes=nodes)
     wide, mean = law.unsqueeze(), mean[..., None]
     before = inverse_prox(grid, wide.gamma, one[..., None])
     # The gap in the upper tail, the one in which members lie: 1 - F keeps its digits there.
