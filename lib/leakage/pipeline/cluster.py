@@ -146,8 +146,9 @@ class Pool:
                     raise Lost("no worker that fits is left; what was finished is kept.")
                 # dask waits for the workers named; those that have come in their place have other addresses.
                 stranded = [future for future, (_, workers) in begun.items() if fit and workers.isdisjoint(fit)]
-                left = chain([begun.pop(future)[0] for future in stranded], left) if stranded else left
-                self.client.cancel(stranded)
+                if stranded:  # to cancel nothing takes a message, too
+                    left = chain([begun.pop(future)[0] for future in stranded], left)
+                    self.client.cancel(stranded)
                 batch = list(islice(left, max(0, ahead * sum(fit.values()) - len(begun))))
                 if fit and not batch and not begun:
                     return
