@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from leakage import blocks
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing.single_crossing import integrated_advantage, output_grid, single_root, variation_excess
 from leakage.theory.logistic.output_law import OutputLaw, sample_attack
@@ -27,6 +28,15 @@ def test_one_threshold_wins_all_that_the_ratio_can():
     attack = sample_attack(law, teacher=teacher, label=label).advantage
     assert bool((found.largest_gap <= attack + 1e-12).all())  # the grid may miss the very best threshold
     torch.testing.assert_close(found.largest_gap, attack, rtol=0, atol=1e-4)
+
+
+def test_points_are_judged_alike_alone_and_together(monkeypatch):
+    law, teacher, label = random_laws(12)
+    together = single_root(law, teacher=teacher, label=label, nodes=101)
+    monkeypatch.setattr(blocks, "NUMBERS", 1)
+    alone = single_root(law, teacher=teacher, label=label, nodes=101)
+    for one, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 def test_the_printed_integral_is_the_advantage():
