@@ -14,9 +14,13 @@ LIBRARY = ROOT / "lib"
 CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?P<name>\w+)", re.MULTILINE)
 
 ELSEWHERE = frozenset(
-    {*(f"leakage.pipeline.{name}:setup" for name in ("folds", "page_tables", "site")), "leakage.pipeline.cli:main"}
+    {
+        *(f"leakage.pipeline.{name}:setup" for name in ("folds", "page_tables", "site")),
+        "leakage.pipeline.cli:main",
+        "leakage.pipeline.worker:dask_setup",
+    }
 )
-"""Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""
+"""Called by whom no syntax tree of ours shows: Sphinx, the command that `pyproject.toml` installs, and dask."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

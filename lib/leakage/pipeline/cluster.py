@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from dask import config
 from distributed import Client, Future, LocalCluster, Worker, as_completed, get_worker
 
 from leakage.checked_files import Damaged
@@ -31,7 +32,16 @@ _ATTEMPTS = 3  # how often a call is made whose results cannot be believed
 _RETRIES = 2  # how often dask makes a call again that raised an error
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _LONELY_SECONDS = 300  # without a worker that fits, after which none is taken to come
-_LOOK_SECONDS, _POLL_SECONDS = 1.0, 0.01
+_LOOK_SECONDS = 1.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks at what has come; each without gain is longer
+# A chapter takes minutes on a core that also bears this: dask looks around less often than where tasks take moments.
+_OF_OURS = {
+    "distributed.worker.preload": ["leakage.pipeline.worker"],  # its `dask_setup`
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
 _Found = TypeVar("_Found")
 
 
@@ -137,7 +147,7 @@ class Pool:
         waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
         begun: dict[Future, tuple[Call, set[str]]] = {}
         turns, doubts = Counter[str](), Counter[str]()
-        left, seen = iter(calls), time.monotonic()
+        left, seen, pause = iter(calls), time.monotonic(), _SHORTEST_PAUSE
         try:
             while True:
                 fit = self.look()
@@ -160,8 +170,11 @@ class Pool:
                     futures = self.client.map(function, *columns, key=keys, **where)
                     begun |= {future: (call, {*fit}) for future, call in zip(futures, batch, strict=True)}
                     waiting.update(futures)
-                if not waiting.has_ready():
-                    time.sleep(_POLL_SECONDS)
+                if waiting.has_ready():
+                    pause = _SHORTEST_PAUSE
+                else:
+                    time.sleep(pause)
+                    pause = min(1.5 * pause, _LONGEST_PAUSE)
                 for future, result in waiting.next_batch(block=False):
                     if future not in begun:
                         continue  # stranded
@@ -207,6 +220,7 @@ def pool(
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
+            stack.enter_context(config.set(_OF_OURS))
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
             local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
             scheduler = address or stack.enter_context(LocalCluster(**local))

@@ -1,8 +1,8 @@
 """Chapters are executed side by side, each in a process of its own, and their notebooks put in place.
 
 `run` puts in place what a `Place` executes: `here`, or `cluster.Pool.place` on other machines. A process may die, hang
-or be killed without harm to the others; what it had done is kept and shown. The finished notebook appears under its
-name in one step, so that a build which is killed resumes with the chapters that are missing.
+or be killed without harm to the others; what it had done, but for the last seconds, is kept and shown. The finished
+notebook appears under its name in one step, so that a build which is killed resumes with the chapters that are missing.
 """
 
 import multiprocessing as mp

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 _HANG_SECONDS = 3600  # for a kernel that neither answers nor ends; the busiest machine answers sooner
+_SAVE_SECONDS = 10  # between two writes of a notebook that grows: a write takes longer than most cells
 _STARTS = 3  # of a kernel: its ports are chosen before it takes them, and on a busy machine another may be quicker
 _LONGEST_MESSAGE = 400  # characters of an error that a status line shows
 
@@ -109,7 +110,7 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
     begun = threading.Event()
 
     class Reporting(NBClientEngine):
-        """The usual engine, which tells when a code cell begins and writes the notebook only when one has ended.
+        """The usual engine, which tells when a code cell begins and writes the notebook only now and then.
 
         By itself it writes all of it before and after every cell of text and of code.
         """
@@ -117,7 +118,7 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, *args: Any, **kwargs: Any) -> Any:
             code = [index for index, cell in enumerate(nb_man.nb.cells) if cell.cell_type == "code"]
-            complete = nb_man.cell_complete
+            complete, save = nb_man.cell_complete, nb_man.save
 
             def cell_start(cell: Any, cell_index: int, **rest: Any) -> None:
                 begun.set()
@@ -129,8 +130,15 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
                 if cell_index in code:
                     complete(cell, cell_index, **rest)
 
-            nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
-            return super().execute_managed_notebook(nb_man, kernel_name, *args, **kwargs)
+            def seldom(**rest: Any) -> None:
+                if (nb_man.now() - nb_man.last_save_time).total_seconds() >= _SAVE_SECONDS:
+                    save(**rest)
+
+            nb_man.cell_start, nb_man.cell_complete, nb_man.save = cell_start, cell_complete, seldom
+            try:
+                return super().execute_managed_notebook(nb_man, kernel_name, *args, **kwargs)
+            finally:
+                nb_man.save = save  # papermill writes at the end, however it comes
 
     papermill_engines.register("reporting", Reporting)
     try:
@@ -163,6 +171,11 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
 def spare_the_iri_grammar() -> None:
     """Keep jsonschema from compiling a grammar of addresses in every process, for a second; notebooks need none."""
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+
+def dask_setup(_: object) -> None:
+    """What a worker of dask that loads this module at its start does first."""
+    spare_the_iri_grammar()
 
 
 def one_line(text: str) -> str:
