@@ -27,7 +27,6 @@ from leakage.pipeline.book import Refusal
 from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
 from leakage.pipeline.worker import one_line
 
-_AHEAD = 2  # calls under way for each thread: none waits, and few are blamed for a worker's death that was not theirs
 _ATTEMPTS = 3  # how often a call is made whose results cannot be believed
 _RETRIES = 2  # how often dask makes a call again that raised an error
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
@@ -131,7 +130,7 @@ class Pool:
         calls: Iterable[Call],
         believe: Callable[[Call, bytes], _Found],
         *,
-        ahead: int = _AHEAD,
+        ahead: int = 1,
     ) -> Generator[tuple[Call, _Found | Exception], None, None]:
         """What `believe` makes of the bytes that each call returns, or an error, as they come.
 
@@ -139,7 +138,8 @@ class Pool:
             function: of a module that the workers have.
             calls: taken one by one, as there is room.
             believe: raises `Damaged` for bytes that cannot be believed; the call is then made again.
-            ahead: calls under way for each thread.
+            ahead: calls under way for each thread; beyond one they are sent before there is a thread free for them, and
+                may wait behind a long one.
 
         Raises:
             Lost: if the scheduler is gone, or no worker that fits has been there for five minutes.

@@ -48,8 +48,7 @@ def place(
             files = None if shared else {name: path.read_bytes() for name, path in task.files.items()}
             yield Call(task.key, task.told_as, (task, files, needs, pool.wanted))
 
-    # One a worker: the next in turn goes to whoever is free first, and does not wait behind a long one.
-    for call, found in pool.results(perform, calls(), believed, ahead=1):
+    for call, found in pool.results(perform, calls(), believed):
         task: Task = call.arguments[0]
         if isinstance(found, Exception):
             error = one_line(f"not executed: {type(found).__name__}: {found}")
