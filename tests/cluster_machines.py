@@ -212,7 +212,7 @@ def main(folder: Path) -> None:
     import nbformat
 
     from leakage import content_keys
-    from leakage.pipeline import build, cli, cluster, errands, plan, replicate  # noqa: F401
+    from leakage.pipeline import audit_errands, build, cli, cluster, errands, plan, replicate  # noqa: F401
 
     plan.registered_checksum = lambda name: "absent"
     execute_with_notes(folder)

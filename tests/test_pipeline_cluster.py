@@ -6,17 +6,22 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import psutil
 import pytest
+import torch
 
 from cluster_machines import Machines
 from leakage import checked_files
 from leakage.checked_files import Damaged
-from leakage.pipeline import errands
-from leakage.pipeline.cluster import Call
+from leakage.pipeline import audit_errands, cli, errands
+from leakage.pipeline.cluster import Call, Misfit
+from leakage.pipeline.equipment import Needs
 from leakage.pipeline.execute import Outcome
+from leakage.runtime import stream
 from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
 from patience import HANGS, wait_until
 
@@ -210,6 +215,25 @@ def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypat
     assert not (root / "_build").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workers", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
+        (["--cluster", "scheduler"], "is tcp://HOST:PORT or tls://HOST:PORT; got 'scheduler'"),
+        (["--cluster", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1 gives no workers"),
+    ],
+)
+def test_an_audit_at_a_wrong_place_gets_one_line_and_writes_nothing(
+    scores, tmp_path, capsys, monkeypatch, options, message
+):
+    monkeypatch.setattr("leakage.pipeline.cluster._ANSWER_SECONDS", 0.1)
+    status = cli.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
+    out, err = capsys.readouterr()
+    assert is_a_refusal(status, out, err)
+    assert message in err
+    assert not [*tmp_path.iterdir()]
+
+
 def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
     monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
     assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
@@ -234,3 +258,59 @@ def test_what_comes_back_is_believed_only_as_an_executed_notebook_of_its_task(ch
     assert (notebook.cells, rest) == ([], [outcome, "words"])
     with pytest.raises(Damaged, match=message):
         errands.believed(call, checked_files.pack(found | changed))
+
+
+# ── audits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """A folder of losses of twelve models."""
+    folder = tmp_path_factory.mktemp("audited") / "scores"
+    folder.mkdir()
+    member = torch.rand(12, 400, generator=stream(0, "member")) < 0.5
+    losses = -torch.rand(12, 400, generator=stream(0, "losses"), dtype=torch.float64).log()
+    np.save(folder / "losses.npy", (losses * torch.where(member, 0.3, 1.0)).numpy())
+    np.save(folder / "member.npy", member.numpy())
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["sound", "altering"])
+def test_an_audit_finds_on_workers_what_it_finds_here(machines, scores, tmp_path, kind):
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    assert machines.leakage("audit", scores, "--json", here)[::2] == (0, "")
+    address = machines.scheduler()
+    machines.workers(address, "sound", "library", "sound")
+    status, _, err = machines.leakage("audit", scores, "--json", there, "--cluster", address, kind=kind)
+    assert (status, there.read_bytes()) == (0, here.read_bytes())
+    told = sorted(line.split(":")[-1].strip() for line in err.splitlines())
+    doubted = ["its result is not believed, for its checksum is another; it is done again"] * (kind == "altering")
+    assert [line.rpartition(" are ")[2] for line in told] == sorted(["leakage/metrics/roc.py", *doubted])
+
+
+def test_a_worker_whose_file_is_another_is_refused_by_its_name(scores, monkeypatch):
+    monkeypatch.setattr(audit_errands, "this_worker", lambda: SimpleNamespace(address="tcp://127.0.0.1:1"))
+    call = Call(
+        "key", "without 1 models", (scores, "digest", (0,), ("auc",), audit_errands.equipment(Needs((), (), "cpu")))
+    )
+    with pytest.raises(Misfit, match="the file scores"):
+        audit_errands.believed(call, audit_errands.measured(*call.arguments))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"part": [1]}, "it is another part's"),
+        ({"means": {"loss": torch.zeros(2, dtype=torch.float64)}}, "it holds no means"),
+        ({"means": {"loss": torch.zeros(1)}}, "it holds no means"),
+        ({"means": {"loss": 0.5}}, "it holds no means"),
+        ({"means": None}, "it holds no means"),
+        ({"unlike": ["version of torch"]}, "version of torch"),
+    ],
+)
+def test_what_comes_back_is_believed_only_as_means_of_its_part(changed, message):
+    call = Call("key", "without 1 models", (Path("scores"), "digest", (0,), ("auc",), {}))
+    found = {"worker": "tcp://127.0.0.1:1", "part": [0], "unlike": [], "means": {"loss": torch.ones(1).double()}}
+    assert audit_errands.believed(call, checked_files.pack(found)) == {"loss": 1}
+    with pytest.raises(Damaged, match=message):
+        audit_errands.believed(call, checked_files.pack(found | changed))

@@ -47,7 +47,8 @@ def find_root(start: Path | str | None = None) -> Path:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, in hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 class Watch:

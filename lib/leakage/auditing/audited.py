@@ -11,7 +11,14 @@ from leakage.auditing.notes import notes, of_twins
 from leakage.auditing.result import Audit
 
 
-def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence[str] | None = None) -> Audit:
+def audited(
+    given: Given,
+    *,
+    fprs: Sequence[float],
+    level: float,
+    more: Sequence[str] | None = None,
+    again: jackknife.Again | None = None,
+) -> Audit:
     """Every attack that the design allows, measured.
 
     Args:
@@ -20,6 +27,7 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
         level: of the intervals.
         more: further notes, which come first, of whoever knows the rows themselves. By default losses are searched for
             signs of duplicates.
+        again: see `jackknife.errors`.
 
     Raises:
         TypeError: if the rates are no sequence.
@@ -30,7 +38,7 @@ def audited(given: Given, *, fprs: Sequence[float], level: float, more: Sequence
     rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
     level = arguments.number("level", level, above=0, below=1)
     scores = dict(attacks.scores(given))
-    errors, parts = jackknife.errors(given, [*scores], rates), len(jackknife.groups(given))
+    errors, parts = jackknife.errors(given, [*scores], rates, again=again), len(jackknife.groups(given))
     found = []
     for name, values in scores.items():
         measured = Measured(values, given.attacked, errors.get(name, {}), parts)

@@ -8,7 +8,7 @@ conservative.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
@@ -16,6 +16,10 @@ from leakage.auditing import attacks
 from leakage.auditing.given import Given
 from leakage.auditing.measures import METRICS, Measured, curve_fprs, tpr_at, visible
 
+Means = Mapping[str, torch.Tensor]
+"""Of every attack, by name: what is measured, (metrics,), float64; of none if no target is left."""
+Again = Callable[[Sequence[Sequence[int]], Sequence[str]], Iterable[Means]]
+"""Measures the metrics again without each part of the models in turn."""
 _MOST_GROUPS = 10
 _LEAST_GROUPS = 3
 
@@ -30,24 +34,38 @@ def groups(given: Given) -> list[list[int]]:
     return [[model for unit in units[first::count] for model in unit] for first in range(count)]
 
 
-def errors(given: Given, names: Sequence[str], fprs: Sequence[float]) -> Mapping[str, Mapping[str, float]]:
-    """Standard errors by attack and metric; of attacks that need all models there are none, nor of one target."""
+def without(given: Given, part: Sequence[int], metrics: Sequence[str]) -> Means:
+    """The means over the targets that are left without some models."""
+    rest = given.without(part)
+    scores = attacks.scores(rest) if rest.targets else ()
+    return {name: Measured(found, rest.attacked).means(metrics) for name, found in scores}
+
+
+def errors(
+    given: Given, names: Sequence[str], fprs: Sequence[float], *, again: Again | None = None
+) -> Mapping[str, Mapping[str, float]]:
+    """Standard errors by attack and metric; of attacks that need all models there are none, nor of one target.
+
+    Args:
+        given: the models.
+        names: of the attacks on all of them.
+        fprs: false positive rates.
+        again: measures without each part, elsewhere say; by default here, one part after the other.
+    """
     parts = groups(given)
     if len(given.targets) < 2 or len(parts) < _LEAST_GROUPS:
         return {}
     fewest = given.fewest[1]
     rates = [fpr for fpr in (*fprs, *curve_fprs(fewest)) if visible(fewest, fpr)]
     metrics = (*METRICS, *dict.fromkeys(map(tpr_at, rates)))
-    again: dict[str, list[torch.Tensor]] = {name: [] for name in names}
-    for part in parts:
-        rest = given.without(part)
-        if not rest.targets:
+    gathered: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+    for means in again(parts, metrics) if again else (without(given, part, metrics) for part in parts):
+        if not means:
             return {}
-        for name, scores in attacks.scores(rest):
-            if name in again:
-                again[name].append(Measured(scores, rest.attacked).means(metrics))
+        for name in gathered.keys() & means.keys():
+            gathered[name].append(means[name])
     found = {}
-    for name, values in again.items():
+    for name, values in gathered.items():
         if len(values) == len(parts):
             stacked = torch.stack(values)
             spread = (stacked.var(0, correction=0) * (len(parts) - 1)).sqrt()

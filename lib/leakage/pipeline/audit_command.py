@@ -6,9 +6,15 @@ file or a bar cannot be used; then nothing is written. The interval allows for t
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
+
+from leakage.pipeline import options
 
 _BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 
@@ -25,12 +31,24 @@ _BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
     help="Exit 1 if auc, advantage or tpr@F surely exceeds VALUE; may be given again.",
 )
 @click.option("--level", default=0.95, show_default=True, help="Of the intervals.")
-def audit(scores: Path, report: Path | None, as_json: Path | None, bars: tuple[str, ...], level: float) -> int:
+@options.elsewhere
+def audit(
+    scores: Path,
+    report: Path | None,
+    as_json: Path | None,
+    bars: tuple[str, ...],
+    level: float,
+    workers: int | None,
+    cluster: str | None,
+) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
     It may hold target, population, correct, labels and groups besides; see `leakage.audit.of_losses`. Or SCORES is a
     folder with losses.npy, member.npy and so on, which may be larger than memory: an audit of one target holds some
     200 MB and 200 bytes a row.
+
+    Where several models are attacked, everything is measured again without each tenth of them, for the intervals: ten
+    tasks for workers, which must find SCORES where it is here.
     """
     wanted = [_bar(text) for text in bars]
     taken = {scores.resolve(), *(file.resolve() for file in scores.glob("*.npy"))}
@@ -42,14 +60,18 @@ def audit(scores: Path, report: Path | None, as_json: Path | None, bars: tuple[s
     # Heavy modules are imported late, so that help is instant.
     from leakage import audit as audits
     from leakage.auditing import scores_file
+    from leakage.auditing.audited import audited
     from leakage.auditing.exposure import check_metric
+    from leakage.auditing.given import given
 
     try:
         rates = {float(check_metric(metric)[4:]) for metric, _ in wanted if metric.startswith("tpr@")}
         for metric, _ in wanted:
             check_metric(metric)
         fprs = sorted({*audits.FPRS, *rates}, reverse=True)
-        found = audits.of_losses(**scores_file.read(scores), fprs=fprs, level=level)
+        known = given(**scores_file.read(scores))
+        with _place(scores, workers=workers, cluster=cluster) as again:
+            found = audited(known, fprs=fprs, level=level, again=again)
         failed = [(metric, bar, low) for metric, bar in wanted if (low := found.at_least(metric)) > bar]
         if report:
             found.report(report)
@@ -63,6 +85,18 @@ def audit(scores: Path, report: Path | None, as_json: Path | None, bars: tuple[s
     for metric, bar, low in failed:
         click.echo(f"leakage: {metric} is at least {low:.4g}, which exceeds {bar:g}.", err=True)
     return 1 if failed else 0
+
+
+@contextmanager
+def _place(scores: Path, *, workers: int | None, cluster: str | None) -> Iterator[Any]:
+    """Who measures again without some models: None if it is this process."""
+    if not options.check_place(workers=workers, cluster=cluster):
+        yield None
+        return
+    from leakage.pipeline.audit_errands import elsewhere  # dask, only for its workers
+
+    with elsewhere(scores, workers=workers, cluster=cluster, say=partial(click.echo, err=True)) as again:
+        yield again
 
 
 def _bar(text: str) -> tuple[str, float]:

@@ -6,7 +6,6 @@ from the declared one and a warning of the renderer each make the build fail, af
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,12 +17,13 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage import arguments, checked_files, content_keys, runtime
+from leakage import checked_files, content_keys, runtime
 from leakage.pipeline import collect, contents, execute, executed, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.executions import Work, carry_out
+from leakage.pipeline.options import check_place
 from leakage.pipeline.plan import Checksum, Plan, cores, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
@@ -33,7 +33,6 @@ _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
 """After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _MOST_COMPLAINTS = 20
-_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -124,15 +123,12 @@ def place_of(
         say: told which workers are refused, and what is done again.
 
     Raises:
-        Refusal: if more than one is given, or there are no such workers.
+        click.UsageError: as `options.check_place`.
+        Refusal: if there are no such workers.
     """
-    if sum(option is not None for option in (jobs, workers, cluster)) > 1:
-        raise Refusal("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
-    if workers is None and cluster is None:
+    if not check_place(jobs=jobs, workers=workers, cluster=cluster):
         yield on_this_machine(device, jobs)
         return
-    if cluster is not None and not _ADDRESS.fullmatch(cluster):
-        raise Refusal(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {arguments.shown(cluster)}.")
     from leakage.pipeline import cluster as clusters  # dask, only for its workers
     from leakage.pipeline import equipment, errands
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 _MOST_JOBS = 1024
+_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
 
 
 class Folder(click.Path):
@@ -64,8 +65,7 @@ parameters = _options(
     click.option("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]"),
     click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="The same, as a pair."),
 )
-machines = _options(
-    click.option("--jobs", type=Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]"),
+elsewhere = _options(
     click.option("--workers", type=Whole(1, _MOST_JOBS), help="Execute in so many processes of dask, on this machine."),
     click.option(
         "--cluster",
@@ -74,3 +74,23 @@ machines = _options(
         help="Execute on the workers of this scheduler of dask.",
     ),
 )
+machines = _options(
+    click.option("--jobs", type=Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]"),
+    elsewhere,
+)
+
+
+def check_place(*, jobs: int | None = None, workers: int | None, cluster: str | None) -> bool:
+    """Whether another place than this process is asked for.
+
+    Raises:
+        click.UsageError: if there is more than one, or the address of a scheduler is none.
+    """
+    if sum(option is not None for option in (jobs, workers, cluster)) > 1:
+        raise click.UsageError("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
+    if cluster is not None and not _ADDRESS.fullmatch(cluster):
+        from leakage import arguments
+
+        shown = arguments.shown(cluster)
+        raise click.UsageError(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {shown}.")
+    return workers is not None or cluster is not None
