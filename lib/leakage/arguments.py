@@ -92,14 +92,12 @@ def real(
             f"got {values.dtype} on {values.device}; use `.to(…)`."
         )
 
-    def good(some: Tensor) -> Tensor:
-        inside = (some >= least) & (some <= most) & (some > above if above > -math.inf else True)
-        return inside & some.isfinite() if finite else inside
-
-    # One pass finds the smallest and the largest value, NaN if any is.
-    if values.numel() and not bool(good(torch.stack(values.detach().aminmax())).all()):
-        rule = _range(least=least, above=above, most=most, finite=finite)
-        raise ValueError(f"`{name}` must be {rule}, got {values[~good(values)].flatten()[0].item()!r} among them.")
+    # One pass finds the smallest and the largest value, NaN if any is; both come off the device at once.
+    ends = torch.stack(values.detach().aminmax()).tolist() if values.numel() else ()
+    if not all(least <= end <= most and (end > above or above == -math.inf) for end in ends) or (
+        finite and not all(map(math.isfinite, ends))
+    ):
+        _refuse(name, values, least=least, above=above, most=most, finite=finite)
     return values
 
 
@@ -252,3 +250,15 @@ def _range(*, least: float, above: float, most: float, below: float = math.inf, 
     bounds = {"at least": least, "above": above, "at most": most, "below": below}
     parts = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
     return " and ".join([*(["finite"] if finite else []), *parts]) or "not NaN"
+
+
+def _refuse(name: str, values: Tensor, *, least: float, above: float, most: float, finite: bool) -> None:
+    """Raise the error of `real`, unless bounds rounded as the values are let them pass: 0.7 is above float32's 0.7."""
+    good = (values >= least) & (values <= most)
+    if above > -math.inf:
+        good &= values > above
+    if finite:
+        good &= values.isfinite()
+    if not bool(good.all()):
+        rule = _range(least=least, above=above, most=most, finite=finite)
+        raise ValueError(f"`{name}` must be {rule}, got {values[~good].flatten()[0].item()!r} among them.")
