@@ -77,6 +77,13 @@ def test_an_array_is_told_how_to_become_a_tensor():
         arguments.tensor("x", np.zeros(3))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("bound", [0.1, 0.7])
+def test_a_bound_is_rounded_as_the_values_are(bound, dtype):
+    values = torch.tensor([bound], dtype=dtype)  # float32 has no 0.1, but something larger, and no 0.7, but less
+    assert arguments.real("x", values, least=bound, most=bound) is values
+
+
 def test_infinity_passes_where_it_means_something():
     assert math.isinf(arguments.number("distance", math.inf, finite=False))
     assert bool(arguments.real("distance", torch.tensor([math.inf]), finite=False).isinf())
