@@ -73,6 +73,11 @@ class Sample:
     fresh_labels: Float[Tensor, "runs t"]
     dimension: int
 
+    def to(self, dtype: torch.dtype) -> "Sample":
+        """The same in another precision."""
+        parts = (self.train, self.labels, self.fresh, self.radius, self.fresh_labels)
+        return Sample(*(part.to(dtype) for part in parts), dimension=self.dimension)
+
 
 def draw(law: str | Law, *, rows: int, fresh: int, dimension: int, runs: int, generator: torch.Generator) -> Sample:
     r"""Independent training sets of `rows` points each, and `fresh` points for each of them.

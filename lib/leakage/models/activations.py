@@ -5,9 +5,9 @@ derivatives are those almost everywhere, and at the kink itself the first is PyT
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 
 import torch
@@ -68,21 +68,32 @@ def activation(name: str) -> Activation:
     return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
 
 
-def _evaluate(coefficients: Iterable[float], x: Tensor) -> Tensor:
-    """A polynomial by Horner's rule, lowest coefficient first."""
-    highest, *others = map(float, reversed([*coefficients]))
+Polynomial = tuple[float, ...]
+"""Its coefficients, lowest first."""
+
+
+def _evaluate(coefficients: Polynomial, x: Tensor) -> Tensor:
+    """A polynomial by Horner's rule."""
+    highest, *others = reversed(coefficients)
     value = torch.full_like(x, highest)
     for coefficient in others:
         value = value * x + coefficient
     return value
 
 
+# Attacks ask for the same few derivatives thousands of times.
+@cache
+def _slope(polynomial: Polynomial, factor: Polynomial = (1.0,)) -> Polynomial:
+    """The derivative, times another polynomial."""
+    return tuple(map(float, polymul(polyder(polynomial), factor)))
+
+
 def _polynomial(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
     def ladder(x: Tensor) -> Iterator[Tensor]:
-        current: Iterable[float] = coefficients
+        current = coefficients
         while True:
             yield _evaluate(current, x)
-            current = polyder(current)
+            current = _slope(current)
 
     return ladder
 
@@ -91,10 +102,10 @@ def _riccati(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[T
     r"""A function with $\sigma' = p(\sigma)$ for the polynomial p: each derivative is a polynomial in $\sigma$."""
 
     def ladder(x: Tensor) -> Iterator[Tensor]:
-        value, current = function(x), [0.0, 1.0]
+        value, current = function(x), (0.0, 1.0)
         while True:
             yield _evaluate(current, value)
-            current = polymul(polyder(current), slope)
+            current = _slope(current, slope)
 
     return ladder
 

@@ -8,6 +8,8 @@ with trainable $w_j$ (`hidden`) and $a_j$ (`outputs`) and an output bias b that 
 nothing here draws, and nothing trains.
 """
 
+from functools import cache
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -97,6 +99,7 @@ def repeated(function: Activation, t: Tensor, *, times: int) -> Tensor:
     return t
 
 
+@cache  # asked for at every step of a search
 def stack_gain(function: Activation, *, depth: int) -> float:
     r"""The slope at 0 of $\varphi(t) = \sigma^k(t) - \sigma^k(-t)$, where $\sigma^k$ repeats $\sigma$ depth − 1 times.
 

@@ -51,6 +51,10 @@ class TwoLayer:
             raise ValueError("`index` needs networks along a first dimension; this is a single one.")
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
 
+    def to(self, like: Tensor | torch.dtype) -> "TwoLayer":
+        """The same networks in another precision, or that of a tensor and on its device."""
+        return TwoLayer(self.weights.to(like), self.biases.to(like), self.outputs.to(like))
+
     def preactivations(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t k"]:
         r"""$w_j^\top x + b_j$ of every point and neuron."""
         return points @ self.weights.mT + self.biases.unsqueeze(-2)

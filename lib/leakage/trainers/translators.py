@@ -6,11 +6,11 @@ translation.
 """
 
 import copy
+from collections.abc import Iterable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
-from torch.func import functional_call
+from torch import Tensor, nn
 
 from leakage import arguments
 from leakage.models.initialisation import Stack
@@ -18,7 +18,7 @@ from leakage.models.transformer import PADDING, Transformer
 from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
 from leakage.trainers.modules import check_stacked
 
-_LARGEST_EVALUATION = 2**20  # logits of one evaluated chunk: 4 MiB of float32 stay in the cache
+_LARGEST_EVALUATION = 2**20  # numbers of one evaluated chunk: 4 MiB of float32 stay in the cache
 _OUTPUT = "target.weight"  # whose words' vectors are the output weights, too
 
 
@@ -41,6 +41,13 @@ class Translators:
     def __init__(self, form: Transformer, stack: Stack) -> None:
         check_stacked("stack", stack.parameters | stack.buffers, dict(form.named_parameters()), len(stack))
         self.form, self.stack = form, stack
+        # The same memory as the stack's. `torch.func.functional_call` would put it in its place at every call, which
+        # takes longer than the network itself.
+        self._leaves = {name: nn.Parameter(tensor) for name, tensor in stack.parameters.items()}
+        self._network = copy.deepcopy(form)
+        for name, leaf in self._leaves.items():
+            owner, _, own_name = name.rpartition(".")
+            setattr(self._network.get_submodule(owner), own_name, leaf)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -58,9 +65,7 @@ class Translators:
     def clone(self) -> "Translators":
         """See `Ensemble.clone`."""
         self.stack.check_finite()
-        same = copy.copy(self)  # the form holds no parameter
-        same.stack = self.stack.clone()
-        return same
+        return Translators(self.form, self.stack.clone())
 
     def check(self, examples: Examples) -> None:
         """See `Ensemble.check`."""
@@ -76,37 +81,40 @@ class Translators:
         $\partial L/\partial o_t = (\operatorname{softmax}(o_t) - e_{y_t})/a$ at each of the a places with an answer,
         and automatically backwards from there.
         """
-        leaves = {name: tensor.detach().requires_grad_() for name, tensor in self.stack.parameters.items()}
-        vectors = functional_call(self.form, leaves, batch.inputs)
+        vectors = self._network(*batch.inputs)
         table, targets = self.stack.parameters[_OUTPUT], batch.targets.flatten(1)
         asked = targets != PADDING
         share = (asked.to(table.dtype) / asked.sum(-1, keepdim=True)).unsqueeze(-1)
         push = (vectors.detach() @ table.mT).softmax(-1).mul_(share).scatter_add_(-1, targets.unsqueeze(-1), -share)
         # Many rows of few numbers are multiplied in half the time as few rows of many numbers.
         back = (table.mT @ push.mT).mT
-        found = dict(zip(leaves, torch.autograd.grad(vectors, list(leaves.values()), back), strict=True))
+        found = dict(zip(self._leaves, torch.autograd.grad(vectors, list(self._leaves.values()), back), strict=True))
         found[_OUTPUT] = found[_OUTPUT] + (vectors.detach().mT @ push).mT
         return [slope.contiguous() for slope in found.values()]
 
     @torch.no_grad()
     def scores(self, examples: Examples) -> Score:
         """See `Ensemble.scores`: losses in nats, summed over an example's words; see `criteria.cross_entropies`."""
-        at_once = max(
-            1, _LARGEST_EVALUATION // (len(self) * examples.targets.shape[1] * self.form.target.num_embeddings)
-        )
+        hidden = len(self) * examples.targets.shape[1] * 4 * self.form.width
+        at_once = max(1, _LARGEST_EVALUATION // hidden)
         chunks = (examples[slice(first, first + at_once)] for first in range(0, len(examples), at_once))
         return joined([self._judged(asked) for asked in chunks], 1)
 
     def _judged(self, examples: Examples) -> Score:
-        """Only places that ask for a word have logits."""
-        inputs = tuple(words.expand(len(self), *words.shape) for words in examples.inputs)
-        vectors = functional_call(self.form, self.stack.parameters, inputs)
-        asked = examples.targets != PADDING
-        logits = vectors[:, asked.flatten()] @ self.stack.parameters[_OUTPUT].mT
-        losses, wrong = cross_entropies(logits, examples.targets[asked].expand(logits.shape[:-1]))
-        place = asked.nonzero()[:, 0]
+        """Only places that ask for a word have logits, and few of them at a time."""
+        vectors = self._network(*(words.expand(len(self), *words.shape) for words in examples.inputs))
+        asked, table = examples.targets != PADDING, self.stack.parameters[_OUTPUT]
+        places = asked.flatten().nonzero()[:, 0]
+        at_once = max(1, _LARGEST_EVALUATION // (len(self) * table.shape[1]))
+        judged = []
+        for part in places.split(at_once):
+            targets = examples.targets.flatten()[part].expand(len(self), -1)
+            judged.append(cross_entropies(vectors.index_select(1, part) @ table.mT, targets))
+        sentence = places // asked.shape[1]
 
-        def summed(each: Float[Tensor, "models words"]) -> Float[Tensor, "models b"]:
-            return each.new_zeros(len(self), len(asked)).index_add_(1, place, each)
+        def summed(parts: Iterable[Float[Tensor, "models words"]]) -> Float[Tensor, "models b"]:
+            each = torch.cat(list(parts), 1)
+            return each.new_zeros(len(self), len(asked)).index_add_(1, sentence, each)
 
-        return Score(summed(losses), summed(wrong.long()), asked.sum(-1).expand(len(self), -1))
+        losses, wrong = zip(*judged, strict=True)
+        return Score(summed(losses), summed(each.long() for each in wrong), asked.sum(-1).expand(len(self), -1))

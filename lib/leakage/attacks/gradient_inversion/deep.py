@@ -119,12 +119,35 @@ def _solve(function: Callable[[Tensor], Tensor], wanted: Tensor) -> Tensor:
         if not bool(short.any()):
             break
         high = torch.where(short, 2 * high, high)
-    low = -high
-    inside = (function(low) <= wanted) & (wanted <= function(high))
+    inside = (function(-high) <= wanted) & (wanted <= function(high))
+    return torch.where(inside, _crossing(lambda x: function(x) - wanted, -high, high), torch.nan)
+
+
+def _crossing(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """Where an increasing function is zero, entry by entry, to the last digits.
+
+    Source: Chandrupatla (1997): the inverse parabola through the last three points where it can be trusted, halves of
+    the bracket elsewhere; a fifth of the evaluations that halves alone would take.
+    """
+    newest, other, older = low, high, high
+    value, over, before = function(newest), function(other), function(older)
+    share = torch.full_like(low, 0.5)
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if bool(((middle == low) | (middle == high)).all()):  # no number lies between
+        point = newest + share * (other - newest)
+        found = function(point)
+        same = (found < 0) == (value < 0)
+        older, before = torch.where(same, newest, other), torch.where(same, value, over)
+        other, over = torch.where(same, other, newest), torch.where(same, over, value)
+        newest, value = point, found
+        best = torch.where(value.abs() < over.abs(), newest, other)
+        width = (other - newest).abs()
+        least = 2 * torch.finfo(low.dtype).eps * best.abs() / width.clamp_min(torch.finfo(low.dtype).tiny)
+        done = (value == 0) | (least > 0.5)
+        if bool(done.all()):
             break
-        below = function(middle) < wanted
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return torch.where(inside, (low + high) / 2, torch.nan)
+        place, height = (newest - other) / (older - other), (value - over) / (before - over)
+        trusted = (height.square() < place) & ((1 - height).square() < 1 - place) & ~done
+        steep = value / (over - value) * before / (over - before)
+        flat = (older - newest) / (other - newest) * value / (before - value) * over / (before - over)
+        share = torch.where(trusted, steep + flat, 0.5).clamp(least.clamp_max(0.5), (1 - least).clamp_min(0.5))
+    return best

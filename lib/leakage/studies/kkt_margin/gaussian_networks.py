@@ -14,7 +14,7 @@ from leakage import arguments
 from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import stream
+from leakage.runtime import DTYPE, stream
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
 
@@ -63,6 +63,7 @@ def gaussian_targets(
     hidden_scale: float = two_layer.HIDDEN_SCALE,
     output_scale: float = 1.0,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = DTYPE,
 ) -> Targets:
     r"""Train `runs` two-layer networks on `rows` points each of a Gaussian law and ask them about `fresh` others.
 
@@ -79,6 +80,7 @@ def gaussian_targets(
         hidden_scale: of the initial weights and biases of the hidden layer.
         output_scale: multiplies the initial output weights.
         device: where to compute.
+        dtype: of the networks; what is drawn does not depend on it.
 
     Raises:
         ValueError: as `mixtures.draw`, `two_layer.initial` and `margin_flow.train`.
@@ -91,7 +93,7 @@ def gaussian_targets(
         dimension=dimension,
         runs=runs,
         generator=stream(seed, f"points/{name}", device),
-    )
+    ).to(dtype)
     start = two_layer.initial(
         (runs,),
         width,
@@ -99,14 +101,16 @@ def gaussian_targets(
         generator=stream(seed, f"weights/{name}", device),
         hidden_scale=hidden_scale,
         output_scale=output_scale,
-    )
+    ).to(dtype)
     trained = margin_flow.train(start, sample.train, sample.labels, descent, snapshots=snapshots)
 
     def unseen(model: TwoLayer) -> Tensor:
-        return fresh_outputs(model, sample, stream(seed, f"unseen/{name}", device), hidden_scale=hidden_scale)
+        draws = stream(seed, f"unseen/{name}", device)
+        return fresh_outputs(model, sample, draws, hidden_scale=hidden_scale).to(DTYPE)
 
-    then = tuple(Answers(sample.labels * model(sample.train), unseen(model)) for model in trained.snapshots)
-    return Targets(trained.margins, unseen(trained.model), sample.fresh_labels, trained.steps, then)
+    then = tuple(Answers((sample.labels * model(sample.train)).to(DTYPE), unseen(model)) for model in trained.snapshots)
+    labels = sample.fresh_labels.to(DTYPE)
+    return Targets(trained.margins.to(DTYPE), unseen(trained.model), labels, trained.steps, then)
 
 
 def fresh_outputs(

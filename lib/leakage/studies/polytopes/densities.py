@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.geometry.subdivision import Subdivision
 
-_CHUNK = 2**22  # numbers of the largest table of distances
+_CHUNK = 2**16  # numbers of the largest table of distances: it stays in the cache
 
 
 class Densities(NamedTuple):
@@ -70,9 +70,12 @@ def nearest(points: Float[Tensor, "t 2"], data: Float[Tensor, "n 2"]) -> Float[T
     """
     arguments.filled("data", arguments.real("data", data, "n 2"))
     arguments.real("points", points, "t 2", like=data)
-    parts = points.split(max(1, _CHUNK // len(data)))
-    mode = "donot_use_mm_for_euclid_dist"  # else distances below 1e-8 come out as 0
-    return torch.cat([torch.cdist(part, data, compute_mode=mode).amin(1) for part in parts])
+    across, along = data.mT
+    found = []
+    for part in points.split(max(1, _CHUNK // len(data))):  # of squares: `torch.cdist` takes every root
+        first, second = part[:, :1] - across, part[:, 1:] - along
+        found.append(first.square_().addcmul_(second, second).amin(1))
+    return torch.cat(found).sqrt_()
 
 
 class Discs(NamedTuple):
