@@ -67,9 +67,13 @@ class Mlp:
 
     def __call__(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t classes"]:
         """The outputs $o$ (logits) at points whose leading dimensions broadcast with those of the networks."""
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            points = (points @ weight.mT).add_(bias.unsqueeze(-2)).clamp_min_(0)
-        return (points @ self.weights[-1].mT).add_(self.biases[-1].unsqueeze(-2))
+        return self.above(points @ self.weights[0].mT)
+
+    def above(self, first: Float[Tensor, "... t _"]) -> Float[Tensor, "... t classes"]:
+        """The outputs of points of which the first layer's $W_1 x$ are known, and are used up."""
+        for weight, bias in zip(self.weights[1:], self.biases[:-1], strict=True):
+            first = first.add_(bias.unsqueeze(-2)).clamp_min_(0) @ weight.mT
+        return first.add_(self.biases[-1].unsqueeze(-2))
 
 
 def initial(

@@ -20,20 +20,21 @@ from leakage import arguments
 from leakage.geometry.patterns import check
 from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
+from leakage.runtime import DTYPE
 
 _CACHED = 2**17  # numbers of noisy copies looked at together: 1 MiB of float64 stays in the cache
 _CHUNK = 2**22  # by classifiers that go on in parts themselves, for which a question is dear: 32 MiB
 
 
 def _flipped(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=points.dtype)
+    flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
     turned = (flips < amount).to(points.dtype)
     return lambda part: (part[:, None] - turned).abs_()  # b turned over by s, both 0 or 1, is |b − s|
 
 
 def _moved(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    moves = torch.randn((copies, points.shape[1]), generator=generator, device=points.device, dtype=points.dtype)
-    moves *= amount
+    drawn = torch.randn((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
+    moves = (amount * drawn).to(points)
     return lambda part: part[:, None] + moves
 
 
@@ -168,20 +169,31 @@ def _together(network: Classifier, numbers: int) -> int:
 
 
 class _Search:
-    """The steps of HopSkipJump for many points, which all query their own label only."""
+    r"""The steps of HopSkipJump for many points, which all query their own label only.
+
+    All queries lie on lines between points, so that of a network whose first layer is linear $W_1 x$ is multiplied out
+    for the ends of the lines, and interpolated for what lies between: the same answers up to rounding.
+    """
 
     def __init__(self, network: Classifier, points: Tensor, own: Tensor, jumps: Jumps) -> None:
         self.network, self.points, self.own, self.jumps = network, points, own, jumps
 
-    def other(self, places: Float[Tensor, "t d"]) -> Bool[Tensor, " t"]:
-        return self.network(places).argmax(-1) != self.own
+    def image(self, points: Float[Tensor, "t d"]) -> Float[Tensor, "t k"]:
+        """What is interpolated of points or directions."""
+        return points @ self.network.weights[0].mT if isinstance(self.network, Mlp) else points
+
+    def labels(self, images: Float[Tensor, "t k"]) -> Int[Tensor, " t"]:
+        """Of points with these images, which are used up."""
+        network = self.network
+        return (network.above(images) if isinstance(network, Mlp) else network(images)).argmax(-1)
 
     def bisect(self, far: Float[Tensor, "t d"]) -> Float[Tensor, "t d"]:
         """The end with the other label of a short piece of the segment from each point to its far end."""
         low, high = (torch.full_like(far[:, :1], value) for value in (0.0, 1.0))
+        start, way = self.image(self.points), self.image(far - self.points)
         for _ in range(self.jumps.bisections):
             middle = (low + high) / 2
-            over = self.other(self.points + middle * (far - self.points))[:, None]
+            over = (self.labels(start + middle * way) != self.own)[:, None]
             low, high = torch.where(over, low, middle), torch.where(over, middle, high)
         return self.points + high * (far - self.points)
 
@@ -189,26 +201,25 @@ class _Search:
         """Along the estimated normal, as far as the label allows; not at all if no step does."""
         normal = self.normal(place, self.jumps.batch(step), generator)
         length = (place - self.points).norm(dim=-1, keepdim=True) / math.sqrt(step)
-        kept = torch.zeros_like(length, dtype=torch.bool)
-        end = place
+        start, way = self.image(place), self.image(normal)
+        taken = torch.zeros_like(length)
         for _ in range(self.jumps.halvings):
-            trial = place + length * normal
-            good = self.other(trial)[:, None] & ~kept
-            end, kept, length = torch.where(good, trial, end), kept | good, length / 2
-        return end
+            good = (self.labels(start + length * way) != self.own)[:, None] & (taken == 0)
+            taken, length = torch.where(good, length, taken), length / 2
+        return torch.where(taken > 0, place + taken * normal, place)
 
     def normal(self, place: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
         """The estimated unit normal at each place, from directions that all share."""
-        drawn = torch.randn((batch, place.shape[1]), generator=generator, device=place.device, dtype=place.dtype)
-        unit = drawn / drawn.norm(dim=-1, keepdim=True)
+        drawn = torch.randn((batch, place.shape[1]), generator=generator, device=place.device, dtype=DTYPE)
+        unit = (drawn / drawn.norm(dim=-1, keepdim=True)).to(place)
         width = (place - self.points).norm(dim=-1) / place.shape[1]
-        few = _together(self.network, unit.numel())
+        starts, ways = self.image(place), self.image(unit)
+        few = _together(self.network, ways.numel())
         asked = (
-            torch.addcmul(at[:, None], step[:, None, None], unit).flatten(0, 1)
-            for at, step in zip(place.split(few), width.split(few), strict=True)
+            torch.addcmul(start[:, None], step[:, None, None], ways).flatten(0, 1)
+            for start, step in zip(starts.split(few), width.split(few), strict=True)
         )
-        shown = torch.cat([self.network(part).argmax(-1) for part in asked])
-        over = shown.view(-1, batch) != self.own[:, None]
+        over = torch.cat([self.labels(part) for part in asked]).view(-1, batch) != self.own[:, None]
         sign = 2 * over.to(place.dtype) - 1
         balanced = sign - sign.mean(1, keepdim=True)
         # Where all directions agree, there is no balance to strike: they are taken as they are.
