@@ -7,7 +7,8 @@ import torch
 
 from geometry_networks import SHAPES, SQUARE, network, one_layer, points
 from leakage.geometry import patterns, subdivision
-from leakage.geometry.subdivision import Plane, subdivide, subdivide_planes
+from leakage.geometry.subdivision import Plane, subdivide, subdivide_networks, subdivide_planes
+from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import invariants
 
@@ -190,3 +191,22 @@ def test_planes_cut_at_once_are_cut_as_one_by_one(widths):
         assert torch.allclose(found.maps, alone.maps, atol=1e-12)
     with pytest.raises(ValueError, match="`planes` must be as many"):
         subdivide_planes(model, windows, planes[1:])
+
+
+def test_networks_cut_together_are_those_cut_alone():
+    models = [network((2, 8, 6, 2), seed) for seed in range(3)]
+    together = subdivide_networks(mlp.stack(models), SQUARE)
+    assert len(together) == len(models)
+    for model, found in zip(models, together, strict=True):
+        alone = subdivide(model, SQUARE)
+        assert found.layer_counts == alone.layer_counts
+        order, other = (torch.unique(fine.pattern, dim=0, return_inverse=True)[1].argsort() for fine in (found, alone))
+        assert torch.equal(found.pattern[order], alone.pattern[other])
+        assert torch.allclose(found.areas[order], alone.areas[other], rtol=0, atol=1e-14)
+        assert torch.allclose(found.maps[order], alone.maps[other], rtol=0, atol=1e-14)
+        assert torch.equal(found.network.weights[0], model.weights[0])
+
+
+def test_networks_without_a_leading_dimension_are_refused():
+    with pytest.raises(ValueError, match="`networks` must"):
+        subdivide_networks(network((2, 8, 2), 0), SQUARE)

@@ -43,7 +43,7 @@ def test_values_that_differ_by_rounding_are_equal():
 
 
 def test_a_ramp_is_a_ridge_of_weights_and_a_valley_of_outputs():
-    view = norm_ridges.survey(ramp(), side=50)
+    view = norm_ridges.survey(subdivide(ramp(), corners()), side=50)
     found = norm_ridges.ridge(view, torch.tensor([[0.5, 0.5]]).double(), within=0.3)
     # The ramp has a fifth of the window: there the norm ties, elsewhere it is 0.
     assert float(found.window.weights) == pytest.approx(0.8 + 0.1)
@@ -67,7 +67,7 @@ def test_a_curve_across_the_ramp_sees_the_window_as_it_is(machine):
 
 
 def _across_the_ramp():
-    view = norm_ridges.survey(ramp(), side=50)
+    view = norm_ridges.survey(subdivide(ramp(), corners()), side=50)
     flat = Mlp(
         (torch.tensor([[0, 1.0]]).double(), torch.tensor([[1.0], [-1.0]]).double()),
         (torch.tensor([0.0]).double(), torch.tensor([-0.5, 0.5]).double()),
@@ -78,7 +78,7 @@ def _across_the_ramp():
 
 def test_a_window_of_one_class_has_no_ridge():
     model = one_layer([[1.0, 0.0]], [1.0], [[1.0], [-1.0]])
-    view = norm_ridges.survey(model, side=5)
+    view = norm_ridges.survey(subdivide(model, corners()), side=5)
     assert torch.stack(norm_ridges.ridge(view, lattice(2), within=0.5).window).isnan().all()
     assert torch.stack(norm_ridges.elsewhere(view, [view.boundary])).isnan().all()
     assert [len(part) for part in norm_ridges.elsewhere(view, [])] == [0, 0, 0]
@@ -86,7 +86,7 @@ def test_a_window_of_one_class_has_no_ridge():
 
 def test_norms_at_points_are_those_of_the_network():
     model = network((2, 9, 8, 2), 1)
-    view = norm_ridges.survey(model, side=9)
+    view = norm_ridges.survey(subdivide(model, corners()), side=9)
     found = view.norms(view.points)
     for point, weight, bias, output in zip(view.points, *found, strict=True):
         jacobian = torch.func.jacrev(model)(point.unsqueeze(0)).squeeze()
@@ -114,4 +114,4 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="NaN"):
         norm_ridges.exceeds(torch.tensor([torch.nan]), torch.tensor([0.0]))
     with pytest.raises(ValueError, match="side"):
-        norm_ridges.survey(ramp(), side=0)
+        norm_ridges.survey(subdivide(ramp(), corners()), side=0)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import arguments
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out, split
 from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
@@ -140,7 +141,7 @@ def subdivide(
         ValueError: if the network is not a single float64 one with hidden layers, or the window or the plane is not as
             described.
     """
-    return _cut(_truncated(network, layers), oriented(window).unsqueeze(0), [plane])[0]
+    return _cut([_truncated(network, layers)], oriented(window).unsqueeze(0), [plane])[0]
 
 
 def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
@@ -151,23 +152,40 @@ def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes:
     """
     if not len(windows) or len(windows) != len(planes):
         raise ValueError(f"`planes` must be as many as windows and at least one, got {len(planes)} and {len(windows)}.")
-    return _cut(_truncated(network, None), torch.stack([oriented(window) for window in windows]), planes)
+    return _cut([_truncated(network, None)], torch.stack([oriented(window) for window in windows]), planes)
 
 
-def _cut(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane | None]) -> list[Subdivision]:
-    """One subdivision for each window; polygons of all windows stand in one table."""
-    polygons = Polygons(windows)
-    maps = torch.stack([_in_window(network, plane) for plane in planes], -1)
+def subdivide_networks(networks: Mlp, window: Float[Tensor, "w 2"]) -> list[Subdivision]:
+    """`subdivide` for several networks, along one leading dimension and in one window, all cut at once.
+
+    Raises:
+        ValueError: as `subdivide`, or if there is no network or no leading dimension.
+    """
+    count = len(arguments.filled("networks", arguments.tensor("networks", networks.weights[0], "b n m")))
+    each = [_truncated(networks[number], None) for number in range(count)]
+    return _cut(each, oriented(window).expand(count, -1, -1), [None] * count)
+
+
+def _cut(
+    networks: Sequence[Mlp], windows: Float[Tensor, "windows w 2"], planes: Sequence[Plane | None]
+) -> list[Subdivision]:
+    """One subdivision for each window; each network has equally many of them, which stand one after the other.
+
+    Polygons of all windows stand in one table.
+    """
+    polygons, share = Polygons(windows), len(windows) // len(networks)
+    maps = torch.stack([_in_window(networks[number // share], plane) for number, plane in enumerate(planes)], -1)
     rows = torch.zeros((len(windows), 0), dtype=torch.bool, device=maps.device)
     whose, counts, owner = torch.arange(len(windows), device=maps.device), [], 0
-    for weight, bias in zip(network.weights[1:], network.biases[1:], strict=True):
+    for layer in range(1, len(networks[0].weights)):
         polygons.begin_generation()
         for lines in maps:
             polygons.cut(lines, owner=owner)
             owner += 1
         parents = polygons.parents[: polygons.count]
-        gates, maps = _compose(maps, parents, polygons.middles(), weight, bias)
-        rows, whose = torch.cat([rows[parents], gates], -1), whose[parents]
+        whose = whose[parents]
+        gates, maps = _compose(maps, parents, polygons.middles(), networks, layer, whose // share)
+        rows = torch.cat([rows[parents], gates], -1)
         counts.append(whose.bincount(minlength=len(windows)).tolist())
     found = []
     for number, (window, plane, layer_counts) in enumerate(
@@ -178,23 +196,33 @@ def _cut(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Pl
         slots = int(corners.max())
         vertices, owners = polygons.vertices[own, :slots], polygons.owners[own, :slots]
         outputs = maps[..., own].permute(2, 0, 1).contiguous()
+        network = networks[number // share]
         found.append(Subdivision(network, window, plane, vertices, corners, owners, rows[own], outputs, layer_counts))
     return found
 
 
-def _compose(maps: Tensor, parents: Tensor, middles: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """The gates of the layer in hand on every polygon, and the affine maps (m, 3, R) of the next layer there."""
-    gates, composed = [], []
-    for cells, middle in zip(parents.split(_CHUNK), middles.split(_CHUNK), strict=True):
-        own = maps.index_select(2, cells) if maps.shape[-1] > 1 else maps
-        gate = own[:, 0] * middle[:, 0] + own[:, 1] * middle[:, 1] + own[:, 2] > 0
-        gates.append(gate.T)
-        # One plain product: a batch of small ones takes many times longer.
-        product = weight @ (own * gate.unsqueeze(1)).flatten(1)
-        composed.append(product.unflatten(1, (3, len(cells))))
-    following = torch.cat(composed, -1)
-    following[:, 2] += bias.unsqueeze(-1)
-    return torch.cat(gates), following
+def _compose(
+    maps: Tensor, parents: Tensor, middles: Tensor, networks: Sequence[Mlp], layer: int, whose: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gates of the layer before `layer` on every polygon, and the affine maps (m, 3, R) of `layer` there.
+
+    The network of each polygon is given by its number.
+    """
+    count, width = len(parents), networks[0].weights[layer].shape[0]
+    gates = torch.empty((count, len(maps)), dtype=torch.bool, device=maps.device)
+    following = maps.new_empty((width, 3, count))
+    for number, network in enumerate(networks):
+        everywhere = (whose == number).nonzero().squeeze(-1) if len(networks) > 1 else torch.arange(count).to(whose)
+        for chosen in everywhere.split(_CHUNK):
+            own = maps.index_select(2, parents[chosen])
+            x, y = middles[chosen].T
+            gate = own[:, 0] * x + own[:, 1] * y + own[:, 2] > 0
+            gates[chosen] = gate.T
+            # One plain product: a batch of small ones takes many times longer.
+            product = (network.weights[layer] @ (own * gate.unsqueeze(1)).flatten(1)).unflatten(1, (3, len(chosen)))
+            product[:, 2] += network.biases[layer].unsqueeze(-1)
+            following.index_copy_(2, chosen, product)
+    return gates, following
 
 
 def _keys(rows: Bool[Tensor, "t N"]) -> Int[Tensor, " t"]:

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.geometry.subdivision import Subdivision
-from leakage.models.mlp import Mlp
+from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.subdivision import Subdivision, subdivide_networks
 from leakage.studies.polytopes import cluster_networks
 from leakage.studies.polytopes.cluster_networks import TASK, ClusterTask, Targets
 from leakage.studies.polytopes.cluster_records import (
@@ -30,7 +30,7 @@ from leakage.studies.polytopes.cluster_records import (
 from leakage.studies.polytopes.densities import Densities, Discs, by_distance, in_discs
 from leakage.studies.polytopes.movement import mean_moves
 from leakage.studies.polytopes.norm_ridges import Landscape, Norms, elsewhere, gradient_order, ridge, survey
-from leakage.studies.polytopes.windows import lattice
+from leakage.studies.polytopes.windows import corners, lattice
 
 
 def group(
@@ -63,13 +63,13 @@ def history(targets: Targets, epochs: Sequence[int]) -> History:
     """Cells, ridges and hyperedges at these epochs."""
     device, rows = targets.accuracy.device, []
     for epoch in epochs:
-        views = [survey(network, side=1) for network in _each(targets, epoch)]
+        fines = subdivide_networks(targets.snapshots[epoch], corners(device=device))
         rows.append(
             History(
-                cells=torch.tensor([len(view.subdivision) for view in views], device=device),
-                components=torch.tensor([view.boundary.components for view in views], device=device),
-                gradient_order=torch.stack([gradient_order(view.subdivision) for view in views]),
-                edge_lengths=torch.stack([edge_lengths(view.subdivision) for view in views]),
+                cells=torch.tensor([len(fine) for fine in fines], device=device),
+                components=torch.tensor([decision_boundary(fine).components for fine in fines], device=device),
+                gradient_order=torch.stack([gradient_order(fine) for fine in fines]),
+                edge_lengths=torch.stack([edge_lengths(fine) for fine in fines]),
             )
         )
     return _together(rows, torch.stack)
@@ -122,7 +122,8 @@ def edge_lengths(subdivision: Subdivision) -> Float[Tensor, " layers"]:
 
 def portrait(targets: Targets, looks: Looks = LOOKS) -> Portrait:
     """What is seen of the trained networks."""
-    views = [survey(network, side=looks.side) for network in _each(targets, targets.last)]
+    fines = subdivide_networks(targets.snapshots[targets.last], corners(device=targets.accuracy.device))
+    views = [survey(fine, side=looks.side) for fine in fines]
     return _together([_likeness(index, views, targets, looks) for index in range(len(views))], torch.stack)
 
 
@@ -176,10 +177,6 @@ def motion(targets: Targets, epochs: Sequence[int], seen: History, phase: tuple[
     neurons = targets.accuracy.new_tensor(targets.snapshots[targets.last].widths[1:-1])
     length = seen.edge_lengths[torch.tensor(within, device=neurons.device)].mean(0) / neurons
     return Motion(*moved, speed=moved.both / length, own_speed=moved.own / length)
-
-
-def _each(targets: Targets, epoch: int) -> list[Mlp]:
-    return [targets.network(model, epoch=epoch) for model in range(len(targets.data))]
 
 
 def _together(parts: Sequence[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:

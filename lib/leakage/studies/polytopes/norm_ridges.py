@@ -15,10 +15,10 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
-from leakage.geometry.subdivision import Subdivision, subdivide
+from leakage.geometry.subdivision import Subdivision
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes.densities import nearest
-from leakage.studies.polytopes.windows import along, corners, lattice
+from leakage.studies.polytopes.windows import along, lattice
 
 _SAME = 1e-7  # norms closer than this, in units of the largest, are equal: 0 comes out as the root of rounding, 1e-8
 
@@ -83,18 +83,16 @@ class Landscape:
         return torch.stack([self.subdivision.weight_norms, self.subdivision.bias_norms])[:, cells]
 
 
-def survey(network: Mlp, *, side: int = 200) -> Landscape:
-    """Subdivide the unit square, and look at it from `side` × `side` points.
+def survey(fine: Subdivision, *, side: int = 200) -> Landscape:
+    """Look at the subdivided unit square from `side` × `side` points.
 
     Raises:
-        ValueError: as `subdivision.subdivide`, or if `side` is below 1.
+        ValueError: if `side` is below 1.
     """
-    device = network.weights[0].device
-    fine = subdivide(network, corners(device=device))
-    points = lattice(side, device=device)
+    points = lattice(side, device=fine.vertices.device)
     cells = fine.locate(points)
     points, cells = points[cells >= 0], cells[cells >= 0]
-    return Landscape(fine, decision_boundary(fine), points, cells, network(points).norm(dim=-1))
+    return Landscape(fine, decision_boundary(fine), points, cells, fine.network(points).norm(dim=-1))
 
 
 class Norms(NamedTuple):

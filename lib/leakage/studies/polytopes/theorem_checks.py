@@ -14,7 +14,7 @@ from leakage.geometry import rays
 from leakage.geometry.distances import inscribed_radius
 from leakage.geometry.patterns import Gates, adapted, check_gates, joined, pattern, read_out
 from leakage.geometry.polygons import fans, following, in_use
-from leakage.geometry.subdivision import Subdivision, subdivide
+from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import ray_cuts
 from leakage.studies.polytopes.printed_search import bisection
@@ -105,10 +105,9 @@ def cell_counts(networks: Mlp, window: Float[Tensor, "w 2"]) -> Int[Tensor, " b"
     """How many activation polytopes each of several networks, along one leading dimension, has in a window.
 
     Raises:
-        ValueError: as in `subdivision.subdivide`.
+        ValueError: as in `subdivision.subdivide_networks`.
     """
-    number = len(networks.weights[0])
-    return torch.tensor([len(subdivide(networks[index], window)) for index in range(number)], device=window.device)
+    return torch.tensor([len(fine) for fine in subdivide_networks(networks, window)], device=window.device)
 
 
 class Refinement(NamedTuple):
