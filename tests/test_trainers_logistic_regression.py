@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.trainers import logistic_regression
+from leakage.trainers import logistic_newton
 from leakage.trainers.logistic_regression import fit, leave_one_out, train_with_point, with_point
 
 
@@ -120,7 +120,7 @@ def test_a_long_step_is_shortened_until_the_objective_falls():
     model = fit(gram, labels, ridge=1e-3, start=start)
     assert bool(model.converged)
     assert float(model.residual) < 1e-9
-    assert logistic_regression._ENOUGH < 0.5
+    assert logistic_newton._ENOUGH < 0.5
 
 
 @pytest.mark.parametrize(("gram", "ridge"), [(1.0, 1e-12), (1.0, 1e-17), (1.0, 1e-30), (1e200, 1.0), (1e-200, 1e-217)])

@@ -51,9 +51,9 @@ class TwoLayer:
             raise ValueError("`index` needs networks along a first dimension; this is a single one.")
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
 
-    def to(self, like: Tensor | torch.dtype) -> "TwoLayer":
-        """The same networks in another precision, or that of a tensor and on its device."""
-        return TwoLayer(self.weights.to(like), self.biases.to(like), self.outputs.to(like))
+    def to(self, kind: torch.dtype) -> "TwoLayer":
+        """The same networks in another precision."""
+        return TwoLayer(self.weights.to(kind), self.biases.to(kind), self.outputs.to(kind))
 
     def preactivations(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t k"]:
         r"""$w_j^\top x + b_j$ of every point and neuron."""

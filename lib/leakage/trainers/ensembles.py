@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -191,7 +192,12 @@ def check_rows(rows: Int[Tensor, "models m"], *, models: int, points: int) -> No
 
 def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
     """One epoch: every network's rows in an order of its own."""
-    return rows.gather(-1, torch.rand(rows.shape, generator=generator, device=rows.device).argsort(-1))
+    drawn = torch.rand(rows.shape, generator=generator, device=rows.device)
+    if drawn.device.type != "cpu":
+        return rows.gather(-1, drawn.argsort(-1))
+    # The draws are multiples of 2^-24, and NumPy sorts whole numbers in a third of the time.
+    keys = (drawn * 2**24).long() * 2**32 + torch.arange(rows.shape[-1])
+    return rows.gather(-1, torch.from_numpy(np.sort(keys.numpy(), -1)) & (2**32 - 1))
 
 
 def name_of(function: Callable[..., Any] | None) -> str:

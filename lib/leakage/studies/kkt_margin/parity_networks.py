@@ -81,7 +81,7 @@ def parity_targets(
 def _two_layer(
     points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
 ) -> _Fit:
-    start = two_layer.initial((len(points),), width, side**2, generator=generator).to(points)
+    start = two_layer.initial((len(points),), width, side**2, generator=generator).to(points.dtype)
     trained = margin_flow.train(start, points, labels, descent)
     return _Fit(trained.margins, trained.steps, lambda run, asked: trained.model[run](asked))
 

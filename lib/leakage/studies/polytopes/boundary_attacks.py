@@ -141,7 +141,7 @@ def label_only_trial(
     for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
         part = side.some(points)
         # Many thousand questions for a label, which half the digits answer as well.
-        network, places, pool = (kind.to(torch.float32) for kind in (part.network, part.points, other.points))
+        network, places, pool = part.network.to(torch.float32), part.points.float(), other.points.float()
         arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
         right = posterior.correct(part.network(part.points), part.labels) > 0
         robust = label_only.noise_robustness(

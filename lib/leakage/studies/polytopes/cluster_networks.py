@@ -1,7 +1,7 @@
 r"""Small deep networks on Clusters2D, each on a data set of its own, trained as one ensemble and kept at many epochs.
 
 A network whose accuracy on its own points stays below `FITTED` is unfitted: it is counted, and is no evidence for what
-trained networks look like. Training is in float64, because the geometry asks for it. Nothing here looks at pictures.
+trained networks look like. Nothing here looks at pictures.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from leakage.runtime import DTYPE, stream
 from leakage.studies.polytopes import clusters
 from leakage.studies.polytopes.clusters import Clusters, Layout
 from leakage.trainers import ensembles
@@ -33,11 +33,13 @@ class ClusterTask:
         layout: of the data.
         hidden: neurons of each hidden layer.
         recipe: of the training.
+        dtype: of the training; what is kept is float64, which the geometry asks for.
     """
 
     layout: Layout = field(default_factory=Layout)
     hidden: tuple[int, ...] = (25, 25, 25, 25)
     recipe: Recipe = field(default_factory=lambda: Recipe(epochs=80, batch=32, learning_rate=2e-3))
+    dtype: torch.dtype = DTYPE
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -115,12 +117,12 @@ def train(
     kept = range(last + 1) if epochs is None else {*epochs, last}
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
-        Perceptrons.of(start),
+        Perceptrons.of(start.to(task.dtype)),
         Examples((points,), labels),
         rows,
         task.recipe,
         generator=stream(seed, f"cluster batches/{group}", device),
-        observe=snapshots.__setitem__,
+        observe=lambda epoch, networks: snapshots.__setitem__(epoch, networks.to(DTYPE)),
         epochs_observed=sorted(kept),
     )
     right = snapshots[last](points.view(models, -1, 2)).argmax(-1) == labels.view(models, -1)

@@ -16,7 +16,6 @@ from torch import Tensor
 from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision
-from leakage.models.mlp import Mlp
 from leakage.studies.polytopes.densities import nearest
 from leakage.studies.polytopes.windows import along, lattice
 
