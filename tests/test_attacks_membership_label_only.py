@@ -110,3 +110,14 @@ def test_bad_input_is_refused():
         hop_skip_jump(one, points, points, jumps=Jumps(), generator=stream(0, "jumps"))
     with pytest.raises(ValueError, match="directions"):
         Jumps(directions=0)
+
+
+def test_a_network_is_asked_on_lines_as_any_classifier_is_at_points():
+    network = mlp.initial((), (12, 16, 5), generator=stream(3, "network"))
+    points, pool = (2 * gaussian((n, 12), generator=stream(3, name)) for n, name in ((20, "points"), (40, "pool")))
+    known, unknown = (
+        hop_skip_jump(one, points, pool, jumps=Jumps(), generator=stream(3, "jumps"))
+        for one in (network, lambda asked: network(asked))
+    )
+    assert torch.equal(known.reached, unknown.reached)
+    assert torch.allclose(known.distances, unknown.distances, rtol=1e-9)

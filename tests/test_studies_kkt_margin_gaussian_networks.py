@@ -78,3 +78,11 @@ def test_a_seed_gives_its_networks_again():
 def test_quiet_output_weights_start_with_quiet_answers():
     loud, quiet = (gaussian_targets(50, **SMALL, snapshots=[0], output_scale=scale) for scale in (1.0, 0.125))
     torch.testing.assert_close(quiet.then[0].fresh, loud.then[0].fresh / 8, rtol=1e-12, atol=0)
+
+
+def test_single_precision_changes_digits_and_nothing_that_is_drawn():
+    double, single = (gaussian_targets(50, **SMALL, dtype=dtype) for dtype in (DTYPE, torch.float32))
+    assert single.fresh.dtype == single.margins.dtype == DTYPE
+    assert torch.equal(double.fresh_labels, single.fresh_labels)
+    assert bool(((double.steps - single.steps).abs() <= 1).all())
+    torch.testing.assert_close(single.fresh, double.fresh, rtol=0, atol=1e-2)  # a step at the margin of 3

@@ -185,3 +185,9 @@ def test_noise_lowers_what_one_private_training_shows_and_fits():
     assert bool((epsilons.private_run(0, **settings).bounds == found.bounds).all())
     with pytest.raises(ValueError, match="points"):
         epsilons.private_run(0, **settings | {"points": 10**6})
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 5), (2, 3)])
+def test_halved_images_are_pooled_ones(size):
+    images = torch.randn(3, 2, *size, generator=stream(0, "images"))
+    assert torch.equal(targets._Halved()(images), torch.nn.functional.max_pool2d(images, 2))

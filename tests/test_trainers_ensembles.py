@@ -343,3 +343,11 @@ def test_a_network_that_diverges_is_not_given_away():
     wild = Recipe(epochs=20, batch=6, learning_rate=1e30, optimiser="sgd")
     with pytest.raises(ValueError, match="diverged"):
         ensembles.train(start, *a_problem(), wild, generator=stream(0, "shuffle"))
+
+
+def test_shuffles_are_uniform_draws_in_order_whatever_is_tied():
+    rows = torch.arange(7 * 900).view(7, 900)
+    for seed in range(20):
+        found = ensembles.shuffled(rows, generator=stream(seed, "shuffles"))
+        drawn = torch.rand(rows.shape, generator=stream(seed, "shuffles"))
+        assert torch.equal(found, rows.gather(-1, drawn.argsort(dim=-1, stable=True)))

@@ -8,12 +8,15 @@ a word (`trainers.translators`). Nothing here trains.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import softplus
+
+from leakage.trainers.sparse_rows import SparseRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,11 @@ class Examples:
     def tensors(self) -> tuple[Tensor, ...]:
         """The inputs, then the targets."""
         return (*self.inputs, self.targets)
+
+    @cached_property
+    def sparse(self) -> SparseRows | None:
+        """The first input, where most of its numbers are 0."""
+        return SparseRows.of(self.inputs[0])
 
     def __len__(self) -> int:
         return len(self.targets)

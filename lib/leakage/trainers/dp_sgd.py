@@ -22,6 +22,7 @@ from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.sparse_rows import SparseRows
 
 _MOST_DRAWS = 2**22  # numbers drawn at once for the batches of several steps: 16 MiB of float32
 _ALIGNED = 16  # numbers from which on the rows of a matrix begin: 64 bytes of float32, a line of the cache
@@ -90,15 +91,18 @@ def train(
     ensembles.check_rows(rows, models=models, points=len(examples))
     dtype = networks.weights[0].dtype
     features, targets = examples.inputs[0].to(dtype), one_hot(examples.targets, networks.widths[-1]).to(dtype)
-    state = networks.each(_aligned)
+    state, sparse = networks.each(_aligned), SparseRows.of(features)
+    if sparse is not None:
+        state = Mlp((_by_inputs(networks.weights[0]), *state.weights[1:]), state.biases)
     step = (learning_rate / recipe.batch).to(dtype)
     spread = -(step * noise.to(dtype) * recipe.clip)
     for index, present in poisson_batches(
         rows, recipe.sampling_rate(rows.shape[1]), steps=recipe.steps, generator=generator
     ):
-        inputs, pushes = _backward(state, features[index], targets[index])
+        batch = None if sparse is None else sparse.blocks(index)
+        inputs, pushes = _backward(state, features[index], targets[index], batch)
         scale = -step[:, None] * _factors(inputs, pushes, recipe.clip) * present[:, None]
-        _add_gradients(state, inputs, pushes, scale)
+        _add_gradients(state, inputs, pushes, scale, batch)
         for parameter in itertools.chain.from_iterable(zip(state.weights, state.biases, strict=True)):
             _add_noise(parameter, spread, generator)
     return Mlp(state.weights, state.biases)  # refuses networks that have diverged
@@ -160,13 +164,18 @@ def poisson_batches(
 
 
 def _backward(
-    networks: Mlp, points: Float[Tensor, "models b d"], targets: Float[Tensor, "models b classes"]
+    networks: Mlp,
+    points: Float[Tensor, "models b d"],
+    targets: Float[Tensor, "models b classes"],
+    batch: SparseRows | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     r"""The inputs $a^{l-1}$ of every layer and the signals $\delta_l$ that come back to it, one of each an example.
 
-    The points are the same for all settings of a model and are multiplied with the weights of all of them at once.
+    The points are the same for all settings of a model and are multiplied with the weights of all of them at once:
+    as `batch`, with a block for each model, where most of their numbers are 0.
     """
-    wide = points @ networks.weights[0].flatten(1, 2).mT
+    first = networks.weights[0]
+    wide = points @ first.flatten(1, 2).mT if batch is None else batch.times(_table(first)).view(*points.shape[:2], -1)
     above = wide.unflatten(-1, networks.biases[0].shape[1:]).transpose(1, 2) + networks.biases[0].unsqueeze(-2)
     inputs = [points.unsqueeze(1)]
     for weight, bias in zip(networks.weights[1:], networks.biases[1:], strict=True):
@@ -192,12 +201,16 @@ def _factors(inputs: list[Tensor], pushes: list[Tensor], clip: float) -> Float[T
 
 
 def _add_gradients(
-    networks: Mlp, inputs: list[Tensor], pushes: list[Tensor], factors: Float[Tensor, "models settings b"]
+    networks: Mlp,
+    inputs: list[Tensor],
+    pushes: list[Tensor],
+    factors: Float[Tensor, "models settings b"],
+    batch: SparseRows | None = None,
 ) -> None:
     """Add the sum of the examples' gradients times their factors, in place; the signals are used up."""
     for weight, bias, below, push in zip(networks.weights, networks.biases, inputs, pushes, strict=True):
         push.mul_(factors.unsqueeze(-1))
-        _add_products(weight, push, below)
+        _add_products(weight, push, below, batch)
         bias.add_(push.sum(-2))
 
 
@@ -205,13 +218,28 @@ def _add_products(
     weight: Float[Tensor, "models settings out in"],
     push: Float[Tensor, "models settings b out"],
     below: Float[Tensor, "models _ b in"],
+    batch: SparseRows | None,
 ) -> None:
     """Add the sum of the outer products to the weights, in place; points shared by the settings are read once."""
-    if below.shape[1] == 1:
-        shared = push.transpose(1, 2).flatten(2)
+    if below.shape[1] > 1:
+        weight.view(-1, *weight.shape[2:]).baddbmm_(push.flatten(0, 1).mT, below.flatten(0, 1))
+        return
+    shared = push.transpose(1, 2).flatten(2)
+    if batch is None:
         weight.view(len(weight), -1, weight.shape[-1]).baddbmm_(shared.mT, below[:, 0])
     else:
-        weight.view(-1, *weight.shape[2:]).baddbmm_(push.flatten(0, 1).mT, below.flatten(0, 1))
+        _table(weight).add_(batch.transposed.times(shared.flatten(0, 1)))
+
+
+def _by_inputs(weight: Float[Tensor, "models settings out in"]) -> Float[Tensor, "models settings out in"]:
+    """A copy in which the weights of one input are neighbours in memory."""
+    return weight.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
+
+
+def _table(weight: Float[Tensor, "models settings out in"]) -> Float[Tensor, "models_in settings_out"]:
+    """Weights that are `_by_inputs`, in the same memory, with a row for each input of each model."""
+    models, settings, out, inputs = weight.shape
+    return weight.permute(0, 3, 1, 2).view(models * inputs, settings * out)
 
 
 def _add_noise(parameter: Float[Tensor, "models settings *rest"], spread: Tensor, generator: torch.Generator) -> None:

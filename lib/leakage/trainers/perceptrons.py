@@ -83,8 +83,16 @@ class Perceptrons(Mlp):
         """
         features, labels = _asked(examples)
         chunk, found = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:]))), []
-        for points, part in zip(features.to(self.weights[0].dtype).split(chunk), labels.split(chunk), strict=True):
-            losses, wrong = cross_entropies(self(points), part.expand(len(self), -1))
+        kind, sparse = self.weights[0].dtype, examples.sparse
+        table = self.weights[0].permute(2, 0, 1).flatten(1) if sparse is not None and kind == torch.float32 else None
+        for first in range(0, len(features), chunk):
+            part = labels[first : first + chunk]
+            if table is None or sparse is None:
+                outputs = self(features[first : first + chunk].to(kind))
+            else:
+                wide = sparse.between(first, first + len(part)).times(table)
+                outputs = self.above(wide.view(len(part), len(self), -1).transpose(0, 1).contiguous())
+            losses, wrong = cross_entropies(outputs, part.expand(len(self), -1))
             found.append(Score(losses, wrong.long(), torch.ones_like(part).expand(len(self), -1)))
         return joined(found, -1)
 
