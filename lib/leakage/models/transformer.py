@@ -3,8 +3,8 @@ r"""Transformer(w): an encoder and a decoder of width w that translate sentences
 The architecture is that of Vaswani et al. (2017): sinusoidal positions, layers normalised after each sum, feed-forward
 layers of 4w neurons, and the target's word vectors used again as output weights. Nothing attends to `PADDING`.
 There is no dropout. The module is a form without parameters (they are on PyTorch's `meta` device);
-`models.initialisation` draws them, stacked along a first dimension, and as such `torch.func.functional_call` must give
-them: all networks are computed at once, each on sentences of its own, which lie one after the other in one row of
+`models.initialisation` draws them, stacked along a first dimension, and as such they must be put into it, for a call or
+for good: all networks are computed at once, each on sentences of its own, which lie one after the other in one row of
 places. Nothing here trains, tokenises or searches for a translation.
 """
 
