@@ -47,9 +47,10 @@ class SparseRows:
         return len(self.starts) - 1
 
     def times(self, table: Float[Tensor, "columns k"]) -> Float[Tensor, "rows k"]:
-        """The matrix times a table of rows for its columns."""
+        """The matrix times a table of rows for its columns, which are copied unless they lie in one piece."""
+        rows = table.contiguous()
         return embedding_bag(
-            self.columns, table, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
+            self.columns, rows, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
         )
 
     def between(self, first: int, last: int) -> "SparseRows":
