@@ -7,6 +7,7 @@ the end of a pipe, so that the script knows when the last of them is gone.
 """
 
 import contextlib
+import io
 import json
 import multiprocessing as mp
 import os
@@ -202,7 +203,10 @@ def _points(root: Path) -> list[str]:
 
 
 def main(folder: Path) -> None:
+    import multiprocessing.synchronize  # noqa: F401
+
     import nbformat
+    import torch
 
     from leakage import content_keys, sweeps  # noqa: F401
     from leakage.pipeline import build, cli, execute  # noqa: F401
@@ -212,7 +216,10 @@ def main(folder: Path) -> None:
     execute.mp = types.SimpleNamespace(get_context=lambda _: forking)
     execute.execute = run_cells
     os.environ.pop("LEAKAGE_BUILD", None)
-    content_keys.processor()  # what is slow the first time is done before the first fork
+    # What is slow the first time is done before the first fork.
+    content_keys.processor()
+    content_keys.function_parts(square)
+    torch.save(None, io.BytesIO())
     nbformat.validate(open_book(folder / "book").notebook(CHAPTERS[0]))
     _warm_up(folder)
     print(json.dumps([*trials(folder)]))

@@ -194,7 +194,7 @@ print(audit.of_losses(**scores_file.read(Path(sys.argv[1]))))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
 def test_an_audit_goes_through_in_the_memory_that_is_stated(tmp_path, monkeypatch):
-    models, points = 64, 50_000
+    models, points = 64, 20_000
     draws = np.random.default_rng(0)
     member = draws.random((models, points)) < 0.5
     for name, values in {"losses": draws.exponential(size=member.shape), "member": member, "target": 3}.items():
