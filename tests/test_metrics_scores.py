@@ -59,7 +59,9 @@ def test_rising_order_is_that_of_pytorch(shape):
     assert torch.equal(scores.ascending(values), expected)
     assert torch.equal(values.gather(-1, scores.ascending_order(values)), expected)
     for numbers in (values, torch.randn(shape, generator=stream(0, "order"))):  # with and without ties
-        assert torch.equal(scores.at_most(numbers), (numbers.unsqueeze(-2) <= numbers.unsqueeze(-1)).sum(-1))
+        for within in (0.0, 0.3):
+            reached = (numbers.unsqueeze(-2) <= numbers.unsqueeze(-1) + within).sum(-1)
+            assert torch.equal(scores.at_most(numbers, within=within), reached)
 
 
 def test_scores_apart_are_the_scores_marked():

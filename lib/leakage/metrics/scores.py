@@ -155,14 +155,14 @@ def ascending_order(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
     return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
 
 
-def at_most(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
-    """How many numbers of its row each number reaches: itself, its equals and the smaller ones."""
+def at_most(values: Float[Tensor, "*b n"], *, within: float = 0.0) -> Int64[Tensor, "*b n"]:
+    """How many numbers of its row each number reaches: itself, its equals, `within` this, and the smaller ones."""
     order = ascending_order(values)
     ordered = values.detach().gather(-1, order)
     last = torch.arange(1, values.shape[-1] + 1, device=values.device).expand(values.shape).contiguous()
-    tied = ordered[..., 1:] == ordered[..., :-1]
+    tied = ordered[..., 1:] <= ordered[..., :-1] + within
     if bool(tied.any()):
-        last = torch.searchsorted(ordered, ordered, right=True)
+        last = torch.searchsorted(ordered, ordered + within, right=True)
     return torch.empty_like(last).scatter_(-1, order, last)
 
 

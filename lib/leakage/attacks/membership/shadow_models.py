@@ -27,6 +27,7 @@ from leakage.metrics.scores import ascending, at_most
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
+_ROUNDING = 1e-12  # of the logarithm of a ratio: its sums over models are right to less
 
 
 def lira(
@@ -120,7 +121,7 @@ def rmia(
     with $p = e^{-\ell}$ and its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$). Without a
     population z is a point of the pool; half of it are members, so that with γ = 1 the attack accuses the half that
     ranks highest. The score rises with Λ(x): within one target any γ and any population order points as Λ does, up to
-    the ties they make.
+    the ties they make. Ratios that differ by rounding only, as those of a forest often do, are equal.
 
     Offline, and where no reference is trained on a point, $\bar p_1 = a \bar p_0 + 1 - a$; where all are, the mean is
     $\bar p_1$ alone. No model is trained on the population, whose $\bar p_1$ is made in the same way.
@@ -154,9 +155,10 @@ def rmia(
     rows, among = (table.view(-1, table.shape[-1]) for table in (ratio, others))
     for part in blocks.of_rows(rows.shape):  # each becomes its score, in place
         if population is None and gamma == 1:
-            below = at_most(rows[part])
+            below = at_most(rows[part], within=_ROUNDING)
         else:
-            below = torch.searchsorted(ascending(among[part]), rows[part] - math.log(gamma), right=True)
+            cuts = rows[part] - math.log(gamma) + _ROUNDING
+            below = torch.searchsorted(ascending(among[part]), cuts, right=True)
         rows[part] = below.double() / others.shape[-1] - 0.5
     return ratio
 
