@@ -1,8 +1,9 @@
 """The library's imports go one way and its modules keep the house rules, read from their syntax trees."""
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def module_name(path: Path, root: Path = PACKAGE.parent) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(read(path))
+
+
+def faults_of(paths: Iterable[Path], faults: Callable[[Path], object]) -> str:
+    """A line for each file that has faults, with what they are."""
+    return "\n".join(f"{path.relative_to(ROOT)}: {found}" for path in paths if (found := faults(path)))
+
+
 def room(module: str) -> str | None:
     """The part of the library that `module` is in; None for the root package and for what is not ours."""
     parts = module.split(".")
@@ -113,14 +128,13 @@ def test_every_room_of_the_library_has_a_floor():
     assert not homeless, f"add to MAY_IMPORT, with what they may import: {sorted(map(str, homeless))}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_go_one_way(path):
-    faults = import_faults(module_name(path), path.read_text(encoding="utf-8"), KNOWN)
-    assert not faults, "\n".join(faults)
+def test_imports_go_one_way():
+    faults = faults_of(MODULES, lambda path: import_faults(module_name(path), read(path), KNOWN))
+    assert not faults, faults
 
 
 def test_modules_import_in_no_circle():
-    graph = {module_name(path): set(imported(path.read_text(encoding="utf-8"), KNOWN)) & KNOWN for path in MODULES}
+    graph = {module_name(path): set(imported(read(path), KNOWN)) & KNOWN for path in MODULES}
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     assert not graph, f"these import each other: {sorted(graph)}"
@@ -160,30 +174,33 @@ def test_a_permitted_import_is_left_alone(module, source):
     assert import_faults(module, source, KNOWN) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_a_module_opens_with_a_docstring(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "say what is in it, and what it never does"
+def test_a_module_opens_with_a_docstring():
+    silent = [module_name(path) for path in MODULES if not ast.get_docstring(tree(path))]
+    assert not silent, f"say what is in them, and what they never do: {silent}"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=module_name)
 def test_a_package_reexports_nothing(path):
-    _, *rest = ast.parse(path.read_text(encoding="utf-8")).body
+    _, *rest = tree(path).body
     names = [ast.unparse(node).split(" =")[0] for node in rest]
     noted = ["from leakage import sources as sources"] * (path.parent == PACKAGE)  # before any module is imported
     assert names in ([], [*noted, "__version__"]), f"content keys follow imports of modules; move {names} into one"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_is_a_noun_of_bounded_length(path):
-    assert path.stem not in VAGUE_NAMES, "name it after what is in it"
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MOST_LINES[path.relative_to(ROOT).parts[0]], f"{lines} lines: split it"
+def test_a_module_is_a_noun_of_bounded_length():
+    def too_long(path: Path) -> str:
+        lines = len(read(path).splitlines())
+        return f"{lines} lines: split it" * (lines > MOST_LINES[path.relative_to(ROOT).parts[0]])
+
+    faults = faults_of(SOURCES, lambda path: "name it after what is in it" * (path.stem in VAGUE_NAMES))
+    faults += faults_of(SOURCES, too_long)
+    assert not faults, faults
 
 
-def seeds(source: str) -> list[str]:
+def seeds(module: ast.Module) -> list[str]:
     """Every function with a parameter `seed`, and every class with such a field."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             named = node.args
             names = [argument.arg for argument in (*named.posonlyargs, *named.args, *named.kwonlyargs)]
@@ -198,24 +215,24 @@ def seeds(source: str) -> list[str]:
 SEEDED = frozenset({"studies", "runtime", "pipeline"})  # experiments, what makes generators of seeds, the command line
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if room(module_name(path)) not in SEEDED], ids=module_name)
-def test_only_a_study_takes_a_seed(path):
-    found = seeds(path.read_text(encoding="utf-8"))
-    assert not found, f"{found}: an algorithm takes a `generator`; an experiment lives in leakage.studies"
+def test_only_a_study_takes_a_seed():
+    algorithms = (path for path in MODULES if room(module_name(path)) not in SEEDED)
+    faults = faults_of(algorithms, lambda path: seeds(tree(path)))
+    assert not faults, f"an algorithm takes a `generator`; an experiment lives in leakage.studies:\n{faults}"
 
 
 @pytest.mark.parametrize(
     "source", ["def draw(n, *, seed): ...", "class Run:\n    seed: int", "draw = lambda seed: seed"]
 )
 def test_a_seed_is_found(source):
-    assert seeds(source)
-    assert not seeds(source.replace("seed", "generator"))
+    assert seeds(ast.parse(source))
+    assert not seeds(ast.parse(source.replace("seed", "generator")))
 
 
-def mixed_up(source: str) -> list[str]:
+def mixed_up(module: ast.Module) -> list[str]:
     """Every public function that takes members and outsiders by their places, where one passes for the other."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             placed = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args)}
             named = placed | {argument.arg for argument in node.args.kwonlyargs}
@@ -225,10 +242,9 @@ def mixed_up(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_members_and_outsiders_are_told_apart_by_name(path):
-    found = mixed_up(path.read_text(encoding="utf-8"))
-    assert not found, f"{found}: make `member` and `outsider` keyword-only"
+def test_members_and_outsiders_are_told_apart_by_name():
+    faults = faults_of(MODULES, lambda path: mixed_up(tree(path)))
+    assert not faults, f"make `member` and `outsider` keyword-only:\n{faults}"
 
 
 @pytest.mark.parametrize(
@@ -236,25 +252,27 @@ def test_members_and_outsiders_are_told_apart_by_name(path):
     ["def f(member, outsider): ...", "def f(member, *, outsider): ...", "def f(a, outsider_variance, members): ..."],
 )
 def test_a_pair_told_apart_by_place_is_found(source):
-    assert mixed_up(source)
-    assert not mixed_up(source.replace("(", "(*, ").replace("*, *", "*").replace(", *, outsider", ", outsider"))
-    assert not mixed_up(source.replace("outsider", "other"))
+    assert mixed_up(ast.parse(source))
+    by_name = source.replace("(", "(*, ").replace("*, *", "*").replace(", *, outsider", ", outsider")
+    for harmless in (by_name, source.replace("outsider", "other")):
+        assert not mixed_up(ast.parse(harmless))
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "runtime.py"], ids=module_name)
-def test_only_runtime_asks_for_a_gpu(path):
-    attributes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Attribute)]
-    asks = [
-        ast.unparse(node)
-        for node in attributes
-        if ast.unparse(node).endswith((".cuda.is_available", ".cuda.device_count"))
-    ]
-    calls = [
-        ast.unparse(node)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
-    ]
-    assert not asks + calls, "take the device from the tensors, or from leakage.runtime"
+def asks_for_a_gpu(module: ast.Module) -> list[str]:
+    """Every question whether there is one, and every `.cuda()`."""
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and node.attr in {"is_available", "device_count"}:
+            found += [ast.unparse(node)] * (isinstance(node.value, ast.Attribute) and node.value.attr == "cuda")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_only_runtime_asks_for_a_gpu():
+    faults = faults_of((path for path in MODULES if path.name != "runtime.py"), lambda path: asks_for_a_gpu(tree(path)))
+    assert not faults, f"take the device from the tensors, or from leakage.runtime:\n{faults}"
+    assert asks_for_a_gpu(tree(PACKAGE / "runtime.py")), "they are found where they are"
 
 
 def project_texts() -> Iterator[Path]:
@@ -275,7 +293,7 @@ def test_no_file_names_a_folder_of_one_machine():
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in project_texts()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for number, line in enumerate(read(path).splitlines(), start=1)
         if MACHINE_PATH.search(line)
     ]
     assert not found, "\n".join(found)

@@ -1,4 +1,8 @@
-"""Every chapter runs from its first cell to its last in the profile `smoke`, through the real command line."""
+"""Every chapter runs from its first cell to its last in the profile `smoke`, through the real command line.
+
+Where a process that has imported PyTorch may be forked, chapters are forks of one (`forked_chapters`): to begin takes
+them as long as all the rest.
+"""
 
 import json
 import os
@@ -10,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import forked_chapters
 from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "claims").glob("*.yml"))
+BY_ITSELF = [Path(sys.executable).with_name("leakage")]
+COMMAND = BY_ITSELF if sys.platform == "darwin" else [sys.executable, forked_chapters.__file__]
 JOBS = 1  # whoever runs the tests side by side has no idle core for a second chapter
 
 
@@ -23,11 +30,10 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("build")
     # Without LEAKAGE_DATA an empty folder: what this user has in the cache must not decide what is tested.
     environment = {"LEAKAGE_DATA": str(tmp_path_factory.mktemp("data"))} | os.environ
-    command = [Path(sys.executable).with_name("leakage"), "build", "--profile", "smoke", "--no-render"]
-    options = ["--jobs", str(JOBS), "--timeout", str(HANGS), "--build-dir", folder]
+    options = ["--profile", "smoke", "--no-render", "--jobs", str(JOBS), "--timeout", str(HANGS), "--build-dir", folder]
     before = cpu_seconds()
     result = subprocess.run(
-        [*command, *options],
+        [*COMMAND, "build", *options],
         cwd=ROOT,
         env=environment,
         capture_output=True,
