@@ -15,6 +15,8 @@ NUMERICAL = $(foreach room,studies attacks geometry theory trainers models metri
   $(wildcard tests/test_$(room)*.py))
 # A process for each core, up to four; a file of tests is one piece of work, the longest come first (tests/conftest.py).
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Each of the many processes of a build or a test would compile the library for itself.
+unexport PYTHONDONTWRITEBYTECODE
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 

@@ -175,9 +175,9 @@ def test_layers_above_may_be_unknown_and_images_have_shapes():
 
 
 def test_what_is_certified_is_within_its_bound():
-    """Over 240 random modules, inputs and precisions; modules too small for a route are refused, and counted."""
+    """Over 120 random modules, inputs and precisions; modules too small for a route are refused, and counted."""
     certified = refusals = 0
-    for seed in range(240):
+    for seed in range(120):
         dice = random.Random(seed)
         dtype, activation = dice.choice([*EXACT]), dice.choice([nn.ReLU, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity])
         sizes = [
@@ -198,8 +198,8 @@ def test_what_is_certified_is_within_its_bound():
         if found.certified:
             certified += 1
             assert float((matched(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
-    assert certified >= 100
-    assert refusals <= 120
+    assert certified >= 50
+    assert refusals <= 60
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-2])

@@ -15,9 +15,12 @@ def draw(module, models=3, seed=0, **settings):
 
 
 @pytest.mark.parametrize(
-    "module", [ResNet18(2), Transformer(4, source_words=7, target_words=9, heads=2), nn.Linear(3, 2)]
+    "make",
+    [lambda: ResNet18(2), lambda: Transformer(4, source_words=7, target_words=9, heads=2), lambda: nn.Linear(3, 2)],
+    ids=["ResNet-18", "transformer", "linear layer"],
 )
-def test_every_parameter_and_buffer_is_there_once_a_model(module):
+def test_every_parameter_and_buffer_is_there_once_a_model(make):
+    module = make()
     stack = draw(module)
     forms = dict(module.named_parameters()) | dict(module.named_buffers())
     found = stack.parameters | stack.buffers

@@ -1,5 +1,7 @@
 """Trade-off curves of the figures' panel: their best points, and readings that are marked where there are none."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -11,30 +13,34 @@ from logistic_points import of
 from refusing import refusals
 
 PHI = of(1.1, 3.0, 5.0, 10.0, 100.0)
-CURVES = trade_off(PHI, strongest=1e4, weakest=1e-5, per_decade=4)
+
+
+@cache
+def curves():
+    return trade_off(PHI, strongest=1e4, weakest=1e-5, per_decade=4)
 
 
 def test_the_best_points_are_those_of_figure_3():
-    assert CURVES.best.error.tolist() == pytest.approx([0.1198, 0.1757, 0.1672, 0.1545, 0.1307], abs=6e-5)
+    assert curves().best.error.tolist() == pytest.approx([0.1198, 0.1757, 0.1672, 0.1545, 0.1307], abs=6e-5)
     # The error is flat at its least, so that a grid of penalties gives these to two digits only.
-    assert CURVES.best.advantage.tolist() == pytest.approx([0.1569, 0.3203, 0.3814, 0.4622, 0.7063], abs=2e-4)
-    assert bool(CURVES.best.attained.all())
+    assert curves().best.advantage.tolist() == pytest.approx([0.1569, 0.3203, 0.3814, 0.4622, 0.7063], abs=2e-4)
+    assert bool(curves().best.attained.all())
 
 
 def test_the_best_point_is_a_minimum():
     for factor in (0.97, 1 / 0.97):
-        beside = solve(Setting.panel(lambda_delta=CURVES.best.lambda_delta * factor, phi=PHI)).law
-        assert bool((generalisation_error(beside) > CURVES.best.error).all())
+        beside = solve(Setting.panel(lambda_delta=curves().best.lambda_delta * factor, phi=PHI)).law
+        assert bool((generalisation_error(beside) > curves().best.error).all())
 
 
 def test_a_wide_ensemble_leaks_more_with_less_ridge_and_a_narrow_one_does_not():
-    steps = CURVES.advantage.diff(dim=-1)
+    steps = curves().advantage.diff(dim=-1)
     assert bool((steps[1:] > 0).all())
     assert float(steps[0].min()) < -1e-4
 
 
 def test_readings_hit_their_target():
-    reading = at_error(CURVES, 0.17)
+    reading = at_error(curves(), 0.17)
     assert reading.attained.tolist() == [True, False, True, True, True]
     found = reading.error[reading.attained]
     torch.testing.assert_close(found, torch.full_like(found, 0.17), rtol=0, atol=1e-9)
@@ -44,33 +50,33 @@ def test_readings_hit_their_target():
 
 
 def test_what_is_never_attained_is_marked_and_not_a_number():
-    reading = at_error(CURVES, 0.16)
+    reading = at_error(curves(), 0.16)
     assert reading.attained.tolist() == [True, False, False, True, True]
     assert bool(torch.isnan(torch.stack(reading[:3])[:, ~reading.attained]).all())
-    assert not bool(at_error(CURVES, 0.01).attained.any())
+    assert not bool(at_error(curves(), 0.01).attained.any())
 
 
 def test_a_reading_is_at_the_strongest_ridge_that_attains_it():
-    reading = at_error(CURVES, 0.17)
-    stronger = CURVES.lambda_delta > reading.lambda_delta[:, None]
-    assert bool((CURVES.error[reading.attained] > 0.17)[stronger[reading.attained]].all())
+    reading = at_error(curves(), 0.17)
+    stronger = curves().lambda_delta > reading.lambda_delta[:, None]
+    assert bool((curves().error[reading.attained] > 0.17)[stronger[reading.attained]].all())
 
 
 def test_an_advantage_beyond_the_best_point_counts_only_when_asked_for():
-    assert at_advantage(CURVES, 0.5).attained.tolist() == [False, False, False, False, True]
-    whole = at_advantage(CURVES, 0.5, past_best=True)
+    assert at_advantage(curves(), 0.5).attained.tolist() == [False, False, False, False, True]
+    whole = at_advantage(curves(), 0.5, past_best=True)
     assert whole.attained.tolist() == [False, False, True, True, True]
     assert whole.error[2:].tolist() == pytest.approx([0.187441, 0.156096, 0.141835], abs=2e-6)
 
 
 def test_the_curves_begin_at_the_infinite_ridge():
-    torch.testing.assert_close(CURVES.advantage[:, 0], CURVES.infinite.advantage, rtol=1e-3, atol=0)
-    torch.testing.assert_close(CURVES.error[:, 0], CURVES.infinite.error, rtol=1e-3, atol=0)
+    torch.testing.assert_close(curves().advantage[:, 0], curves().infinite.advantage, rtol=1e-3, atol=0)
+    torch.testing.assert_close(curves().error[:, 0], curves().infinite.error, rtol=1e-3, atol=0)
 
 
 def test_a_curve_is_what_the_solver_says_at_its_penalties():
-    law = solve(Setting.panel(lambda_delta=CURVES.lambda_delta[7], phi=PHI)).law
-    torch.testing.assert_close(CURVES.advantage[:, 7], average_advantage(law), rtol=1e-6, atol=0)
+    law = solve(Setting.panel(lambda_delta=curves().lambda_delta[7], phi=PHI)).law
+    torch.testing.assert_close(curves().advantage[:, 7], average_advantage(law), rtol=1e-6, atol=0)
 
 
 def test_more_data_turn_the_advantage_around():
@@ -83,8 +89,8 @@ def test_a_best_penalty_outside_the_search_is_marked():
 
 
 test_wrong_arguments_are_named = refusals(
-    (lambda: at_error(CURVES, 0.0), "`target` must be .*above 0 and below 1"),
-    (lambda: at_advantage(CURVES, 1.0), "`target` must be .*above 0 and below 1"),
+    (lambda: at_error(curves(), 0.0), "`target` must be .*above 0 and below 1"),
+    (lambda: at_advantage(curves(), 1.0), "`target` must be .*above 0 and below 1"),
     (lambda: trade_off(PHI, strongest=1.0, weakest=2.0), "`strongest` must exceed `weakest`"),
     (lambda: trade_off(of(0.5).reshape(1)), "`phi` must be finite and above 1"),
     (lambda: trade_off(of(5.0).squeeze()), "`phi` must have shape"),
