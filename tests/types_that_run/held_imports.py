@@ -4,12 +4,18 @@ Nothing else is imported before the library is, since pytest wants to be the fir
 """
 
 import ast
+import hashlib
+import marshal
+import os
 import sys
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from typing import Any
 
 PACKAGE = "leakage"
+HERE = Path(__file__)
 
 
 def install() -> None:
@@ -32,10 +38,30 @@ class _Finder(MetaPathFinder):
 
 class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
-        """Compiled anew: what lies in `__pycache__` has no decorators, and is to have none."""
-        tree = ast.parse(self.get_data(self.path), self.path)
+        """With decorators, which the file in `__pycache__` of the library lacks: it is kept in a file of ours."""
+        source = self.get_data(self.path)
+        made_of = (HERE.read_bytes(), source, self.path.encode(), sys.version.encode())
+        digest = hashlib.sha256(b"\0".join(made_of)).digest()
+        kept = HERE.with_name("__pycache__") / f"{fullname}.{sys.implementation.cache_tag}.held"
+        with suppress(OSError, EOFError, ValueError, TypeError):
+            found = kept.read_bytes()
+            if found.startswith(digest):
+                return marshal.loads(found[len(digest) :])
+        tree = ast.parse(source, self.path)
         _decorate(tree.body)
-        return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
+        code = compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
+        if not sys.dont_write_bytecode:
+            _keep(kept, digest + marshal.dumps(code))
+        return code
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file in one step, if it can be written at all."""
+    half = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        half.write_bytes(content)
+        os.replace(half, path)
 
 
 def _decorate(body: list[ast.stmt]) -> None:
