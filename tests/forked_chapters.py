@@ -10,6 +10,7 @@ import gc
 import multiprocessing as mp
 import os
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -20,8 +21,9 @@ def run_cells(task, variables, sending) -> None:
     """In place of `worker.execute`."""
     import nbformat
 
-    from leakage.pipeline.worker import one_line
+    from leakage.pipeline import worker
 
+    threading.Thread(target=worker._end_with_the_runner, daemon=True).start()
     os.environ.update(variables)
     os.chdir(task.folder)
     with task.log.open("w", encoding="utf-8") as log:
@@ -31,7 +33,7 @@ def run_cells(task, variables, sending) -> None:
     try:
         sending.send(_cells(task, notebook, sending))
     except Exception as error:
-        sending.send(one_line(f"{type(error).__name__}: {error}"))
+        sending.send(worker.one_line(f"{type(error).__name__}: {error}"))
     nbformat.write(notebook, task.partial)
     sending.close()
     sys.stdout.flush()
@@ -99,7 +101,7 @@ def draw_coarsely() -> None:
 def main(arguments: list[str]) -> int:
     from leakage.pipeline import cli, execute
 
-    os.environ.update(execute.kernel_variables(package=BOOK.parent / "lib" / "leakage", build=Path(arguments[-1])))
+    os.environ["MPLBACKEND"] = "agg"  # figures choose their canvas themselves
     imports_of_chapters()
     draw_coarsely()
     forking = mp.get_context("fork")
