@@ -1,6 +1,7 @@
 """The likelihood ratio finds what there is to find, points the right way, and sees nothing where nothing is."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ def tensor(*values):
     return torch.tensor(values, dtype=DTYPE)
 
 
+@cache
 def game(design, p):
     """Both laws at the typical point, and exact predictions of members and outsiders."""
     query, generator = Query.typical(design, p), stream(0, f"game {design.n} {p}")

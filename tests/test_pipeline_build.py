@@ -13,6 +13,7 @@ import nbformat
 import psutil
 import pytest
 
+from kernels import without_kernels
 from miniature import (
     RULE,
     add_chapter,
@@ -153,7 +154,8 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
 
 
-def test_the_longest_chapters_begin_first_as_far_as_a_record_tells(tmp_path):
+def test_the_longest_chapters_begin_first_as_far_as_a_record_tells(tmp_path, monkeypatch):
+    without_kernels(monkeypatch)
     root = make_repository(tmp_path / "repository", "one", "two", "three", "four")
     for name in ("one", "two", "three", "four"):
         add_chapter(root, name)

@@ -61,8 +61,8 @@ def defined(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 def used(source: str, tree: ast.Module, modules: frozenset[str]) -> Iterator[tuple[str, ast.AST]]:
     """Every use of a name as `module:name`, of an attribute of whatever else as `.name`, with the place."""
-    aliases = {}
-    for node in ast.walk(tree):
+    aliases, nodes = {}, list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in node.names:
                 full = f"{node.module}.{name.name}"
@@ -70,7 +70,7 @@ def used(source: str, tree: ast.Module, modules: frozenset[str]) -> Iterator[tup
                     aliases[name.asname or name.name] = full
                 else:
                     yield f"{node.module}:{name.name}", node
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield f"{source}:{node.id}", node
         elif isinstance(node, ast.Attribute):
@@ -90,9 +90,12 @@ def idle(trees: dict[str, ast.Module]) -> list[str]:
     found = []
     for module in sorted(modules):
         for name, definition in defined(trees[module]):
-            inside = {id(node) for node in ast.walk(definition)}
             wanted = name if name.startswith(".") else f"{module}:{name}"
-            if all(id(node) in inside for _, node in uses.get(wanted, [])):
+            places = uses.get(wanted, [])
+            if any(source != module for source, _ in places):
+                continue
+            inside = {id(node) for node in ast.walk(definition)}
+            if all(id(node) in inside for _, node in places):
                 found.append(f"{module}:{name}")
     return found
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -153,8 +154,14 @@ def a_point(width=8, split=0, *, seed=0, pool=40, noise=(0.5, 2.0), steps=30):
     )
 
 
+@cache
+def the_point():
+    """A point of the grid, to look at."""
+    return a_point()
+
+
 def test_settings_are_every_rate_with_every_noise():
-    found = a_point()
+    found = the_point()
     expected = torch.tensor(list(itertools.product(RATES, (0.5, 2.0))))
     assert torch.equal(torch.stack([found.learning_rate, found.noise], dim=-1), expected)
     assert found.error.shape == found.attacks["global"].auc.shape == (6, 6)
@@ -167,6 +174,6 @@ def test_little_noise_learns_what_much_noise_does_not():
 
 
 def test_the_same_seed_gives_the_same_networks_and_another_one_others():
-    first, again, other = (found.attacks["global"].auc for found in (a_point(), a_point(), a_point(seed=1)))
+    first, again, other = (found.attacks["global"].auc for found in (the_point(), a_point(), a_point(seed=1)))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -1,6 +1,7 @@
 """The statements about networks on the line hold at exact optima, and the counters notice where they would not."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -14,13 +15,15 @@ from leakage.theory.kkt.optimum import univariate
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
 
 
+@cache
 def optima(law, *, count, problems):
-    generator = stream(0, f"{law}/{count}")
+    generator, solved = stream(0, f"{law}/{count}"), []
     for _ in range(problems):
         points, labels = draw_problem(law, count=count, generator=generator)
         found = univariate(points, labels)
         function = simplify(from_network(found.model), low=-20, high=20, tolerance=facts.SIMPLIFICATION)
-        yield found.model, function, facts.marginal(points, found.multipliers)
+        solved.append((found.model, function, facts.marginal(points, found.multipliers)))
+    return solved
 
 
 @pytest.mark.parametrize("law", LABEL_LAWS)

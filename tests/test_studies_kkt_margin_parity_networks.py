@@ -1,5 +1,7 @@
 """The experiment on digits gives what an attacker sees: margins of the trained images, outputs on others."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -31,6 +33,12 @@ def targets(side=8, *, network="two-layer", **changes):
     return parity_targets(side, **(options | changes))
 
 
+@cache
+def usual(network="two-layer"):
+    """What most tests look at."""
+    return targets(network=network)
+
+
 def never_trained(monkeypatch):
     """Record what the trainers are given, and let them take no step."""
     seen = []
@@ -47,7 +55,7 @@ def never_trained(monkeypatch):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_results_have_the_shapes_and_the_dtype_asked_for(network):
-    found = targets(network=network)
+    found = usual(network)
     assert [tuple(part.shape) for part in found[:4]] == [(2, 8), (2, 25), (2, 25), (2,)]
     assert found.margins.dtype == found.fresh.dtype == torch.float32
     assert bool((found.fresh_labels.abs() == 1).all())
@@ -55,7 +63,7 @@ def test_results_have_the_shapes_and_the_dtype_asked_for(network):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_seed_repeats_the_experiment(network):
-    first, again, other = targets(network=network), targets(network=network), targets(network=network, seed=1)
+    first, again, other = usual(network), targets(network=network), targets(network=network, seed=1)
     assert all(torch.equal(*pair) for pair in zip(first[:4], again[:4], strict=True))
     assert not torch.equal(first.margins, other.margins)
 
@@ -119,7 +127,7 @@ def test_a_smaller_side_gives_smaller_inputs(monkeypatch):
 
 
 def test_double_precision_agrees_with_single():
-    single, double = targets(), targets(images=DIGITS.pixels.double())
+    single, double = usual(), targets(images=DIGITS.pixels.double())
     assert double.fresh.dtype == torch.float64
     # Rounding of 1e-7 that 150 steps amplify: each may move a kink across a point.
     torch.testing.assert_close(single.margins.double(), double.margins, rtol=1e-3, atol=1e-3)

@@ -38,7 +38,9 @@ def designs(model, latent, directions, generator, *, member=None):
     if member is not None:
         features[:, 0] = point
         latents[:, 0] = latent if member == "own" else latents[:, 0]
-    return latents, features, torch.linalg.pinv(features.mT, rtol=1e-13) @ point
+    asked = point.expand(TRIALS, p).unsqueeze(-1)
+    weights = torch.linalg.lstsq(features.mT, asked, rcond=1e-13, driver="gelsy").solution.squeeze(-1)
+    return latents, features, weights
 
 
 def brute_variances(model, latent, directions, generator, *, member=None):
@@ -82,7 +84,7 @@ def test_predictions_drawn_from_the_variances_match_fitted_predictions(p, member
     latents, features, _ = designs(model, latent, directions, generator, member=member)
     coefficients = gaussian((TRIALS, model.d, 1), generator=generator) / math.sqrt(model.d)
     labels = latents @ coefficients + model.sigma * gaussian((TRIALS, model.n, 1), generator=generator)
-    fits = torch.linalg.lstsq(features, labels, driver="gelsd").solution.squeeze(-1)
+    fits = torch.linalg.lstsq(features, labels, driver="gelsy").solution.squeeze(-1)
     if member is None:
         variances = outsider_variances(model, latent, directions, trials=TRIALS, generator=generator)
     else:

@@ -1,6 +1,7 @@
 """ML-Leaks with and without polytopes on networks that memorise, and on networks that have learned nothing."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -14,6 +15,12 @@ from leakage.trainers.ensembles import Recipe
 
 QUICK = Settings(hidden=16, recipe=Recipe(epochs=20, batch=40, learning_rate=1e-2), trees=30)
 SHOTS = Shooting(rays=2, boundaries=3, cells=4, until=20.0)
+
+
+@cache
+def pair():
+    """A target and its shadow, both of which memorise."""
+    return shadow_pairs.train_pair(noise_labels.task(), split=0, seed=0)
 
 
 def test_what_memorises_is_found_out_by_posteriors():
@@ -53,21 +60,19 @@ def test_an_unknown_attack_model_is_refused():
 
 
 def test_a_signal_is_tried_along_each_ray_by_itself():
-    pair = shadow_pairs.train_pair(noise_labels.task(), split=0, seed=0)
     asked = dict(split=0, seed=0, shooting=SHOTS, settings=QUICK, models=("GBDT",), sets=("distance",))
-    found = shadow_attacks.compare(pair, **asked, each_ray=("distance", "norm"))
+    found = shadow_attacks.compare(pair(), **asked, each_ray=("distance", "norm"))
     assert found.by_ray.shape == (2, SHOTS.rays)
     assert bool(((found.by_ray >= 0) & (found.by_ray <= 1)).all())
     assert len({*found.by_ray[0].tolist()}) > 1
-    again = shadow_attacks.compare(pair, **asked)
+    again = shadow_attacks.compare(pair(), **asked)
     assert again.by_ray.shape == (0, SHOTS.rays)
     assert torch.equal(again.scores["GBDT: distance"].auc, found.scores["GBDT: distance"].auc)
 
 
 def test_target_and_shadow_change_places():
-    pair = shadow_pairs.train_pair(noise_labels.task(), split=0, seed=0)
     asked = dict(split=0, seed=0, shooting=SHOTS, settings=QUICK, models=("GBDT",), sets=("distance", "cell"))
-    found = shadow_attacks.compare(pair, **asked)
+    found = shadow_attacks.compare(pair(), **asked)
     assert found.swapped.names == ("GBDT: distance",)
     assert float(found.swapped["GBDT: distance"].auc) > 0.5
     assert float(found.swapped["GBDT: distance"].auc) != float(found.scores["GBDT: distance"].auc)

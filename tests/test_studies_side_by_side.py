@@ -1,5 +1,6 @@
 """Targets of all kinds share their halves, stacks are held out, and the ladder's laws are those of trained models."""
 
+import functools
 from itertools import pairwise
 
 import pytest
@@ -33,9 +34,15 @@ def panel(kind, data=DATA, **changed):
     return targets.panel(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
 
 
+@functools.cache
+def kept(kind, *, images=False):
+    """A panel that several tests look at, of noise or of its images."""
+    return panel(kind, IMAGES if images else DATA)
+
+
 @pytest.mark.parametrize("kind", targets.KINDS)
 def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
-    found, other = panel(kind, IMAGES), panel("linear", IMAGES)
+    found, other = kept(kind, images=True), kept("linear", images=True)
     assert torch.equal(found.member, other.member)
     right = found.logits.argmax(-1) == found.truth
     assert float(right[found.member].double().mean()) > float(right[~found.member].double().mean()) + 0.2
@@ -44,20 +51,20 @@ def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
 
 
 def test_a_forest_asked_tree_by_tree_answers_as_scikit_learn_does():
-    found = panel("forest", IMAGES)
+    found = kept("forest", images=True)
     trees = found.networks[0].estimator
     points = IMAGES.features[:50].double().numpy()
     assert (trees.predict_proba(points) == trees.forest.predict_proba(points)).all()
 
 
 def test_questions_are_counted():
-    target = panel("MLP")
+    target = kept("MLP")
     assert targets.questions(target, "gap", seed=0) == 1
     assert targets.questions(target, "noise", seed=0) == pytest.approx(4 * 32, abs=1)
 
 
 def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
-    target = panel("MLP")
+    target = kept("MLP")
     noise = torch.rand(target.member.shape, generator=stream(0, "noise"), dtype=torch.float64)
     attacks = {"gap": lambda _: noise, "noise": lambda one: one.margins, "LiRA": lambda _: noise.flip(0)}
     found = stacking.nested(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
@@ -69,7 +76,7 @@ def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
 
 
 def test_a_stack_does_not_see_the_membership_that_it_guesses():
-    target = panel("MLP")
+    target = kept("MLP")
     drawn = torch.rand(target.member.shape, generator=stream(0, "drawn"), dtype=torch.float64)
     other = target.member.clone()
     other[[0, 1]] = ~other[[0, 1]]
@@ -148,7 +155,7 @@ def test_attacks_on_logistic_regressions_stay_near_their_rungs():
 
 
 def test_a_standing_in_numbers_has_an_interval_for_each_rate_that_is_seen():
-    standing = evaluate(panel("MLP"), ["loss", "gap"], generator=stream(0, "a"))
+    standing = evaluate(kept("MLP"), ["loss", "gap"], generator=stream(0, "a"))
     (gap, *_), (loss, _, area, _, *tpr) = summaries.rows(standing)
     assert (gap, loss) == ("gap", "loss")
     assert area == f"{standing.interval('loss'):.2f}"

@@ -1,6 +1,7 @@
 """The check finds the multipliers of KKT points known in closed form, and the best ones of any other network."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ POINT = Symmetric()
 SETTLED = 2e-7
 
 
+@cache
 def trained(*, dimension=20, steps=300, runs=1, width=60, name="conditions"):
     generator = stream(0, name)
     sample = draw("mixture", rows=10, fresh=0, dimension=dimension, runs=runs, generator=generator)

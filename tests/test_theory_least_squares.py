@@ -45,7 +45,7 @@ def trained(design, p, points, *, generator):
     rows = gaussian((TRIALS, design.n, design.D), generator=generator)
     beta = gaussian((TRIALS, design.D, 1), generator=generator) / math.sqrt(design.D)
     labels = rows @ beta + design.sigma * gaussian((TRIALS, design.n, 1), generator=generator)
-    fits = torch.linalg.lstsq(rows[..., :p], labels, driver="gelsd").solution
+    fits = torch.linalg.lstsq(rows[..., :p], labels, driver="gelsy").solution
     asked = points.unsqueeze(-2)
     return (asked[..., :p] @ fits).flatten(), (asked @ beta).flatten()
 
