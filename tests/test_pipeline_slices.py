@@ -16,6 +16,7 @@ JUDGE = 'ledger.judge("t.one", x=found)'
         (["found = 1", "other = 2", JUDGE], [0, 2]),
         (["a = 1", "found = [a for _ in range(3)]", JUDGE], [0, 1, 2]),
         (["a = 1", "found = [a for a in range(3)]", JUDGE], [1, 2]),
+        (["a = b = 1", "found = {a: {b for b in [a]} for a in range(3)}", JUDGE], [1, 2]),
         (["a = 1", "def found(a):\n    return a", JUDGE], [1, 2]),
         (["a = 1", "def found():\n    return a", JUDGE], [0, 1, 2]),
         (["found = 1", "found = 2", JUDGE], [1, 2]),

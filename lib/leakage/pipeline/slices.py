@@ -104,7 +104,7 @@ def _perhaps(found: _Names, statements: Iterable[ast.stmt]) -> None:
 
 def _simple(node: ast.AST) -> _Names:
     """The names of a statement or an expression; the variables of functions and comprehensions are their own."""
-    top = symtable.symtable(ast.unparse(node), "cell", "exec")
+    top = symtable.symtable(ast.unparse(_Scoped().visit(copy.deepcopy(node))), "cell", "exec")
     uses = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     inner = [*top.get_children()]
     while inner:
@@ -120,6 +120,20 @@ def _simple(node: ast.AST) -> _Names:
     if isinstance(node, ast.AugAssign):
         uses, changes, binds = uses | binds, changes | binds, set()
     return _Names(uses, binds, changes)
+
+
+class _Scoped(ast.NodeTransformer):
+    """Makes generators of comprehensions, whose variables Python 3.12 and later count among those around them."""
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.GeneratorExp:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.GeneratorExp:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
 def _in_place(method: str) -> bool:
