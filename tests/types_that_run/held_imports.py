@@ -40,7 +40,7 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         """With decorators, which the file in `__pycache__` of the library lacks: it is kept in a file of ours."""
         source = self.get_data(self.path)
-        made_of = (HERE.read_bytes(), source, self.path.encode(), sys.version.encode())
+        made_of = (HERE.read_bytes(), source, f"{self.path} {sys.version} {sys.flags.optimize}".encode())
         digest = hashlib.sha256(b"\0".join(made_of)).digest()
         kept = HERE.with_name("__pycache__") / f"{fullname}.{sys.implementation.cache_tag}.held"
         with suppress(OSError, EOFError, ValueError, TypeError):
