@@ -59,7 +59,7 @@ def test_a_kkt_point_meets_all_its_conditions(point, shares):
     assert found.slackness == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("machine", range(2))
+@pytest.mark.parametrize("machine", range(4))
 @pytest.mark.parametrize("count", [4, 12, 20])
 def test_the_optimum_on_the_line_meets_its_conditions(count, machine):
     # Points on the line interact strongly: 2000 sweeps alone leave residuals of up to 0.85.
