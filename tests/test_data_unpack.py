@@ -104,13 +104,13 @@ def test_tolerated_members_are_passed_over_and_their_folders_too(tmp_path):
         unpacked(tmp_path, tar_gz(("settings", b""), ("set/inside", PAYLOAD)), file)
 
 
-def _announced(kind: bytes, size: int, content: int = 0) -> bytes:
-    """An archive whose first header announces `size` bytes of a long name or of attributes, `content` of them there."""
+def _announced(kind: bytes, size: int, content: int = 0, before: bytes = b"") -> bytes:
+    """An archive with a header that announces `size` bytes of a long name or of attributes, `content` of them there."""
     info = tarfile.TarInfo("././@LongLink")
     info.type, info.size = kind, size
     out = io.BytesIO()
     with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1) as packed:
-        packed.write(info.tobuf(tarfile.GNU_FORMAT))
+        packed.write(before + info.tobuf(tarfile.GNU_FORMAT))
         for _ in range(content >> 20):
             packed.write(bytes(1 << 20))
     return out.getvalue()
@@ -125,10 +125,11 @@ HEADERS = [
 ]
 
 
+@pytest.mark.parametrize("before", [b"", tarfile.TarInfo.create_pax_global_header({"comment": "x"})], ids=len)
 @pytest.mark.parametrize("kind", HEADERS)
-def test_a_header_is_refused_before_what_it_announces_is_read(tmp_path, kind):
+def test_a_header_is_refused_before_what_it_announces_is_read(tmp_path, kind, before):
     with pytest.raises(UnpackError, match="header of 209,715,200 bytes, more than the 65,536 allowed"):
-        unpacked(tmp_path, _announced(kind, 200 << 20), entry(PAYLOAD, "tar.gz"))
+        unpacked(tmp_path, _announced(kind, 200 << 20, before=before), entry(PAYLOAD, "tar.gz"))
 
 
 def test_a_member_of_negative_size_is_refused(tmp_path):

@@ -48,18 +48,22 @@ class _Limited:
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is looked at before what it announces is read: `tarfile` reads names and attributes whole."""
+    """A header that is looked at before what it announces is read: `tarfile` reads names and attributes whole.
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        info = super().frombuf(buf, encoding, errors)
-        if info.size < 0:
+    It is looked at as its fields are set, since the methods that set them differ between releases of Python.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in ("size", "type"):
+            return
+        if self.size < 0:
             raise UnpackError("the archive has a member of negative size")
-        if info.type not in _PLAIN and info.size > _LARGEST_HEADER:
+        # A new header has its size first: until its type is read, it is a plain file's.
+        if getattr(self, "type", tarfile.REGTYPE) not in _PLAIN and self.size > _LARGEST_HEADER:
             raise UnpackError(
-                f"the archive has a header of {info.size:,} bytes, more than the {_LARGEST_HEADER:,} allowed"
+                f"the archive has a header of {self.size:,} bytes, more than the {_LARGEST_HEADER:,} allowed"
             )
-        return info
 
 
 def promptly(path: str, flags: int) -> int:
