@@ -21,6 +21,7 @@ _setup_privateuseone_for_python_backend("second")
 DEVICE = torch.device("second", 0)
 CPU = torch.device("cpu")
 MAY_MIX = ("copy_", "_to_copy")  # what moves tensors between devices
+PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device}  # most arguments of operations hold no tensor
 
 
 class Remote(torch.Tensor):
@@ -78,19 +79,26 @@ class SecondDevice(TorchDispatchMode):
 
 def perform(operation, args, kwargs):
     """Compute on the CPU, and say where a GPU's result would be."""
-    tensors = [one for one in parts((args, kwargs)) if isinstance(one, torch.Tensor)]
-    remote = [tensor for tensor in tensors if isinstance(tensor, Remote)]
-    local = [tensor for tensor in tensors if not isinstance(tensor, Remote)]
-    if remote and any(tensor.ndim for tensor in local) and operation.overloadpacket.__name__ not in MAY_MIX:
+    remote, mixes = {}, False  # by the numbers they hold
+
+    def near(tensor):
+        nonlocal mixes
+        if isinstance(tensor, Remote):
+            remote[id(tensor.near)] = tensor
+            return tensor.near
+        mixes = mixes or (isinstance(tensor, torch.Tensor) and tensor.ndim > 0)
+        return tensor
+
+    args, kwargs = exchanged(args, near), exchanged(kwargs, near)
+    if remote and mixes and operation.overloadpacket.__name__ not in MAY_MIX:
         raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
     asked = kwargs.get("device")
     leaves = bool(remote) if asked is None else torch.device(asked).type == DEVICE.type
-    if remote:
-        args, kwargs = exchanged(args, near_of), exchanged(kwargs, near_of)
     result = operation(*args, **(kwargs if asked is None else kwargs | {"device": CPU}))
+    if not leaves:
+        return result
     # What was changed in place comes back as the tensor that was given.
-    given = {id(tensor.near): tensor for tensor in remote}
-    return exchanged(result, lambda near: given[id(near)] if id(near) in given else Remote(near)) if leaves else result
+    return exchanged(result, lambda near: remote[id(near)] if id(near) in remote else Remote(near))
 
 
 def near_of(tensor):
@@ -106,7 +114,9 @@ def parts(value: Any) -> list[Any]:
 
 def exchanged(value: Any, exchange: Callable[[Any], Any]) -> Any:
     """The value with each tensor and generator exchanged: in containers, calls with arguments, networks and records."""
-    if isinstance(value, torch.Tensor | torch.Generator):
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, (torch.Tensor, torch.Generator)):
         return exchange(value)
     if isinstance(value, tuple | list):
         own = [exchanged(part, exchange) for part in value]
