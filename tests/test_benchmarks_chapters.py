@@ -91,7 +91,7 @@ NOT_ITERATED = times(1 + 1e-6, "alpha", ours=lambda *_, **k: "method" not in k)
 IN_ROWS = times(1.01, "distances", ours=lambda *_, settings: settings.space == "row")
 TABLE = {
     "audit": Line(
-        dict(data="digits", rows=150, models=6, iterations=300, trees=3, fprs=(0.05, 0.1), calls=1, rounds=2, few=1),
+        dict(data="digits", rows=150, models=6, iterations=300, trees=3, fprs=(0.05, 0.1), calls=1, rounds=1, few=1),
         dict(lira="the loop 0", own="same values", rmia="same shares", roc="same shares", end="the same halves"),
         "the fits alone",
         {"lira": 50, "end": "≤ 1.2 × theirs"},
@@ -105,7 +105,7 @@ TABLE = {
     "blessing": Line(
         dict(panel=(2, 3), nodes=(301,), settings=8, iterations=50, trial=(200, 300, 900, 2, 1), points=2)
         | dict(checked=(30, 60, 180, 50, 200), left_out=(120, 24, 120, 2), training=(2, 30, 16, 12, 5, 3, 8))
-        | dict(private=(2, 6, 12, 5, 3), private_steps=2, machines=(3, 12, 40), rounds=2),
+        | dict(private=(2, 6, 12, 5, 3), private_steps=2, machines=(3, 12, 40), rounds=1),
         dict(advantage="same advantages", system="ours solves all", trial="on the same rows", left_out="same outputs")
         | dict(training="same values", private="same values", machines="same machines"),
         "scikit-learn",
@@ -123,7 +123,7 @@ TABLE = {
     ),
     "gradient_inversion": Line(
         dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=2)
-        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=240, rounds=2),
+        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=120, rounds=1),
         dict(tensor="same values", span="same values", matching="same batches", images="same batches")
         | dict(own="same batch"),
         "singular value decomposition",
@@ -131,7 +131,7 @@ TABLE = {
     ),
     "kkt_margin": Line(
         dict(rows=10, rate=0.01, wide=(30, 20, 5, 3), path=(60, 100), margin=3.0, far=(10**4, 10, 2, 5), fresh=6)
-        | dict(near=(50, 2), checked=(150, 20, 8, 200), problems=3, neurons=(200, 2000), rounds=2),
+        | dict(near=(50, 2), checked=(150, 20, 8, 200), problems=2, neurons=(200, 2000), rounds=1),
         dict(step="same values", path="same path", far="same law", optimum="same optimum"),
         "autograd on the weights",
         {"step": 40, "far": "≤ 10 s"},
@@ -146,7 +146,7 @@ TABLE = {
         dict(linear=Design(n=8, D=100, sigma=1.0), widths=(10, 12, 16, 24, 60, 90, 100), points=2, trials=50)
         | dict(shown=(10, 24, 90), mu=3.0, nodes=(12, 32, 3), latent=LatentSpace(n=12, d=3, sigma=1.0), few=1)
         | dict(latent_widths=(16, 40), relu=Design(n=8, D=30, sigma=1.0), relu_widths=(10, 12, 20), batch=2000)
-        | dict(calls=2, checked=100, rounds=2),
+        | dict(calls=2, checked=100, rounds=1),
         dict.fromkeys(("ls", "ridge", "fig2b", "sweep", "latent", "relu"), r"same law: p = |same values: up to "),
         "draw n × D, lstsq",
         dict.fromkeys(("ls.105", "ls.500", "ls.3000"), 2e4)
@@ -157,7 +157,7 @@ TABLE = {
         ),
     ),
     "polytopes": Line(
-        dict(hidden=(6, 5), reach=5.0, cells=2, side=30, widths=(12, 6, 3), points=20, steps=60, rounds=2),
+        dict(hidden=(6, 5), reach=5.0, cells=2, side=30, widths=(12, 6, 3), points=20, steps=60, rounds=1),
         dict(programs="same polytopes", pixels="same window", rows="same window", rays="same first crossing")
         | dict.fromkeys(("norms", "projections", "differentiated"), "same values"),
         "two linear programs for each edge",

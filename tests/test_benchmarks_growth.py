@@ -38,6 +38,14 @@ IDS = (
 
 
 @pytest.fixture
+def brief(growing, monkeypatch):
+    """A machine that is measured in no time: what is asserted of a run is not what it measures."""
+    monkeypatch.setattr(growing, "_MATRIX", 64)
+    monkeypatch.setattr(growing, "_COPIED", 2**12)
+    monkeypatch.setattr(growing, "_LASTING", 1e-3)
+
+
+@pytest.fixture
 def toy(growing):
     """One axis: sums of n numbers, at once and one by one."""
 
@@ -94,9 +102,7 @@ def test_the_peak_is_that_of_the_call_alone(growing):
     assert len(held) == 2**22
 
 
-def test_a_run_is_recorded_and_the_book_takes_the_record(growth, growing, toy, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(growing, "_MATRIX", 64)
-    monkeypatch.setattr(growing, "_COPIED", 2**12)
+def test_a_run_is_recorded_and_the_book_takes_the_record(growth, brief, toy, tmp_path, capsys):
     assert growth.run(["--record"], axes=lambda: [toy], root=tmp_path) == 0
     assert "toy.sum.n: a sum, in numbers n; 10 numbers" in capsys.readouterr().out
     record = contents.growth(Book(tmp_path, tmp_path / "_build"))
@@ -112,15 +118,14 @@ def test_a_run_is_recorded_and_the_book_takes_the_record(growth, growing, toy, t
     assert axis["curves"][0]["memory"]["exponent"] is None  # far less than what is counted in pages
 
 
-def test_nothing_is_written_unless_asked(growth, growing, toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(growing, "_MATRIX", 64)
-    monkeypatch.setattr(growing, "_COPIED", 2**12)
+def test_nothing_is_written_unless_asked(growth, brief, toy, tmp_path):
     assert growth.run(["--only", "nothing"], axes=lambda: [toy], root=tmp_path) == 0
     assert os.listdir(tmp_path) == []
 
 
 def test_a_curve_ends_where_a_unit_takes_too_long(growing, toy, monkeypatch):
     monkeypatch.setattr(growing, "LONGEST", 0.0)
+    monkeypatch.setattr(growing, "_LASTING", 1e-3)
     rows = []
     list(growing.lines([toy], {"float64": 1.0, "copy": 1.0}, rows))
     assert [curve["sizes"] for curve in rows[0]["curves"]] == [[100], [100]]
