@@ -7,6 +7,7 @@ by -1, 0 or 1 unit in the last place. A hash decides, so that the same call give
 singular vectors, defined up to their sign, change it too.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ _FACTORS = ("_linalg_eigh", "_linalg_svd")
 _BY_PLACE = frozenset([*_SUMS.split(), *_FACTORS])
 _BY_ELEMENT = frozenset([*_FUNCTIONS.split(), *_FUSED])
 _BY_VALUE = _BY_ELEMENT | {*_LENGTHS}
+_MOVED = _BY_PLACE | _BY_VALUE
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _MANTISSA = {torch.float32: 2**23 - 1, torch.float64: 2**52 - 1}
@@ -63,7 +65,7 @@ class LastBits(TorchDispatchMode):
         results = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         name = name if name in _BY_PLACE else name.removesuffix("_")
-        if name in _BY_PLACE | _BY_VALUE and not _exact(name, args, kwargs, results):
+        if name in _MOVED and not _exact(name, args, kwargs, results):
             parts = [part for part in (results if isinstance(results, tuple) else (results,)) if _is_real(part)]
             if name in _FACTORS:
                 _turn(parts, self.seed)
@@ -103,9 +105,14 @@ def _hash(values: Tensor, seed: int, *, by_place: bool) -> Tensor:
     """Of the digits alone: signs and powers of two change no rounding."""
     mixed = (values.view(_WORDS[values.dtype]) & _MANTISSA[values.dtype]).long() ^ seed
     if by_place:
-        mixed ^= (torch.arange(values.numel(), device=values.device) * _PLACE).view(values.shape)
+        mixed ^= _places(values.numel(), values.device).view(values.shape)
     mixed *= _MIX
     return (mixed ^ (mixed >> 29)) * _MIX >> 40
+
+
+@lru_cache(maxsize=64)
+def _places(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, device=device) * _PLACE
 
 
 def _move(values: Tensor, seed: int, by_place: bool, kept: Tensor) -> None:

@@ -13,9 +13,11 @@ trains, and nothing is random.
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -164,16 +166,38 @@ class _Pairs:
         $c_j > \lambda_i$. Adding neurons by decreasing $c_j$, the quotient grows until that set is complete and falls
         after it: $\lambda_i$ is its maximum.
         """
-        stiffness = self.kernel[i, i] * self.outputs.square()
-        push = self.pull[i] - self.outputs.square() * (self.kernel[i] @ weights) + stiffness * weights[i]
-        asked = torch.where(stiffness > 0, push / stiffness, 0.0)
-        height, kink, on = self.height[i], self.kink[i], self.on[i]
-        gap = self.outputs - multipliers @ self.height + multipliers[i] * height
-        above, below = height @ gap + (push * on).sum(), height @ height + (stiffness * on).sum()
-        order = torch.where(kink, asked, -torch.inf).argsort(descending=True)
-        quotients = (above + (push * kink)[order].cumsum(0)) / (below + (stiffness * kink)[order].cumsum(0))
-        multipliers[i] = torch.maximum(above / below, quotients.amax()).clamp_min(0)
-        weights[i] = torch.where(kink, torch.minimum(asked.clamp_min(0), multipliers[i]), multipliers[i] * on)
+        fixed = self._fixed[i]
+        push = fixed.pull - self._squares * (fixed.kernel @ weights) + fixed.stiffness * weights[i]
+        gap = self.outputs - multipliers @ self.height + multipliers[i] * fixed.height
+        above, below = fixed.height @ gap + (push * fixed.on).sum(), fixed.below
+        best = above / below
+        if not len(fixed.kinks):
+            best = best.clamp_min(0)
+            multipliers[i], weights[i] = best, best * fixed.on
+            return
+        push = push[fixed.kinks]
+        asked = torch.where(fixed.bends > 0, push / fixed.bends, 0.0)
+        order = asked.argsort(descending=True)
+        quotients = (above + push[order].cumsum(0)) / (below + fixed.bends[order].cumsum(0))
+        best = torch.maximum(best, quotients.amax()).clamp_min(0)
+        multipliers[i], weights[i] = best, best * fixed.on
+        weights[i, fixed.kinks] = torch.minimum(asked.clamp_min(0), best)
+
+    @cached_property
+    def _squares(self) -> Float[Tensor, " k"]:
+        return self.outputs.square()
+
+    @cached_property
+    def _fixed(self) -> list["_Fixed"]:
+        """What `_update` needs of every point of one network at every sweep."""
+        found = []
+        for i, (kernel, height, pull, kink, on) in enumerate(
+            zip(self.kernel, self.height, self.pull, self.kink, self.on, strict=True)
+        ):
+            stiffness, kinks = self.kernel[i, i] * self._squares, kink.nonzero().squeeze(-1)
+            below = height @ height + (stiffness * on).sum()
+            found.append(_Fixed(kernel, height, pull, on, stiffness, kinks, stiffness[kinks], below))
+        return found
 
     def _slopes(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r"""The steepest subgradients of every point, the excess over the minimum at most, and the squared distance."""
@@ -215,6 +239,19 @@ class _Pairs:
             torch.cat([layer.flatten(1), heights], dim=-1).mT,
             torch.cat([(self.hidden @ axes.mT).flatten(), self.outputs]),
         )
+
+
+class _Fixed(NamedTuple):
+    r"""Of one point: its rows in `_Pairs`, and what follows from them."""
+
+    kernel: Float[Tensor, " n"]
+    height: Float[Tensor, " k"]
+    pull: Float[Tensor, " k"]
+    on: Bool[Tensor, " k"]
+    stiffness: Float[Tensor, " k"]  # ‖x̃_i‖² v_j²
+    kinks: Int[Tensor, " kinks"]  # the neurons on whose kink it lies
+    bends: Float[Tensor, " kinks"]  # the stiffness of these
+    below: Float[Tensor, ""]  # α + ‖x̃_i‖² Σ v_j² over the neurons that are on
 
 
 def _nonnegative(columns: Tensor, target: Tensor) -> Tensor:
