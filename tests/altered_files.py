@@ -10,7 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -164,8 +164,8 @@ def altered_bytes(payload: bytes, packing: str, name: str, mark: Path) -> Iterat
     if packing != "plain":
         yield from ((f"payload, {how}", again(content)) for how, content in _spoiled(payload))
         yield "gzip within gzip", gzip.compress(good)
-        yield "a bomb of gzip", gzip.compress(bytes(50 << 20), compresslevel=1)
-        yield "the payload after a bomb", good + gzip.compress(bytes(50 << 20), compresslevel=1)
+        yield "a bomb of gzip", _bomb()
+        yield "the payload after a bomb", good + _bomb()
     yield from ((f"payload, {how}", again(content)) for how, content in _rewritten(payload))
     if packing == "tar.gz":
         yield from _archives(payload, MEMBER[name])
@@ -273,8 +273,7 @@ def _archives(payload: bytes, name: str) -> Iterator[tuple[str, bytes]]:
     for size in (0, 1, len(payload) - 1, len(payload) + 1, 1 << 40, (1 << 62) + 1, -1):
         yield f"a header of {size} bytes", gzip.compress(_header(name, tarfile.REGTYPE, size) + payload + bytes(1024))
     for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
-        bomb = _header("@", kind, 50 << 20) + bytes(50 << 20)
-        yield f"a bomb in a header {kind!r}", gzip.compress(bomb, compresslevel=1)
+        yield f"a bomb in a header {kind!r}", _bomb(_header("@", kind, 50 << 20))
     chain = tarfile.TarInfo.create_pax_global_header({"comment": "x"})
     yield "a chain of headers", gzip.compress(chain * 2000 + bytes(1024))
     for key, value in {
@@ -286,6 +285,12 @@ def _archives(payload: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         info = tarfile.TarInfo(name)
         info.pax_headers = {key: value}
         yield f"an attribute {key}", tar_gz((info, payload))
+
+
+@cache
+def _bomb(header: bytes = b"") -> bytes:
+    """50 MiB of zeros behind a header, packed."""
+    return gzip.compress(header + bytes(50 << 20), compresslevel=1, mtime=0)
 
 
 def _header(name: str, kind: bytes, size: int) -> bytes:
