@@ -30,7 +30,7 @@ def send(inputs, labels, *, activation="polynomial", m=4000, bias=BIAS, loss="ha
     weights = gaussian((m, inputs.shape[1]), generator=stream(seed, "weights"))
     client = Client(weights, activation=activation, bias=bias)
     gradient = batch_gradient(client, inputs, labels, loss=loss)
-    return Observation.from_module(client, gradient, batch=len(inputs), loss=loss)
+    return Observation.from_module(client, gradient, batch=len(inputs), loss=loss, activation=activation)
 
 
 def attack(observation, *, batch=2, **options):

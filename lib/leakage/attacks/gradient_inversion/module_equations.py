@@ -38,6 +38,8 @@ class ModuleEquations:
         directions: N as columns, orthonormal.
         outputs: k, the number of outputs.
         neurons: how many of the neurons are used.
+        target: $M V$ of these neurons.
+        sizes: the norms of the right sides, to which errors are relative: of `target`, and of the sum of the $\rho_i$.
     """
 
     first: FirstLayer
@@ -46,6 +48,8 @@ class ModuleEquations:
     directions: Float[Tensor, "B f"]
     outputs: int
     neurons: int
+    target: Float[Tensor, "m B"]
+    sizes: tuple[Tensor, Tensor]
 
     @classmethod
     def of(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
@@ -77,7 +81,11 @@ class ModuleEquations:
                 f" {outputs} outputs, got {width}: only the span of the inputs is determined, for which there is"
                 f" `span.of_rows`; seen: {described(first.network)}."
             )
-        return cls(first, basis, origin, directions, outputs, min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs)))
+        neurons = min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs))
+        target = first.rows[:neurons] @ basis
+        total = first.gradient[first.readout] if first.readout is not None else target.new_zeros(1)
+        sizes = target.norm(), total.norm().clamp_min(torch.finfo(total.dtype).tiny)
+        return cls(first, basis, origin, directions, outputs, neurons, target, sizes)
 
     @property
     def batch(self) -> int:
@@ -96,18 +104,25 @@ class ModuleEquations:
         """The left sides less the right ones, each layer relative to its right side."""
         points, residuals = self._points(unknowns), self.residuals(unknowns)
         slopes = self.first.slopes(self.inputs(unknowns), residuals)[:, : self.neurons]
-        target = self.first.rows[: self.neurons] @ self.basis
-        parts = [((slopes.mT @ points - target) / target.norm()).flatten()]
+        parts = [((slopes.mT @ points - self.target) / self.sizes[0]).flatten()]
         if self.first.readout is not None:
-            total = self.first.gradient[self.first.readout]
-            parts.append((residuals.sum(0) - total) / total.norm().clamp_min(torch.finfo(total.dtype).tiny))
+            parts.append((residuals.sum(0) - self.first.gradient[self.first.readout]) / self.sizes[1])
         return torch.cat(parts)
 
     def jacobian(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "e p"]:
         r"""The derivatives of `error`; those by $\rho$ are known, since it is linear in them."""
+        return self._linearised(unknowns)[1]
+
+    def _linearised(self, unknowns: Float[Tensor, " p"]) -> tuple[Float[Tensor, " e"], Float[Tensor, "e p"]]:
+        """`error` and `jacobian`; the forward mode has both at once."""
         size = self.batch * self.directions.shape[1]
-        by_points = torch.func.jacfwd(lambda free: self.error(torch.cat([free, unknowns[size:]])))(unknowns[:size])
-        return torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
+
+        def error(free: Tensor) -> tuple[Tensor, Tensor]:
+            found = self.error(torch.cat([free, unknowns[size:]]))
+            return found, found
+
+        by_points, left = torch.func.jacfwd(error, has_aux=True)(unknowns[:size])
+        return left, torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
 
     def starting(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
         r"""The unknowns at these inputs, with the $\rho_i$ that fit best."""
@@ -134,7 +149,7 @@ class ModuleEquations:
         """The best that `refine.marquardt` makes of these starts, and its misfit."""
 
         def normal(unknowns: Tensor) -> tuple[Tensor, Tensor]:
-            left, slopes = self.error(unknowns), self.jacobian(unknowns)
+            left, slopes = self._linearised(unknowns)
             return slopes.mT @ slopes, slopes.mT @ left
 
         ends, history = marquardt(
@@ -150,12 +165,10 @@ class ModuleEquations:
 
     def _by_residuals(self, unknowns: Tensor) -> Tensor:
         heads = self.first.heads(self.inputs(unknowns))[..., : self.neurons]
-        target = self.first.rows[: self.neurons] @ self.basis
-        parts = [torch.einsum("icj,ib->jbic", heads, self._points(unknowns)).flatten(2).flatten(0, 1) / target.norm()]
+        parts = [torch.einsum("icj,ib->jbic", heads, self._points(unknowns)).flatten(2).flatten(0, 1) / self.sizes[0]]
         if self.first.readout is not None:
             unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
-            size = self.first.gradient[self.first.readout].norm().clamp_min(torch.finfo(unit.dtype).tiny)
-            parts.append(unit.repeat(1, self.batch) / size)
+            parts.append(unit.repeat(1, self.batch) / self.sizes[1])
         return torch.cat(parts)
 
     def _points(self, unknowns: Tensor) -> Tensor:

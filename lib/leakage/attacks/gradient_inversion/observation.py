@@ -211,9 +211,9 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
         raise ValueError(f"`module` must take inputs of dimension {weights.shape[1]}: {error}") from error
     if len(expected) != len(probes):
         raise ValueError(f"`module` must give one output for each input, got {len(expected) / len(probes):g}.")
-    closest, fitting = float("inf"), []
+    heights, closest, fitting = probes @ weights.mT, float("inf"), []
     for candidate in [activation(name)] if name else ACTIVATIONS.values():
-        values = candidate(probes @ weights.mT) @ readout
+        values = candidate(heights) @ readout
         bias = float(expected[0] - values[0])
         distance = float((expected - values - bias).abs().max())
         tolerance = torch.finfo(weights.dtype).eps ** 0.75 * max(1.0, float(expected.abs().max()))
