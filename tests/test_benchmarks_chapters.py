@@ -103,7 +103,7 @@ TABLE = {
         ),
     ),
     "blessing": Line(
-        dict(panel=(2, 3), nodes=(301,), settings=8, iterations=50, trial=(200, 300, 900, 2, 1), points=2)
+        dict(panel=(2, 3), nodes=(301,), settings=8, iterations=50, trial=(100, 200, 600, 2, 1), points=2)
         | dict(checked=(30, 60, 180, 50, 200), left_out=(120, 24, 120, 2), training=(2, 30, 16, 12, 5, 3, 8))
         | dict(private=(2, 6, 12, 5, 3), private_steps=2, machines=(3, 12, 40), rounds=1),
         dict(advantage="same advantages", system="ours solves all", trial="on the same rows", left_out="same outputs")
@@ -122,7 +122,7 @@ TABLE = {
         ),
     ),
     "gradient_inversion": Line(
-        dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=2)
+        dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=1)
         | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=120, rounds=1),
         dict(tensor="same values", span="same values", matching="same batches", images="same batches")
         | dict(own="same batch"),
