@@ -94,7 +94,7 @@ class ModuleEquations:
 
     def inputs(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B d"]:
         """$x_i$ of one start."""
-        return (self._points(unknowns) @ self.basis.mT)[:, : self.first.layer.in_features]
+        return self._inputs_at(self._points(unknowns))
 
     def residuals(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B k"]:
         r"""$\rho_i$ of one start."""
@@ -103,25 +103,26 @@ class ModuleEquations:
     def error(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, " e"]:
         """The left sides less the right ones, each layer relative to its right side."""
         points, residuals = self._points(unknowns), self.residuals(unknowns)
-        slopes = self.first.slopes(self.inputs(unknowns), residuals)[:, : self.neurons]
-        parts = [((slopes.mT @ points - self.target) / self.sizes[0]).flatten()]
-        if self.first.readout is not None:
-            parts.append((residuals.sum(0) - self.first.gradient[self.first.readout]) / self.sizes[1])
-        return torch.cat(parts)
+        return self._less_right_sides(self._left_side(points, residuals), residuals)
 
     def jacobian(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "e p"]:
         r"""The derivatives of `error`; those by $\rho$ are known, since it is linear in them."""
         return self._linearised(unknowns)[1]
 
     def _linearised(self, unknowns: Float[Tensor, " p"]) -> tuple[Float[Tensor, " e"], Float[Tensor, "e p"]]:
-        """`error` and `jacobian`; the forward mode has both at once."""
+        """`error` and `jacobian`. What is constant stays out of the forward mode, where adding it takes long."""
+        points, residuals = self._points(unknowns), self.residuals(unknowns)
         size = self.batch * self.directions.shape[1]
+        unit = torch.eye(size, dtype=unknowns.dtype, device=unknowns.device)
+        ways = unit.reshape(size, self.batch, self.directions.shape[1]) @ self.directions.mT
 
-        def error(free: Tensor) -> tuple[Tensor, Tensor]:
-            found = self.error(torch.cat([free, unknowns[size:]]))
-            return found, found
+        def along(way: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.func.jvp(lambda moved: self._left_side(moved, residuals), (points,), (way,))
 
-        by_points, left = torch.func.jacfwd(error, has_aux=True)(unknowns[:size])
+        sides, slopes = torch.func.vmap(along)(ways)
+        left = self._less_right_sides(sides[0], residuals)
+        by_points = (slopes / self.sizes[0]).flatten(1).mT
+        by_points = torch.cat([by_points, by_points.new_zeros(len(left) - len(by_points), size)])
         return left, torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
 
     def starting(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
@@ -170,6 +171,18 @@ class ModuleEquations:
             unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
             parts.append(unit.repeat(1, self.batch) / self.sizes[1])
         return torch.cat(parts)
+
+    def _left_side(self, points: Tensor, residuals: Tensor) -> Tensor:
+        return self.first.slopes(self._inputs_at(points), residuals)[:, : self.neurons].mT @ points
+
+    def _less_right_sides(self, side: Tensor, residuals: Tensor) -> Tensor:
+        parts = [((side - self.target) / self.sizes[0]).flatten()]
+        if self.first.readout is not None:
+            parts.append((residuals.sum(0) - self.first.gradient[self.first.readout]) / self.sizes[1])
+        return torch.cat(parts)
+
+    def _inputs_at(self, points: Tensor) -> Tensor:
+        return (points @ self.basis.mT)[:, : self.first.layer.in_features]
 
     def _points(self, unknowns: Tensor) -> Tensor:
         free = unknowns[: self.batch * self.directions.shape[1]].reshape(self.batch, -1)
