@@ -59,6 +59,10 @@ class LastBits(TorchDispatchMode):
         super().__init__()
         self.seed = seed
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and saying so to the compiler takes as long as the arithmetic
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Let PyTorch compute, then move what another machine may round otherwise."""
         kwargs = kwargs or {}

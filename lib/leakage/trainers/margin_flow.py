@@ -211,18 +211,21 @@ class _TwoLayers:
         self.start, self.labels, self.dual = model, labels, dual
         self.lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
         self.square = self.lifted.square().sum(-1)
-        self.map = self.lifted @ self.lifted.mT if dual else self.lifted
-        self.first = model.preactivations(points).detach()
+        self.lengths = self.square.sqrt()
+        kernel = self.lifted @ self.lifted.mT if dual else self.lifted
+        first = model.preactivations(points).detach()
         # Written anew in each step: blocks that are taken and freed between small ones that stay make the memory grow.
-        self.height, self.active = torch.empty_like(self.first), torch.empty_like(self.first)
-        self.moved = self.first.new_zeros((*self.map.shape[:-2], self.map.shape[-1], self.first.shape[-1]))
+        self.height, self.active = torch.empty_like(first), torch.empty_like(first)
+        self.moved = first.new_zeros((*kernel.shape[:-2], kernel.shape[-1], first.shape[-1]))
+        # Z(0), A and P, and where Z goes, with one leading dimension.
+        self.sides = [part.reshape(-1, *part.shape[-2:]) for part in (first, kernel, self.moved)]
+        self.result = self.height.view(-1, *self.height.shape[-2:])
         self.outputs = model.outputs.detach()
         self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
 
     def margins(self) -> Float[Tensor, "*b n"]:
         """See `Motion`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
-        sides = (part.reshape(-1, *part.shape[-2:]) for part in (self.first, self.map, self.moved))
-        torch.baddbmm(*sides, out=self.height.view(-1, *self.height.shape[-2:])).clamp_min_(0)
+        torch.baddbmm(*self.sides, out=self.result).clamp_min_(0)
         return self.labels * _products(self.height, self.outputs)
 
     def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
@@ -234,7 +237,7 @@ class _TwoLayers:
             slopes = self.square * _products(active, self.outputs.square())
             slopes += torch.linalg.vector_norm(height, dim=-1).square()  # without an array of the squares
             length = torch.minimum(
-                descent.stability / (share * slopes).sum(-1), descent.growth / (share * self.square.sqrt()).sum(-1)
+                descent.stability / (share * slopes).sum(-1), descent.growth / (share * self.lengths).sum(-1)
             )
             strength = length.unsqueeze(-1) * share
         else:
