@@ -116,13 +116,15 @@ def exchanged(value: Any, exchange: Callable[[Any], Any]) -> Any:
     """The value with each tensor and generator exchanged: in containers, calls with arguments, networks and records."""
     if type(value) in PLAIN:
         return value
-    if isinstance(value, (torch.Tensor, torch.Generator)):
+    if isinstance(value, torch.Tensor):
         return exchange(value)
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         own = [exchanged(part, exchange) for part in value]
         return type(value)(*own) if hasattr(value, "_fields") else type(value)(own)
     if isinstance(value, dict):
         return type(value)((name, exchanged(part, exchange)) for name, part in value.items())
+    if isinstance(value, torch.Generator):
+        return exchange(value)
     if not hasattr(value, "__dict__") or inspect.isclass(value):
         return value
     if isinstance(value, functools.partial):

@@ -66,10 +66,11 @@ def match(
         arguments.real("labels", labels, "B", B=batch, like=observation.weights)
     target = observed(observation)
     units = _layer_norms(observation) if balanced else target.norm()
+    goal = target / units
 
     def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
         ours = simulated(observation, inputs, _residuals(observation, inputs, guesses))
-        return DISTANCES[distance](ours / units, target / units)
+        return DISTANCES[distance](ours / units, goal)
 
     runs = [
         _descend(objective, *_dummies(observation, batch, scale, generator, labels), iterations=iterations)
