@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -89,7 +89,7 @@ class Standing:
         parts = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
         total, middle = sum(parts), float(values.mean())
         freedom = total**2 / max(parts[0] ** 2 / (len(values) - 1) + parts[1] ** 2 / (len(left) - 1), 1e-300)
-        half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(total) if total > 0 else 0.0
+        half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
         half = half if known else math.inf
         return Estimate(middle, max(middle - half, least), min(middle + half, most), n=len(values), level=level)
 

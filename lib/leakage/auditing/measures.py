@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from leakage import blocks
@@ -126,7 +126,7 @@ class Measured:
 
 def around(mean: float, error: float, *, groups: int, level: float, least: float = 0.0) -> Estimate:
     """Student's t interval of so many groups, within what is possible."""
-    half = error * float(stats.t.ppf((1 + level) / 2, groups - 1))
+    half = error * float(special.stdtrit(groups - 1, (1 + level) / 2))
     return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Real
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from leakage import arguments
@@ -103,8 +103,8 @@ def exact_ends(successes: Any, trials: int, *, error: Any) -> tuple[np.ndarray, 
         The chances at which so many successes and more, and so many and fewer, have the probability `error`.
     """
     found = np.asarray(successes, dtype=float)
-    with np.errstate(invalid="ignore"):
-        low, high = stats.beta.ppf(error, found, trials - found + 1), stats.beta.isf(error, found + 1, trials - found)
+    low = special.betaincinv(found, trials - found + 1, error)
+    high = special.betainccinv(found + 1, trials - found, error)
     return np.where(found > 0, low, 0.0), np.where(found < trials, high, 1.0)
 
 
@@ -143,7 +143,7 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     unit = _unit(values)
     values = values / unit
     mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
-    half *= float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    half *= float(special.stdtrit(len(values) - 1, (1 + level) / 2))
     mean, half = mean * unit, half * unit
     return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Real
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from leakage import arguments
@@ -143,7 +143,7 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
     )
     variance = sum(float(shares.var()) / len(shares) for shares in wider.placements())
     smoothed = float(wider.auc())
-    size, quantile = smoothed * (1 - smoothed) / variance, float(stats.norm.ppf((1 + level) / 2))
+    size, quantile = smoothed * (1 - smoothed) / variance, float(special.ndtri((1 + level) / 2))
     return Estimate(area, *wilson(area, size=size, quantile=quantile), n=n, level=level)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -117,7 +117,7 @@ def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -
     weights = (x - x.mean()) / (x - x.mean()).square().sum()
     means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
     slope = float(weights @ means.log())
-    half = float(stats.t.ppf(0.975, runs - 1)) * float((weights * spread / means).square().sum().sqrt())
+    half = float(special.stdtrit(runs - 1, 0.975)) * float((weights * spread / means).square().sum().sqrt())
     return Estimate(slope, slope - half, slope + half, n=ratios.numel())
 
 

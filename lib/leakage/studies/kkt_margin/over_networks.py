@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -60,7 +60,7 @@ def variation(values: Float[Tensor, " networks"]) -> Estimate:
     many = len(arguments.real("values", values, "networks", above=0))
     arguments.count("the number of values", many, least=2)
     found = float(values.std() / values.mean())
-    quantiles = (float(stats.chi2.ppf(level, many - 1)) for level in (0.975, 0.025))
+    quantiles = (2 * float(special.gammaincinv((many - 1) / 2, level)) for level in (0.975, 0.025))
     low, high = (
         found / math.sqrt(size) if size > 0 else math.inf
         for u in quantiles
@@ -88,7 +88,7 @@ def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " n
     values[:many], values[-1], weights[many:] = (1 + found) / 2, 0.0, _AT_EACH_END
     mean = float((weights * values).sum() / weights.sum())
     variance = float((weights * (values - mean).square()).sum() / (weights.sum() - 1) / many)
-    quantile = float(stats.t.ppf(0.975, many - 1))
+    quantile = float(special.stdtrit(many - 1, 0.975))
     middle = float(found.mean())
     ends = wilson(min(max((1 + middle) / 2, 0.0), 1.0), size=mean * (1 - mean) / variance, quantile=quantile)
     return Estimate(middle, *(2 * end - 1 for end in ends), n=many)
