@@ -148,7 +148,8 @@ def test_nothing_is_executed_twice_not_even_in_a_copy_of_the_repository(reposito
     assert rebuild(repository) == (0, [])
 
 
-def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(repository, capsys):
+def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(repository, capsys, monkeypatch):
+    without_kernels(monkeypatch)
     edit(repository / "lib/leakage/alphabet.py", "abc", "abcd")
     assert rebuild(repository) == (0, ["words"])
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
@@ -294,7 +295,8 @@ def test_a_failed_chapter_is_not_taken_for_fresh(broken, capsys):
     assert [line.split(",")[0] for line in lines] == ["sound: fresh", *(f"{name}: failed" for name in BREAKAGES)]
 
 
-def test_a_verdict_that_differs_from_the_declared_one_fails_the_build(repository, capsys):
+def test_a_verdict_that_differs_from_the_declared_one_fails_the_build(repository, capsys, monkeypatch):
+    without_kernels(monkeypatch)
     edit(repository / "book/claims/sums.yml", '"held"', '"did not hold"')
     edit(repository / "book/sums.md", "'reason': ''", "'reason': 'so'")
     assert rebuild(repository)[0] == 1
@@ -405,7 +407,8 @@ def test_status_tells_fresh_from_stale(repository, capsys):
     assert second.endswith("✓ 1 held")
 
 
-def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(repository, capsys):
+def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(repository, capsys, monkeypatch):
+    without_kernels(monkeypatch)
     assert leakage(repository, "record", "sums") == 2
     assert "`leakage build sums --profile paper` makes one" in capsys.readouterr().err
     assert build(repository, "sums", "--profile", "paper") == 0
