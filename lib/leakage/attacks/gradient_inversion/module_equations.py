@@ -117,7 +117,8 @@ class ModuleEquations:
         ways = unit.reshape(size, self.batch, self.directions.shape[1]) @ self.directions.mT
 
         def along(way: Tensor) -> tuple[Tensor, Tensor]:
-            return torch.func.jvp(lambda moved: self._left_side(moved, residuals), (points,), (way,))
+            side, slope, *_ = torch.func.jvp(lambda moved: self._left_side(moved, residuals), (points,), (way,))
+            return side, slope
 
         sides, slopes = torch.func.vmap(along)(ways)
         left = self._less_right_sides(sides[0], residuals)
