@@ -140,7 +140,7 @@ def points_features() -> Axis:
     def check(p: int) -> str:
         points = fixed_points(ensemble(p), 1, generator=stream(0, "growth/points"))
         trained = blessing.by_refits(ensemble(p), points, CHECKED).flatten()
-        return same_law(trained, blessing.sample(ensemble(p), points, 4 * CHECKED).outputs)
+        return same_law(trained, blessing.sample(ensemble(p), points, 10 * CHECKED).outputs)
 
     return Axis(
         id="blessing.trial.p",
