@@ -7,6 +7,7 @@ folder given; the file `traps/<chapter>` makes the next execution of the chapter
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import traceback
 import types
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,10 @@ class Machines:
     def leakage(self, *arguments: Any, kind: str = "sound") -> tuple[int, str, str]:
         """Run a command; its exit status (below zero if it was killed), and what it wrote."""
         return tuple(self._told("leakage", kind, *arguments))
+
+    def learn(self, *arguments: Any) -> None:
+        """Run a command in the process that is forked, which then has compiled and read what each fork would."""
+        assert self._told("learn", *arguments) == 0
 
     def end(self) -> None:
         """Kill every scheduler and worker, and forget what was noted and set."""
@@ -175,6 +181,13 @@ def command(folder: Path, name: str, *words: str) -> Any:
         for path in (folder / "notes.txt", *(folder / "traps").iterdir()):
             path.unlink(missing_ok=True)
         return None
+    if name == "learn":
+        from leakage.pipeline import book, cli, equipment
+
+        if "--root" in words:
+            found = book.open_book(Path(words[words.index("--root") + 1]), None)
+            equipment.equipment(equipment.needs(found, (), "cpu"))
+        return cli.main(list(words))
     receiving, sending = os.pipe()
     with open(receiving) as answers:
         if name == "scheduler":
@@ -209,14 +222,16 @@ def command(folder: Path, name: str, *words: str) -> Any:
 
 def main(folder: Path) -> None:
     import distributed  # noqa: F401
-    import nbformat
 
     from leakage import content_keys
     from leakage.pipeline import audit_errands, build, cli, cluster, errands, plan, replicate  # noqa: F401
 
+    import nbformat  # after the pipeline, which spares it a second
+
     plan.registered_checksum = lambda name: "absent"
     execute_with_notes(folder)
     content_keys.processor()
+    metadata.version = functools.cache(metadata.version)
     nbformat.validate(nbformat.v4.new_notebook())
     mine = os.dup(1)
     os.dup2(2, 1)  # what others write is no answer

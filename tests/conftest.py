@@ -22,7 +22,7 @@ TYPES = str(Path(__file__).parent / "types_that_run")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TYPES, os.environ.get("PYTHONPATH"))))
 sys.path.insert(0, TYPES)
 importlib.import_module("held_imports").install()
-importlib.import_module("leakage.pipeline.worker").spare_the_iri_grammar()
+importlib.import_module("leakage.pipeline")  # before anything else imports jsonschema
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

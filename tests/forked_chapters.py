@@ -99,9 +99,8 @@ def draw_coarsely() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    from leakage.pipeline import cli, execute, worker
+    from leakage.pipeline import cli, execute
 
-    worker.spare_the_iri_grammar()
     os.environ["MPLBACKEND"] = "agg"  # figures choose their canvas themselves
     imports_of_chapters()
     draw_coarsely()

@@ -207,15 +207,13 @@ def _points(root: Path) -> list[str]:
 def main(folder: Path) -> None:
     import multiprocessing.synchronize  # noqa: F401
 
-    from leakage.pipeline.worker import spare_the_iri_grammar
-
-    spare_the_iri_grammar()
-    import nbformat
     import torch
 
     from leakage import content_keys, sweeps  # noqa: F401
     from leakage.pipeline import build, cli, execute  # noqa: F401
     from leakage.pipeline.book import open_book
+
+    import nbformat  # after the pipeline, which spares it a second
 
     forking = mp.get_context("fork")
     execute.mp = types.SimpleNamespace(get_context=lambda _: forking)

@@ -17,10 +17,9 @@ ELSEWHERE = frozenset(
     {
         *(f"leakage.pipeline.{name}:setup" for name in ("folds", "page_tables", "site")),
         "leakage.pipeline.cli:main",
-        "leakage.pipeline.worker:dask_setup",
     }
 )
-"""Called by whom no syntax tree of ours shows: Sphinx, the command that `pyproject.toml` installs, and dask."""
+"""Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

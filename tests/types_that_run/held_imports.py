@@ -18,18 +18,20 @@ PACKAGE = "leakage"
 HERE = Path(__file__)
 
 
-def install() -> None:
-    """Hold to their types what is imported from the package from now on."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+def install(*, but: str = "") -> None:
+    """Hold to their types what is imported from the package from now on, `but` one module; the last word counts."""
+    sys.meta_path.insert(0, _Finder(but))
 
 
 class _Finder(MetaPathFinder):
+    def __init__(self, but: str) -> None:
+        self._but = but
+
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         """What the other finders find, with a loader of ours."""
-        if fullname.partition(".")[0] != PACKAGE:
+        if fullname.partition(".")[0] != PACKAGE or fullname == self._but:
             return None
-        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if not isinstance(finder, _Finder))
         spec = next(filter(None, found), None)
         if spec and type(spec.loader) is SourceFileLoader:
             spec.loader = _Loader(spec.loader.name, spec.loader.path)

@@ -17,12 +17,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from beartype import BeartypeConf, FrozenDict, beartype
-from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
-from jaxtyping import jaxtyped
-
 # Where a number is wanted NumPy's are taken, too (see `leakage.arguments`), and a stream of text may have no buffer.
-_MEANT = FrozenDict({int: int | numbers.Integral, float: float | numbers.Real, TextIO: io.TextIOBase})
+_MEANT = {int: int | numbers.Integral, float: float | numbers.Real, TextIO: io.TextIOBase}
 _DRAW = "__beartype_getrandbits"  # it chooses the item of a container: in turn, not by Python's random numbers
 _off = ContextVar("types are off", default=False)
 _ALL, _OF = 100, 16  # calls of a function that are all compared; of those that follow one in so many
@@ -100,15 +96,24 @@ def _raised_by_beartype(error: Exception) -> bool:
     return bool(frame) and frame.tb_frame.f_globals.get("__name__", "").startswith("beartype.")
 
 
+def _import_what_compares() -> None:
+    """Wait with these imports for the first call: many a process imports much of the library and calls nothing."""
+    global BeartypeConf, FrozenDict, beartype, jaxtyped, BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+    from beartype import BeartypeConf, FrozenDict, beartype
+    from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+    from jaxtyping import jaxtyped
+
+
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its arguments and result compared at each call."""
+    _import_what_compares()
 
     @functools.wraps(function)
     def opened(*arguments: Any, **options: Any) -> Any:  # compared when it is called, not when the first item is wanted
         return function(*arguments, **options)
 
     whole = opened if inspect.isgeneratorfunction(function) else function
-    checked: Any = beartype(conf=BeartypeConf(hint_overrides=_MEANT))(whole)
+    checked: Any = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(_MEANT)))(whole)
     if _DRAW in (checked.__kwdefaults__ or {}):
         turns = itertools.count()
         checked.__kwdefaults__[_DRAW] = lambda bits: next(turns)

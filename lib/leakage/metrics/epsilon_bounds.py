@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Real
-from scipy import optimize, special, stats
+from scipy import optimize
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import as_sample, clopper_pearson
+from leakage.metrics.estimates import as_sample, at_least, clopper_pearson
 
 _LOT = 0  # seed of the order of equal scores: the same points give the same bound
 _MOST = 64.0  # nats; no sample of this world refutes as much
@@ -110,9 +110,11 @@ def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: f
     if correct == 0:
         return 1.0
     chance = 1 / (1 + math.exp(-epsilon))
-    least = float(special.betainc(correct, guesses - correct + 1, chance))  # that so many or more are right
+    least = float(at_least(correct, trials=guesses, chance=chance))
     if delta == 0:
         return least
+    from scipy import stats  # slow to import, and most who import this module do without it
+
     steps = torch.arange(1, correct + 1)
     below = torch.as_tensor(stats.binom.pmf((correct - steps).numpy(), guesses, chance)).cumsum(0)
     return min(1.0, least + 2 * points * delta * float((below / steps).max()))

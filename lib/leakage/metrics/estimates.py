@@ -6,13 +6,14 @@ Nothing here is random, or knows what a member is: see `roc` for that.
 
 import math
 import operator
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Real
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -108,6 +109,16 @@ def exact_ends(successes: Any, trials: int, *, error: Any) -> tuple[np.ndarray, 
     return np.where(found > 0, low, 0.0), np.where(found < trials, high, 1.0)
 
 
+def at_most(successes: Any, *, trials: int, chance: float) -> Any:
+    """The probability of so many successes or fewer in independent trials, elementwise; `successes` from 0 on."""
+    return special.betaincc(np.add(successes, 1.0), np.subtract(float(trials), successes), chance)
+
+
+def at_least(successes: Any, *, trials: int, chance: float) -> Any:
+    """The probability of so many successes or more in independent trials, elementwise; `successes` up to `trials`."""
+    return special.betainc(successes, np.subtract(trials + 1.0, successes), chance)
+
+
 def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 0.95) -> Estimate:
     r"""The difference of two independent proportions, first minus second, each given as (successes, trials).
 
@@ -158,9 +169,8 @@ def median(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     """
     arguments.number("level", level, above=0, below=1)
     ordered = as_sample(values, "values").sort().values
-    below = int(stats.binom.ppf((1 - level) / 2, len(ordered), 0.5))  # so many may lie on either side
-    if stats.binom.cdf(below, len(ordered), 0.5) > (1 - level) / 2:
-        below -= 1
+    n, error = len(ordered), (1 - level) / 2
+    below = bisect_right(range(n + 1), error, key=lambda k: at_most(k, trials=n, chance=0.5)) - 1  # on either side
     ends = (float(ordered[below]), float(ordered[-1 - below])) if below >= 0 else (-math.inf, math.inf)
     return Estimate(float(ordered.quantile(0.5)), *ends, n=len(ordered), level=level)
 

@@ -5,13 +5,14 @@ Scores are larger for likelier members. The bounds are over points, of members a
 
 import functools
 import math
+from bisect import bisect_left
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from leakage import arguments
-from leakage.metrics.estimates import exact_ends
+from leakage.metrics.estimates import at_least, at_most, exact_ends
 from leakage.metrics.scores import Scores
 
 
@@ -62,13 +63,15 @@ def _rank_errors(
     outsiders: int, fpr: float, level: float
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The ranks that take part in the lower end and in the upper one, with the error left to the members at each."""
-    radius, alarms = _radius((1 - level) / 2), stats.binom(outsiders, fpr)
-    beyond = float(stats.norm.sf(math.sqrt(radius)))  # no rank with a smaller tail takes part
-    middle = int(alarms.median())
+    below, above = (functools.partial(side, trials=outsiders, chance=fpr) for side in (at_most, at_least))
+    radius, ranks = _radius((1 - level) / 2), range(outsiders + 1)
+    beyond = float(special.ndtr(-math.sqrt(radius)))  # no rank with a smaller tail takes part
+    first, middle = (bisect_left(ranks, tail, key=below) for tail in (beyond, 0.5))
+    last = bisect_left(ranks, -beyond, key=lambda rank: -above(rank + 1))
     # Beyond the median z stays 0, and the ranks there bound less tightly than the median itself.
-    lower, upper = np.arange(int(alarms.ppf(beyond)), middle + 1), np.arange(middle, int(alarms.isf(beyond)) + 1)
-    left = (stats.norm.isf(tails).clip(0) for tails in (alarms.cdf(lower), alarms.sf(upper - 1)))
-    under, over = (stats.norm.sf(np.sqrt((radius - np.square(z)).clip(0))) for z in left)
+    lower, upper = np.arange(first, middle + 1), np.arange(middle, last + 1)
+    left = (-special.ndtri(tails).clip(max=0) for tails in (below(lower), above(upper)))
+    under, over = (special.ndtr(-np.sqrt((radius - np.square(z)).clip(0))) for z in left)
     return (lower, under), (upper, over)
 
 
@@ -76,9 +79,9 @@ def _radius(error: float) -> float:
     """c: so far from the origin, squared, is a pair of normal variables, negative ones put to 0, at this rate."""
 
     def excess(squared: float) -> float:
-        return float(stats.chi2.sf(squared, 1) / 2 + stats.chi2.sf(squared, 2) / 4 - error)
+        return float(special.chdtrc(1, squared) / 2 + special.chdtrc(2, squared) / 4 - error)
 
-    found = optimize.brentq(excess, 0.0, float(stats.chi2.isf(error, 2)), xtol=1e-12)
+    found = optimize.brentq(excess, 0.0, float(special.chdtri(2, error)), xtol=1e-12)
     return float(found)  # pyright: ignore[reportArgumentType]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Real
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -207,6 +207,8 @@ def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"], *, level
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis, or `level` is outside (0, 1).
     """
+    from scipy import stats  # slow to import, and most who import this module do without it
+
     arguments.number("level", level, above=0, below=1)
     a, b = _sample("sample_a", sample_a), _sample("sample_b", sample_b)
     method = "exact" if max(len(a), len(b)) <= _EXACT_KS else "asymp"

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int, Real
-from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
@@ -40,6 +39,8 @@ def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     Raises:
         ValueError: as `slope`.
     """
+    from scipy import stats  # slow to import, and most who import this module do without it
+
     x, y = (_levels(values) for values in _pairs(x, y))
     if not bool(x.any() and y.any()):
         return 0.0

@@ -224,10 +224,6 @@ def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    with suppress(ModuleNotFoundError):  # without the packages of the book there are no notebooks to validate
-        from leakage.pipeline.worker import spare_the_iri_grammar
-
-        spare_the_iri_grammar()
     write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0

@@ -36,7 +36,6 @@ _LOOK_SECONDS = 1.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks at what has come; each without gain is longer
 # A chapter takes minutes on a core that also bears this: dask looks around less often than where tasks take moments.
 _OF_OURS = {
-    "distributed.worker.preload": ["leakage.pipeline.worker"],  # its `dask_setup`
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.tick.interval": "1s",

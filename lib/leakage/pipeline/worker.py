@@ -76,7 +76,6 @@ def execute(task: Task, variables: Mapping[str, str], sending: Connection) -> No
     with task.log.open("w", encoding="utf-8") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    spare_the_iri_grammar()
     error = _papermill(task, sending)
     sending.send(error)
     sending.close()
@@ -166,16 +165,6 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
             return _papermill(task, sending, starts=starts - 1)
         return one_line(f"{type(error).__name__}: {error}")
     return ""
-
-
-def spare_the_iri_grammar() -> None:
-    """Keep jsonschema from compiling a grammar of addresses in every process, for a second; notebooks need none."""
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-
-
-def dask_setup(_: object) -> None:
-    """What a worker of dask that loads this module at its start does first."""
-    spare_the_iri_grammar()
 
 
 def one_line(text: str) -> str:

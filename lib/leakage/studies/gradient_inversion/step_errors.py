@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from leakage import arguments
@@ -110,7 +110,7 @@ def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str
     # The batch's own seed was played with already.
     rows = [exchange(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
     entries = [math.comb(game.dimension + order - 1, order) for order in ORDERS]
-    most = stats.t.isf(_CHANCE / (2 * len(SOURCES) * sum(entries)), rounds - 1)
+    most = -special.stdtrit(rounds - 1, _CHANCE / (2 * len(SOURCES) * sum(entries)))
     values, sizes, errors = (inputs.new_empty(len(SOURCES), len(ORDERS), size) for size in (1, rounds, rounds))
     biased = torch.zeros(len(SOURCES), len(ORDERS), dtype=torch.int64)
     for row, source in enumerate(SOURCES):
