@@ -73,10 +73,20 @@ class Watch:
 
 def environment(root: Path | None) -> dict[str, str | None]:
     """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
-    versions: dict[str, str | None] = {name: metadata.version(name) for name in _VERSIONED}
+    versions: dict[str, str | None] = {name: version(name) for name in _VERSIONED}
     lock = root / "requirements.txt" if root else None
     versions["lock"] = file_digest(lock) if lock and lock.is_file() else None
     return {"python": platform.python_version()} | versions
+
+
+@functools.cache
+def version(package: str) -> str:
+    """The version of an installed package, asked for once: what this process has imported stays what it is.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: if there is no such package.
+    """
+    return metadata.version(package)
 
 
 def device_kind(device: Any) -> str:

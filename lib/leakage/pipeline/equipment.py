@@ -56,7 +56,7 @@ def equipment(
 
 def _version(package: str) -> str | None:
     try:
-        return metadata.version(package)
+        return content_keys.version(package)
     except metadata.PackageNotFoundError:
         return None
 

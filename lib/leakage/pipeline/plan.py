@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ def machine(device: str) -> dict[str, Any]:
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
         "processor": content_keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
-        | {name: metadata.version(name) for name in _TOOLS},
+        | {name: content_keys.version(name) for name in _TOOLS},
     }
 
 

@@ -6,6 +6,7 @@ complementary pairs; in independent subsets (`partner=None`) all others are. No 
 taken out again: what that rounds away would depend on whether the target is a member. Nothing here trains or draws.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -40,8 +41,22 @@ def means(
         partner: each model's partner; without it, all other models are references.
         target: the one target wanted; by default every model is the target once.
     """
-    count = counts(kind, partner, target=target)
-    return Means(count, _weight(kind, partner, target) @ (values * kind) / count.clamp_min(1))
+    (mean,) = several((values,), kind, partner, target=target)
+    return mean
+
+
+def several(
+    tables: Sequence[Float64[Tensor, "*e models points"]],
+    kind: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    target: int | None = None,
+) -> list[Means]:
+    """`means` of several tables, over the same references."""
+    weight = _weight(kind, partner, target)
+    count = weight @ kind.double()
+    least = count.clamp_min(1)
+    return [Means(count, weight @ (values * kind) / least) for values in tables]
 
 
 def counts(

@@ -233,8 +233,7 @@ def _lira(
 
 
 def _kind(phi: Tensor, kind: Tensor, partner: Tensor | None, target: int | None) -> _Kind:
-    count, mean = references.means(phi, kind, partner, target=target)
-    square = references.means(phi.square(), kind, partner, target=target).mean
+    (count, mean), (_, square) = references.several((phi, phi.square()), kind, partner, target=target)
     return _Kind(count, mean, (square - mean.square()) * count / (count - 1).clamp_min(1))
 
 
