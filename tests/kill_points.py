@@ -211,9 +211,9 @@ def main(folder: Path) -> None:
     from leakage.pipeline import build, cli, execute  # noqa: F401
     from leakage.pipeline.book import open_book
 
+    forking = mp.get_context("fork")
     import nbformat  # after the pipeline, which spares it a second
 
-    forking = mp.get_context("fork")
     execute.mp = types.SimpleNamespace(get_context=lambda _: forking)
     execute.execute = run_cells
     os.environ.pop("LEAKAGE_BUILD", None)

@@ -21,7 +21,7 @@ from leakage.data.membership_splits import complementary_halves
 from leakage.runtime import stream
 from patience import HANGS
 
-MODELS, POINTS = 8, 28
+MODELS, POINTS = 8, 16
 BYTES_A_POINT = 400  # 170 are needed here; another processor's BLAS and allocator may need more
 SETTINGS = {
     "PYTHONPATH": str(Path(__file__).parents[1] / "lib"),
@@ -68,7 +68,7 @@ CLOSE = {
 }
 
 
-@pytest.fixture(params=[1, 8 * 5, 8 * 27], ids="block of {}".format)
+@pytest.fixture(params=[1, 8 * 5, 8 * (POINTS - 1)], ids="block of {}".format)
 def small(request, monkeypatch):
     """Blocks so small that there are several, and so few losses in one order that they are told apart by counts."""
 

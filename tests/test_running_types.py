@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
+import running_types
 import torch
 from jaxtyping import Float
 from running_types import FalseType, held
@@ -115,8 +116,8 @@ def test_fields_are_held_to_their_types(kind):
 
 
 def test_the_library_is_held_to_its_types():
-    def asked():  # other tests may have called it so often that only one call in sixteen is compared
-        for _ in range(16):
+    def asked():  # other tests may have called it so often that only one call in so many is compared
+        for _ in range(running_types._OF):
             content_keys.environment("")  # no path, which nothing else would show
 
     with pytest.raises(FalseType, match="root"):

@@ -31,7 +31,9 @@ class _Finder(MetaPathFinder):
         """What the other finders find, with a loader of ours."""
         if fullname.partition(".")[0] != PACKAGE or fullname == self._but:
             return None
-        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if not isinstance(finder, _Finder))
+        found = (
+            finder.find_spec(fullname, path, target) for finder in sys.meta_path if not isinstance(finder, _Finder)
+        )
         spec = next(filter(None, found), None)
         if spec and type(spec.loader) is SourceFileLoader:
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
