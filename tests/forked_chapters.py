@@ -71,7 +71,9 @@ def _cells(task, notebook, sending) -> str:
 
 
 def imports_of_chapters() -> None:
-    """Import what chapters import at the top of a cell, and what their optimisers import when they begin."""
+    """Import what chapters import at the top of a cell, and what optimisers and figures import when they begin."""
+    import scipy.stats  # noqa: F401
+    import seaborn  # noqa: F401
     import torch._dynamo  # noqa: F401
 
     from leakage.pipeline.book import open_book

@@ -20,7 +20,7 @@ SOURCES = sorted(
     if "egg-info" not in str(path)
 )
 
-GROUND = frozenset({"arguments", "blocks", "metrics", "runtime"})
+GROUND = frozenset({"arguments", "blocks", "metrics", "runtime", "profiles"})
 MIDDLE = GROUND | {"data", "models"}
 UPPER = frozenset({"geometry", "theory", "trainers"})
 # What each room of the library may import besides itself: the floors, from the ground up. Rooms of one floor
@@ -28,7 +28,8 @@ UPPER = frozenset({"geometry", "theory", "trainers"})
 MAY_IMPORT = {
     "arguments": frozenset(),
     "blocks": frozenset(),
-    "runtime": frozenset({"arguments"}),
+    "profiles": frozenset(),
+    "runtime": frozenset({"arguments", "profiles"}),
     "sources": frozenset(),
     "fingerprints": frozenset(),
     "checked_files": frozenset(),

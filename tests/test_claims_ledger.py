@@ -10,7 +10,7 @@ from leakage import runtime
 from leakage.claims import ledger as claims
 from leakage.claims import measurements
 from leakage.claims.measurements import Exact
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leakage.claims import measurements
 from leakage.claims.measurements import Count, Exact
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 
 NUMBERS = st.floats(allow_nan=False)
 ESTIMATES = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(1, 9)).map(

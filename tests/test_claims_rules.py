@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leakage.claims.measurements import Count, Exact
 from leakage.claims.rules import Rule
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 
 NAMES = ("a", "b", "wrong")
 VALUES = {"a": Estimate(2, 1, 3, 9), "b": Exact(5, 0.5), "wrong": Count(2, 4)}

@@ -18,8 +18,8 @@ import torch
 from scipy import stats
 
 import leakage
-from leakage.metrics import epsilon_bounds, estimates, low_rates, roc
-from leakage.metrics.estimates import Estimate
+from leakage.metrics import epsilon_bounds, estimates, intervals, low_rates, roc
+from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
 from leakage.studies.blessing import influence, pools, private_audit
@@ -152,19 +152,19 @@ def quantile(fpr, *, lattice=0.0):
 
 def proportions():
     def one(pair):
-        return estimates.clopper_pearson(*pair)
+        return intervals.clopper_pearson(*pair)
 
     for n, chance in ((5, 0.5), (30, 0.02), (300, 0.01), (400, 0.5)):
         found = of_counts(one, coins(n, chance))
-        yield Row(estimates.clopper_pearson, f"{n} at {chance}", found, chance, conservative=True)
+        yield Row(intervals.clopper_pearson, f"{n} at {chance}", found, chance, conservative=True)
     for first, second in (
         ((40, 0.5), (30, 0.5)),
         ((10, 0.9), (10, 0.1)),
         ((5, 0.05), (50, 0.02)),
         ((200, 0.1), (90, 0.2)),
     ):
-        found = of_counts(estimates.newcombe, coins(*first), coins(*second))
-        yield Row(estimates.newcombe, f"{first} {second}", found, first[1] - second[1], conservative=True)
+        found = of_counts(intervals.newcombe, coins(*first), coins(*second))
+        yield Row(intervals.newcombe, f"{first} {second}", found, first[1] - second[1], conservative=True)
 
 
 def means():

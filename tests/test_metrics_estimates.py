@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.metrics.estimates import (
-    Estimate,
-    as_sample,
-    clopper_pearson,
-    difference_of_means,
-    mean_interval,
-    median,
-    newcombe,
-    wilson,
-)
+from leakage.metrics.estimates import as_sample, difference_of_means, mean_interval, median
+from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
 
 repeatable = settings(max_examples=60)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.metrics.estimates import clopper_pearson
+from leakage.metrics.intervals import clopper_pearson
 from leakage.metrics.low_rates import tpr_bounds
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream

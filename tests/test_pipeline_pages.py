@@ -271,7 +271,7 @@ def real_book(tmp_path):
         'glue("half", "0.50")\nledger.verdicts()',
     )
     imports = "from leakage import figures, runtime\nfrom leakage.claims.ledger import Ledger, glue\n"
-    imports += "from leakage.metrics.estimates import Estimate"
+    imports += "from leakage.metrics.intervals import Estimate"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"
     one = f"{{id: r.one, claim: C., where: W, {rules}}}"

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from leakage.figures import colour, dots, figure, png
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.plots import band, curve, heat_map, histogram, polygons, whiskers
 from refusing import refusals, refused
 

@@ -15,7 +15,7 @@ from running_types import FalseType, held
 from torch import Tensor
 
 from leakage import content_keys
-from leakage.metrics import estimates
+from leakage.metrics import intervals
 from patience import HANGS
 
 
@@ -125,8 +125,8 @@ def test_the_library_is_held_to_its_types():
 
 
 def test_a_held_function_has_the_content_key_of_its_own():
-    parts = content_keys.function_parts(estimates.clopper_pearson)
-    assert parts == content_keys.function_parts(estimates.clopper_pearson.__wrapped__)
+    parts = content_keys.function_parts(intervals.clopper_pearson)
+    assert parts == content_keys.function_parts(intervals.clopper_pearson.__wrapped__)
     assert parts["wrappers"] == []
     assert not any("running_types" in name for name in parts["files"])
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.metrics.estimates import clopper_pearson
+from leakage.metrics.intervals import clopper_pearson
 from leakage.runtime import DTYPE
 from leakage.studies.kkt_margin import over_networks
 

@@ -8,7 +8,7 @@ import torch
 
 import noise_labels
 from leakage.data import labelled
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.panel import evaluate
 from leakage.runtime import stream
 from leakage.studies.side_by_side import (

@@ -115,8 +115,8 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(boo
         assert done.stderr.count("\n") == 1
 
 
-def test_data_can_be_listed_without_the_packages_of_the_book(tmp_path):
-    absent = ("jupytext", "nbformat", "papermill", "jupyter_book", "sphinx_external_toc")
+def test_data_can_be_listed_without_pytorch_and_the_packages_of_the_book(tmp_path):
+    absent = ("jupytext", "nbformat", "papermill", "jupyter_book", "sphinx_external_toc", "torch")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); from leakage.pipeline import cli; cli.main(['data'])"
     )

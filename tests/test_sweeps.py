@@ -21,7 +21,7 @@ import torch
 
 import alterations
 from leakage import content_keys, runtime, sweeps
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.pipeline.execute import KEPT_MEMORY
 from patience import HANGS, wait_until
 

@@ -3,22 +3,23 @@
 A function takes the argument's name and value and gives the value back, or raises `TypeError` for what is no tensor and
 `ValueError` for everything else; the message names the argument, the rule, what came instead and, where there is one,
 the cure. Shapes are written as in jaxtyping, `"*b n d"`; an axis whose length is known is given by keyword. Nothing
-here converts, moves or copies a value.
+here converts, moves or copies a value. PyTorch, slow to import, is so where there are tensors only.
 """
 
 import math
 import numbers
 import operator
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
 
 _LONGEST_VALUE = 80  # characters of a value that a message repeats
 
 
-def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
     """`values` if it is a tensor of this shape.
 
     Args:
@@ -32,7 +33,7 @@ def tensor(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
         TypeError: if it is no tensor.
         ValueError: if the shape is another.
     """
-    if not isinstance(values, Tensor):
+    if not _is_tensor(values):
         raise TypeError(f"`{name}` must be a tensor, got {type(values).__name__}; try torch.as_tensor.")
     if shape and not _fits(tuple(values.shape), shape.split(), lengths):
         known = ", ".join(f"{axis} = {length}" for axis, length in lengths.items())
@@ -63,9 +64,9 @@ def real(
     above: float = -math.inf,
     most: float = math.inf,
     finite: bool = True,
-    like: Tensor | None = None,
+    like: "torch.Tensor | None" = None,
     **lengths: int,
-) -> Tensor:
+) -> "torch.Tensor":
     """`values` if it is a floating-point tensor of this shape (see `tensor`) and range, without NaN.
 
     Args:
@@ -83,6 +84,8 @@ def real(
         TypeError: if it is no tensor.
         ValueError: if dtype, device, shape or a value is another.
     """
+    import torch
+
     tensor(name, values, shape, **lengths)
     if not values.is_floating_point():
         raise ValueError(f"`{name}` must be floating-point, got {values.dtype}; try `.double()`.")
@@ -101,13 +104,17 @@ def real(
     return values
 
 
-def whole(name: str, values: Any, shape: str = "", *, least: int = 0, most: float = math.inf, **lengths: int) -> Tensor:
+def whole(
+    name: str, values: Any, shape: str = "", *, least: int = 0, most: float = math.inf, **lengths: int
+) -> "torch.Tensor":
     """`values` if it is a tensor of whole numbers (an integer dtype) of this shape (see `tensor`) and range.
 
     Raises:
         TypeError: if it is no tensor.
         ValueError: if dtype, shape or a value is another.
     """
+    import torch
+
     tensor(name, values, shape, **lengths)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"`{name}` must be whole numbers, got {values.dtype}; try `.long()`.")
@@ -120,20 +127,22 @@ def whole(name: str, values: Any, shape: str = "", *, least: int = 0, most: floa
     return values
 
 
-def truth(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+def truth(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
     """`values` if it is a tensor of truth values (`torch.bool`) of this shape (see `tensor`).
 
     Raises:
         TypeError: if it is no tensor.
         ValueError: if the dtype or the shape is another.
     """
+    import torch
+
     tensor(name, values, shape, **lengths)
     if values.dtype != torch.bool:
         raise ValueError(f"`{name}` must hold truth values (torch.bool), got {values.dtype}; try `.bool()`.")
     return values
 
 
-def filled(name: str, values: Any) -> Tensor:
+def filled(name: str, values: Any) -> "torch.Tensor":
     """`values` if it is a tensor with an entry at least.
 
     Raises:
@@ -145,7 +154,7 @@ def filled(name: str, values: Any) -> Tensor:
     return values
 
 
-def signs(name: str, values: Any, shape: str = "", **lengths: int) -> Tensor:
+def signs(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
     """`values` if it is a tensor of labels -1 and 1, of any dtype that has them, of this shape (see `tensor`).
 
     Raises:
@@ -166,7 +175,7 @@ def count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> i
         ValueError: otherwise.
     """
     try:  # every tensor has `__index__`, and some refuse to be asked
-        number, wrong = operator.index(value), isinstance(value, bool) or getattr(value, "dtype", None) == torch.bool
+        number, wrong = operator.index(value), _is_truth(value)
     except TypeError:
         number, wrong = 0, True
     if wrong or not least <= number <= most:
@@ -202,17 +211,28 @@ def number(
 
 
 def _is_real(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.ndim == 0 and value.dtype != torch.bool and not value.is_complex()
+    if _is_tensor(value):
+        return value.ndim == 0 and not _is_truth(value) and not value.is_complex()
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def precision(name: str, value: Any) -> torch.dtype:
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or (_is_tensor(value) and str(value.dtype) == "torch.bool")
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # where it was never imported, there is no tensor
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def precision(name: str, value: Any) -> "torch.dtype":
     """`value` if it is a floating-point dtype.
 
     Raises:
         ValueError: otherwise.
     """
+    import torch
+
     if not isinstance(value, torch.dtype) or not value.is_floating_point:
         raise ValueError(f"`{name}` must be floating-point, got {value}.")
     return value
@@ -252,7 +272,7 @@ def _range(*, least: float, above: float, most: float, below: float = math.inf, 
     return " and ".join([*(["finite"] if finite else []), *parts]) or "not NaN"
 
 
-def _refuse(name: str, values: Tensor, *, least: float, above: float, most: float, finite: bool) -> None:
+def _refuse(name: str, values: "torch.Tensor", *, least: float, above: float, most: float, finite: bool) -> None:
     """Raise the error of `real`, unless bounds rounded as the values are let them pass: 0.7 is above float32's 0.7."""
     good = (values >= least) & (values <= most)
     if above > -math.inf:

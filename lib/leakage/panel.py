@@ -20,7 +20,7 @@ from leakage import arguments
 from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.panels import Hidden, Panel
 from leakage.attacks.membership.table import ATTACKS, Entry, plain
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import FPRS, marked
 
 _GROUPS = 20  # of points, each of which is left out once

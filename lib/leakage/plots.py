@@ -1,21 +1,22 @@
 """What the book draws on axes: bands, histograms, curves with their intervals, heat maps, whiskers and polygons.
 
 Distributions, means with their intervals and heat maps are drawn by seaborn, in the book's look and with the book's
-intervals. Values are tensors on any device, arrays or lists. Import `figures` to make and show a picture.
+intervals; it is imported where one is drawn, for it brings pandas with it. Values are tensors on any device, arrays or
+lists. Import `figures` to make and show a picture.
 """
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.palette import colour, dots, line, look
 
 
@@ -46,6 +47,8 @@ def histogram(
     Raises:
         ValueError: as `look`, or if there are no values, or one is NaN.
     """
+    import seaborn as sns
+
     values, edges = _array(values).ravel(), _array(edges)
     arguments.filled("values", arguments.real("values", torch.as_tensor(values, dtype=torch.float64), finite=False))
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
@@ -78,6 +81,8 @@ def curve(
     Raises:
         ValueError: as `look` and `mean_interval`, or if there are not as many samples as different `x`.
     """
+    import seaborn as sns
+
     x = _array(x)
     arguments.tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
     if len(np.unique(x)) < len(x):
@@ -129,6 +134,8 @@ def heat_map(
     Raises:
         ValueError: if there are not as many names as rows and columns.
     """
+    import seaborn as sns
+
     values = _array(values)
     arguments.tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
     sns.heatmap(

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from leakage import arguments
+from leakage.profiles import PROFILES
 
-PROFILES = ("smoke", "ci", "paper")
 DTYPE = torch.float64
 """The precision of the theory: laws, quadrature and exact samplers lose their claim to exactness in float32."""
 _LARGEST_SEED = 2**32 - 1

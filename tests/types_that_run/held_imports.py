@@ -18,18 +18,18 @@ PACKAGE = "leakage"
 HERE = Path(__file__)
 
 
-def install(*, but: str = "") -> None:
-    """Hold to their types what is imported from the package from now on, `but` one module; the last word counts."""
+def install(*, but: tuple[str, ...] = ()) -> None:
+    """Hold to their types what is imported from the package from now on, `but` some modules; the last word counts."""
     sys.meta_path.insert(0, _Finder(but))
 
 
 class _Finder(MetaPathFinder):
-    def __init__(self, but: str) -> None:
+    def __init__(self, but: tuple[str, ...]) -> None:
         self._but = but
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         """What the other finders find, with a loader of ours."""
-        if fullname.partition(".")[0] != PACKAGE or fullname == self._but:
+        if fullname.partition(".")[0] != PACKAGE or fullname in self._but:
             return None
         found = (
             finder.find_spec(fullname, path, target) for finder in sys.meta_path if not isinstance(finder, _Finder)

@@ -12,5 +12,5 @@ import held_imports
 gc.set_threshold(10_000)  # most do little but import, and by default a quarter of that is a search for garbage
 
 if importlib.util.find_spec("beartype"):
-    # A chapter's process imports this module to load no more than papermill.
-    held_imports.install(but="leakage.pipeline.worker")
+    # To load no more than papermill a chapter's process imports nothing else of the library.
+    held_imports.install(but=("leakage.sources", "leakage.pipeline.worker"))

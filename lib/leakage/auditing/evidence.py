@@ -9,7 +9,7 @@ import numpy as np
 
 @runtime_checkable
 class Interval(Protocol):
-    """An estimate with its interval, as `metrics.estimates.Estimate` is one."""
+    """An estimate with its interval, as `metrics.intervals.Estimate` is one."""
 
     @property
     def estimate(self) -> float: ...

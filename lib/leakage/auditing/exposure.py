@@ -13,7 +13,7 @@ from leakage import arguments, blocks
 from leakage.auditing.evidence import Evidence
 from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
 from leakage.auditing.tables import Table
-from leakage.metrics.estimates import clopper_pearson
+from leakage.metrics.intervals import clopper_pearson
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from leakage import blocks
 from leakage.metrics import roc
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import Scores, marked
 
 METRICS = ("auc", "advantage")

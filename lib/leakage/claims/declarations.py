@@ -17,7 +17,7 @@ from leakage import arguments
 from leakage.claims import measurements, strict_yaml
 from leakage.claims.measurements import Measured
 from leakage.claims.rules import Rule
-from leakage.runtime import PROFILES
+from leakage.profiles import PROFILES
 
 VERDICTS = ("held", "held in part", "did not hold", "undecided", "not run")
 HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS

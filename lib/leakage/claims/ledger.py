@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakage.claims import measurements
 from leakage.claims.declarations import NOT_RUN, Claim, load
@@ -30,7 +30,9 @@ from leakage.claims.texts import (
 )
 from leakage.content_keys import find_root
 from leakage.data import fetch, registry
-from leakage.runtime import Run
+
+if TYPE_CHECKING:
+    import leakage.runtime  # and with it PyTorch, which nobody needs who collects what was judged
 
 RECORD = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
@@ -47,7 +49,12 @@ class Ledger:
     """
 
     def __init__(
-        self, chapter: str, run: Run, *, declarations: Path | str | None = None, records: Path | str | None = None
+        self,
+        chapter: str,
+        run: "leakage.runtime.Run",
+        *,
+        declarations: Path | str | None = None,
+        records: Path | str | None = None,
     ) -> None:
         book = None if declarations else find_root() / "book"
         self._declared = load(Path(declarations) if declarations else Path(book or "", "claims", f"{chapter}.yml"))

@@ -14,7 +14,8 @@ from scipy import optimize
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import as_sample, at_least, clopper_pearson
+from leakage.metrics.estimates import as_sample
+from leakage.metrics.intervals import at_least, clopper_pearson
 
 _LOT = 0  # seed of the order of equal scores: the same points give the same bound
 _MOST = 64.0  # nats; no sample of this world refutes as much

@@ -12,7 +12,7 @@ import torch
 from scipy import optimize, special
 
 from leakage import arguments
-from leakage.metrics.estimates import at_least, at_most, exact_ends
+from leakage.metrics.intervals import at_least, at_most, exact_ends
 from leakage.metrics.scores import Scores
 
 

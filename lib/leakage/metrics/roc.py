@@ -16,7 +16,8 @@ from scipy import special
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, as_sample, clopper_pearson, newcombe, wilson
+from leakage.metrics.estimates import as_sample
+from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
 from leakage.metrics.low_rates import tpr_bounds
 from leakage.metrics.scores import Scores, apart
 

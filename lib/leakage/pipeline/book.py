@@ -18,7 +18,7 @@ import click
 import jupytext
 from nbformat import NotebookNode
 
-from leakage import arguments, content_keys, runtime
+from leakage import arguments, content_keys
 from leakage.claims import declarations, strict_yaml
 from leakage.claims.declarations import Declarations
 from leakage.pipeline import slices
@@ -182,6 +182,8 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
             raise Refusal(f"`{name}` is given twice.")
         is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
         given[name] = int(text) if is_number else text
+    from leakage import runtime  # and with it PyTorch, which nobody needs who executes nothing
+
     chosen = STANDARD | given
     try:
         runtime.check_profile(chosen["profile"])

@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 import leakage
-from leakage import content_keys, fingerprints, runtime, sources
+from leakage import content_keys, fingerprints, sources
 from leakage.claims.declarations import Declarations
 from leakage.pipeline.book import Book, Refusal, code
 from leakage.pipeline.executed import REPRO, repro
@@ -151,6 +151,8 @@ def execution_provenance(book: Book, device: str) -> dict[str, Any]:
 
 def machine(device: str) -> dict[str, Any]:
     """Device, processor and versions of what is executed in this process or one like it."""
+    from leakage import runtime  # and with it PyTorch, which nobody needs who shows what was executed
+
     chosen = runtime.pick_device(device)
     kind = content_keys.device_kind(chosen)
     return {

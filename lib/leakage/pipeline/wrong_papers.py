@@ -10,7 +10,7 @@ from typing import Any
 from leakage.claims import measurements
 from leakage.claims.declarations import DID_NOT_HOLD, HELD
 from leakage.claims.measurements import Count, Exact
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.pipeline.entries import Entry
 from leakage.pipeline.inline import block, element, escape, link, rendered, table
 

@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.studies.blessing.bilevel import Bilevel, Points
 from leakage.studies.blessing.logistic_simulation import PointOutputs
 from leakage.theory.logistic.fixed_point import Solution

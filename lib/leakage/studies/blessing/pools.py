@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 
 
 def over_pools(values: Float[Tensor, "pools ..."]) -> Estimate:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.runtime import stream
 from leakage.studies.blessing import halves, trajectories
 from leakage.studies.blessing.pools import over_pools

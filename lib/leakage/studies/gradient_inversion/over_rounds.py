@@ -13,7 +13,8 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics import trends
-from leakage.metrics.estimates import Estimate, as_sample, mean_interval
+from leakage.metrics.estimates import as_sample, mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.runtime import DTYPE
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.data.mixtures import Law, Sample, clusters, draw
-from leakage.metrics.estimates import Estimate, clopper_pearson
+from leakage.metrics.intervals import Estimate, clopper_pearson
 from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")

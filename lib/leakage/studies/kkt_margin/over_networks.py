@@ -10,7 +10,8 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics import trends
-from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, wilson
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate, clopper_pearson, wilson
 
 _AT_EACH_END = 0.02  # of a sequence: the least with which ten sequences of five places and more were covered
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.geometry.patterns import joined, pattern
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes.theorem_checks import cell_counts

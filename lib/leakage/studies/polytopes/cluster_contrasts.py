@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from leakage.metrics.estimates import Estimate, mean_interval, median
+from leakage.metrics.estimates import mean_interval, median
+from leakage.metrics.intervals import Estimate
 from leakage.studies.polytopes.cluster_records import LOOKS, Group, History, Looks, Motion
 
 _NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side

@@ -14,7 +14,8 @@ from torch.distributions import MultivariateNormal
 from leakage import arguments
 from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data.gaussians import gaussian
-from leakage.metrics.estimates import Estimate, mean_interval
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import FPRS, apart
 from leakage.runtime import stream

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.panel import Standing, evaluate
 from leakage.runtime import stream
 

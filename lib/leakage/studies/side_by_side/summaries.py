@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from leakage.metrics.estimates import Estimate
+from leakage.metrics.intervals import Estimate
 from leakage.panel import Row, Standing
 
 HEADS = ("attack", "sees", "AUC", "advantage", "TPR at 1 %", "TPR at 0.1 %")
