@@ -11,7 +11,6 @@ import sys
 import types
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import pytest
 import torch
 
 import alterations
-from leakage import content_keys, runtime, sweeps
+from leakage import content_keys, processes, runtime, sweeps
 from leakage.metrics.intervals import Estimate
 from leakage.pipeline.execute import KEPT_MEMORY
 from patience import HANGS, wait_until
@@ -235,9 +234,12 @@ def test_threads_give_the_same_values_in_order(tmp_path, notes):
     assert len(computed(notes)) == 20
 
 
-def test_processes_give_the_same_values(tmp_path):
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        assert sweep(square, [1, 2], tmp_path, executor=executor) == [1, 4]
+def test_processes_give_the_same_values(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
+    executor = processes.spare(square, 2, torch.device("cpu"))
+    monkeypatch.delenv("LEAKAGE_PROCESSES")
+    assert isinstance(executor, ProcessPoolExecutor)
+    assert sweep(square, [1, 2], tmp_path, executor=executor) == [1, 4]
 
 
 def whose(_):

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 _MEANT = {int: int | numbers.Integral, float: float | numbers.Real, TextIO: io.TextIOBase}
 _DRAW = "__beartype_getrandbits"  # it chooses the item of a container: in turn, not by Python's random numbers
 _off = ContextVar("types are off", default=False)
-_ALL, _OF = 30, 64  # calls of a function that are all compared; of those that follow one in so many
+_ALL, _OF = 10, 64  # calls of a function that are all compared; of those that follow one in so many
 
 
 class FalseType(AssertionError):
