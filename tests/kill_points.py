@@ -7,6 +7,7 @@ the end of a pipe, so that the script knows when the last of them is gone.
 """
 
 import contextlib
+import functools
 import io
 import json
 import multiprocessing as mp
@@ -16,6 +17,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from patience import HANGS
@@ -218,6 +220,7 @@ def main(folder: Path) -> None:
     execute.execute = run_cells
     os.environ.pop("LEAKAGE_BUILD", None)
     # What is slow the first time is done before the first fork.
+    metadata.version = functools.cache(metadata.version)
     content_keys.processor()
     content_keys.function_parts(square)
     torch.save(None, io.BytesIO())

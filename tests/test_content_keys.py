@@ -74,6 +74,14 @@ def test_a_name_that_only_begins_like_the_package_is_not_it(package):
     assert followed("import toyland.ground\nfrom toys import ground", package) == set()
 
 
+def test_a_package_that_is_replaced_is_another_one_for_the_next_process_only(monkeypatch):
+    before = content_keys.environment(None, imported=True)
+    assert before == content_keys.environment(None)
+    monkeypatch.setattr(content_keys.metadata, "version", lambda name: "of tomorrow")
+    assert content_keys.environment(None)["torch"] == "of tomorrow"
+    assert content_keys.environment(None, imported=True) == before
+
+
 def test_the_runner_is_no_dependency_of_a_chapter():
     files = content_keys.module_files("import leakage")
     assert {"runtime.py", "content_keys.py"} <= {path.name for path in files}

@@ -71,22 +71,22 @@ class Watch:
         return sorted(path.name for path in self._files if sources.changed(path))
 
 
-def environment(root: Path | None) -> dict[str, str | None]:
-    """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
-    versions: dict[str, str | None] = {name: version(name) for name in _VERSIONED}
+def environment(root: Path | None, *, imported: bool = False) -> dict[str, str | None]:
+    """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none).
+
+    Args:
+        root: the folder of the lock file.
+        imported: the packages as this process first found them, which is what it computes with, whatever is installed
+            meanwhile; by default as they are now, which is what the next process will have.
+    """
+    ask = _found_version if imported else metadata.version
+    versions: dict[str, str | None] = {name: ask(name) for name in _VERSIONED}
     lock = root / "requirements.txt" if root else None
     versions["lock"] = file_digest(lock) if lock and lock.is_file() else None
     return {"python": platform.python_version()} | versions
 
 
-@functools.cache
-def version(package: str) -> str:
-    """The version of an installed package, asked for once: what this process has imported stays what it is.
-
-    Raises:
-        importlib.metadata.PackageNotFoundError: if there is no such package.
-    """
-    return metadata.version(package)
+_found_version = functools.cache(metadata.version)
 
 
 def device_kind(device: Any) -> str:

@@ -69,7 +69,11 @@ def sweep(
     points = list(points)
     watch = content_keys.Watch()
     base = (content_keys.function_parts(function, digest=watch.digest), settings, run.profile, run.seed)
-    machine = (content_keys.device_kind(run.device), content_keys.processor(), content_keys.environment(_root()))
+    machine = (
+        content_keys.device_kind(run.device),
+        content_keys.processor(),
+        content_keys.environment(_root(), imported=True),
+    )
     shared = fingerprints.fingerprint((*base, *machine))
     cells = [
         _folder(folder) / _file_name(name) / f"{fingerprints.fingerprint((shared, point))[:40]}.pt" for point in points

@@ -56,7 +56,7 @@ def equipment(
 
 def _version(package: str) -> str | None:
     try:
-        return content_keys.version(package)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def machine(device: str) -> dict[str, Any]:
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
         "processor": content_keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
-        | {name: content_keys.version(name) for name in _TOOLS},
+        | {name: metadata.version(name) for name in _TOOLS},
     }
 
 

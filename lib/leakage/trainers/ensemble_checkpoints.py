@@ -77,7 +77,7 @@ class Journal:
 
     def _versioned(self, content: Any) -> str:
         code = [self.watch.digest(file) for file in sorted(content_keys.module_files(_TRAINERS))]
-        return fingerprints.fingerprint((content, code, content_keys.environment(None)))
+        return fingerprints.fingerprint((content, code, content_keys.environment(None, imported=True)))
 
     def resume(self) -> int:
         """Take up the state on disk, if there is a good one, and say how many epochs it has behind it."""
