@@ -6,6 +6,7 @@ carried out (one line on stderr, nothing changed), 130 if it was interrupted. He
 commands, so that help is instant.
 """
 
+import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from leakage.pipeline.options import FOLDER, Whole
 from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
+_NEW_OBJECTS = 10_000  # between two searches for garbage: at 700, a sixth of the time of plans and pages
 _MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 
@@ -224,6 +226,7 @@ def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    gc.set_threshold(_NEW_OBJECTS)
     write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0

@@ -5,6 +5,7 @@ runner is being watched. The process ends itself and its kernel when the runner 
 becomes the Python program named in its arguments, which ends with whoever holds the other end of its standard input.
 """
 
+import gc
 import multiprocessing as mp
 import os
 import re
@@ -176,6 +177,7 @@ def one_line(text: str) -> str:
 def _become(command: list[str]) -> None:
     """Run a Python program in this process, until it ends or standard input does."""
     threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+    gc.disable()  # of the time of rendering a quarter is a search for garbage, for 0.3 GB in the end
     sys.argv = command
     runpy.run_path(command[0], run_name="__main__")
 
