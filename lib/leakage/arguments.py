@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+_ANY = (-math.inf, -math.inf, math.inf)  # the bounds of values that may be any number
 _LONGEST_VALUE = 80  # characters of a value that a message repeats
 
 
@@ -95,6 +96,9 @@ def real(
             f"got {values.dtype} on {values.device}; use `.to(…)`."
         )
 
+    # A finite sum has finite summands only, and takes a fraction of the time that the ends take.
+    if finite and (least, above, most) == _ANY and math.isfinite(values.detach().sum()):
+        return values
     # One pass finds the smallest and the largest value, NaN if any is; both come off the device at once.
     ends = torch.stack(values.detach().aminmax()).tolist() if values.numel() else ()
     if not all(least <= end <= most and (end > above or above == -math.inf) for end in ends) or (

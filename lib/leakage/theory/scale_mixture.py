@@ -60,13 +60,13 @@ class ScaleMixture:
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
-        return self._evaluate(y, lambda z, _, weights: (torch.special.erf(z / math.sqrt(2)) * weights).sum(-1))
+        return self._evaluate(y, lambda z, _, weights: _weighted(z.mul_(math.sqrt(1 / 2)).erf_(), weights))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$."""
         norm = math.sqrt(2 / math.pi)
         return self._evaluate(
-            y, lambda z, scale, weights: (norm * torch.exp(-z.square() / 2) / scale * weights).sum(-1)
+            y, lambda z, scale, weights: _weighted(_less_half_square(z.new_zeros(()), z).exp_(), norm * weights / scale)
         )
 
     def log_density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
@@ -80,7 +80,7 @@ class ScaleMixture:
         arguments.real("y", y, "*batch points", least=0, most=most)
         norm = math.log(2 / math.pi) / 2
         return self._evaluate(
-            y, lambda z, scale, weights: torch.logsumexp((weights / scale).log() - z.square() / 2, -1) + norm
+            y, lambda z, scale, weights: _less_half_square((weights / scale).log(), z).logsumexp(-1) + norm
         )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
@@ -97,7 +97,10 @@ class ScaleMixture:
         return self.weights if self.weights is not None else self.variances.new_full((atoms,), 1 / atoms)
 
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """Reduce the atoms by `kernel(y / scale, scale, weights)`, a few points at a time."""
+        """Reduce the atoms by `kernel(y / scale, scale, weights)`, a few points at a time.
+
+        The kernel may use up the quotients: each pass over new memory counts.
+        """
         scale, weights = self.variances.sqrt().unsqueeze(-2), self._weights.unsqueeze(-2)
         batch, points = torch.broadcast_shapes(y.shape[:-1], self.variances.shape[:-1]), y.shape[-1]
         return blocks.made(
@@ -107,6 +110,16 @@ class ScaleMixture:
             dtype=torch.promote_types(y.dtype, scale.dtype),
             device=scale.device,
         )
+
+
+def _weighted(values: Float[Tensor, "*b points atoms"], weights: Float[Tensor, "*#b 1 atoms"]) -> Tensor:
+    """Sums over the atoms. The weights stand on the left: on the right a product takes a CPU five times as long."""
+    return (weights @ values.mT).squeeze(-2)
+
+
+def _less_half_square(offset: Float[Tensor, "*#z"], z: Float[Tensor, "*z"]) -> Float[Tensor, "*z"]:
+    r"""$c - z^2/2$ in the memory of z."""
+    return torch.addcmul(offset, z, z, value=-0.5, out=z)
 
 
 class Laws(TypedDict):

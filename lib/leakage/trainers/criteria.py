@@ -90,11 +90,12 @@ def cross_entropies(
     loss is rounded to 0: a float32 softmax's is below 6e-8, and attacks look at its logarithm. An output that equals
     the largest of the others is a mistake.
     """
-    own = logits.gather(-1, targets.unsqueeze(-1))
+    own = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     rivals = logits.scatter(-1, targets.unsqueeze(-1), -math.inf)
-    most, share = rivals.amax(-1), rivals.log_softmax(-1).amax(-1)  # r is their difference; quicker than `logsumexp`
-    losses = softplus(most.double() - share.double() - own.squeeze(-1).double(), threshold=40)
-    return losses, most >= own.squeeze(-1)
+    most = rivals.amax(-1)
+    rest = rivals.sub_(most.unsqueeze(-1)).exp_().sum(-1).log()  # r is their sum; `logsumexp` takes new memory for it
+    losses = softplus(most.double() + rest.double() - own.double(), threshold=40)
+    return losses, most >= own
 
 
 Criterion = Callable[[Tensor, Tensor], Score]
