@@ -48,7 +48,9 @@ def moves(before: Mlp, after: Mlp, points: Float[Tensor, "t d"]) -> Moves:
         start = _height(before, layer, old)
         end = _height(after, layer, new)
         own, upstream = _height(after, layer, old), _height(before, layer, new)
-        found.append([((height > 0) != (start > 0)).to(points.dtype).mean((-2, -1)) for height in (end, own, upstream)])
+        on = start > 0
+        moved = [((height > 0) != on).sum((-2, -1)) for height in (end, own, upstream)]
+        found.append([count.to(points.dtype) / on.shape[-2:].numel() for count in moved])
         old, new = start.clamp_min(0), end.clamp_min(0)
     return Moves(*(torch.stack(layers, -1) for layers in zip(*found, strict=True)))
 
