@@ -35,9 +35,14 @@ def ridge_predictions(
         raise ValueError("`penalties` must be at least one.")
     for penalty in penalties:
         arguments.number("penalties", penalty, above=0)
-    values, vectors = torch.linalg.eigh(features @ features.mT)
-    cross = vectors.mT @ (features @ query.unsqueeze(-1))
-    target = vectors.mT @ labels.unsqueeze(-1)
+    asked, heard = query.unsqueeze(-1), labels.unsqueeze(-1)
+    # The smaller Gram matrix: the larger has a null space, whose rounding errors a small penalty would make large.
+    if features.shape[-1] < features.shape[-2]:
+        gram, heard = features.mT @ features, features.mT @ heard
+    else:
+        gram, asked = features @ features.mT, features @ asked
+    values, vectors = torch.linalg.eigh(gram)
+    cross, target = vectors.mT @ asked, vectors.mT @ heard
     shift = features.shape[-2] * torch.as_tensor(penalties, dtype=features.dtype, device=features.device)
     return (cross * target / (values.clamp_min(0).unsqueeze(-1) + shift)).sum(-2)
 
