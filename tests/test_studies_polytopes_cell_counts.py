@@ -13,7 +13,7 @@ def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
     found = cell_counts.count((10,), networks=3, seed=0, reach=1e6)
     assert found.cells.tolist() == [1 + 10 + 45] * 3
     assert found.neurons == 10
-    assert found.ratio == found.shares.estimate == pytest.approx(56 / 50)
+    assert (found.ratio, found.shares.estimate) == pytest.approx((56 / 50, 56 / 50))
 
 
 def test_depth_does_not_raise_the_average():
