@@ -98,8 +98,12 @@ def test_a_proportion_known_almost_exactly_leaves_the_interval_of_the_other():
 def test_wilsons_ends_are_the_shares_at_a_quantile_from_what_was_found(size):
     for end in wilson(0.3, size=size, quantile=1.96):
         assert size * (0.3 - end) ** 2 == pytest.approx(1.96**2 * end * (1 - end))
-    assert wilson(0.0, size=size, quantile=1.96)[0] == 0
-    assert wilson(1.0, size=size, quantile=1.96)[1] == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-9, 0.3, 1.0])
+def test_a_share_lies_within_wilsons_ends_to_the_last_bit(share):
+    ends = [wilson(share, size=1.7**k, quantile=1 + k / 7) for k in range(40)]
+    assert all(low <= share <= high for low, high in ends)
 
 
 def test_a_difference_of_means_squares_and_adds_the_halves():

@@ -138,7 +138,7 @@ def newcombe(first: tuple[int, int], second: tuple[int, int], *, level: float = 
 def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]:
     r"""The ends of Wilson's interval of a share, for a `size` that need not be whole.
 
-    They are the shares p with $N (\hat p - p)^2 = z^2\, p (1 - p)$, and lie within [0, 1].
+    They are the shares p with $N (\hat p - p)^2 = z^2\, p (1 - p)$; they lie within [0, 1], and the share between them.
 
     Source: E. B. Wilson (1927), Journal of the American Statistical Association 22.
 
@@ -154,4 +154,5 @@ def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]
     arguments.number("size", size, above=0)
     spread = arguments.number("quantile", quantile, above=0) ** 2 / size
     middle, half = share + spread / 2, math.sqrt(spread * (share * (1 - share) + spread / 4))
-    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
+    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    return min(max(low, 0.0), share), max(min(high, 1.0), share)  # of all or none, rounding would leave the share out
