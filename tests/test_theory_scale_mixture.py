@@ -124,6 +124,15 @@ def test_distribution_function_and_density_are_those_of_the_mixture():
     assert float(law.mean_variance) == pytest.approx(0.3 * 0.25 + 0.7 * 4)
 
 
+def test_distribution_function_and_densities_can_be_differentiated():
+    law, y = random_law(3), torch.linspace(0.1, 3, 7, dtype=DTYPE, requires_grad=True)
+    of_cdf, of_density, of_logarithm = (
+        torch.autograd.grad(function(y).sum(), y)[0] for function in (law.cdf, law.density, law.log_density)
+    )
+    torch.testing.assert_close(of_cdf, law.density(y))
+    torch.testing.assert_close(of_logarithm, of_density / law.density(y))
+
+
 def test_the_log_density_stays_finite_where_the_density_is_zero():
     law = ScaleMixture(tensor(1.0, 4.0))
     assert float(law.density(tensor(200.0))) == 0

@@ -60,7 +60,7 @@ class ScaleMixture:
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
-        return self._evaluate(y, lambda z, _, weights: _weighted(z.mul_(math.sqrt(1 / 2)).erf_(), weights))
+        return self._evaluate(y, lambda z, _, weights: _weighted(z.mul_(math.sqrt(1 / 2)).erf(), weights))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$."""
@@ -118,8 +118,8 @@ def _weighted(values: Float[Tensor, "*b points atoms"], weights: Float[Tensor, "
 
 
 def _less_half_square(offset: Float[Tensor, "*#z"], z: Float[Tensor, "*z"]) -> Float[Tensor, "*z"]:
-    r"""$c - z^2/2$ in the memory of z."""
-    return torch.addcmul(offset, z, z, value=-0.5, out=z)
+    r"""$c - z^2/2$, in the memory of z unless it will be differentiated."""
+    return torch.addcmul(offset, z, z, value=-0.5, out=None if z.requires_grad else z)
 
 
 class Laws(TypedDict):
