@@ -103,7 +103,7 @@ def test_wilsons_ends_are_the_shares_at_a_quantile_from_what_was_found(size):
 @pytest.mark.parametrize("share", [0.0, 1e-9, 0.3, 1.0])
 def test_a_share_lies_within_wilsons_ends_to_the_last_bit(share):
     ends = [wilson(share, size=1.7**k, quantile=1 + k / 7) for k in range(40)]
-    assert all(low <= share <= high for low, high in ends)
+    assert all(0 <= low <= share <= high <= 1 for low, high in ends)
 
 
 def test_a_difference_of_means_squares_and_adds_the_halves():

@@ -131,6 +131,10 @@ def test_distribution_function_and_densities_can_be_differentiated():
     )
     torch.testing.assert_close(of_cdf, law.density(y))
     torch.testing.assert_close(of_logarithm, of_density / law.density(y))
+    law.weights.requires_grad_()
+    for found, slope in ((law.density(y), law.density(y)), (law.log_density(y), torch.ones_like(y))):
+        (of_weights,) = torch.autograd.grad(found.sum(), law.weights)  # the density is linear in them
+        torch.testing.assert_close((of_weights * law.weights).sum(), slope.sum())
 
 
 def test_the_log_density_stays_finite_where_the_density_is_zero():

@@ -119,7 +119,7 @@ def _weighted(values: Float[Tensor, "*b points atoms"], weights: Float[Tensor, "
 
 def _less_half_square(offset: Float[Tensor, "*#z"], z: Float[Tensor, "*z"]) -> Float[Tensor, "*z"]:
     r"""$c - z^2/2$, in the memory of z unless it will be differentiated."""
-    return torch.addcmul(offset, z, z, value=-0.5, out=None if z.requires_grad else z)
+    return torch.addcmul(offset, z, z, value=-0.5, out=None if offset.requires_grad or z.requires_grad else z)
 
 
 class Laws(TypedDict):
