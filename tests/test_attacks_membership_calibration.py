@@ -77,3 +77,9 @@ def test_a_mask_of_numbers_is_refused_rather_than_turned_over_bit_by_bit(dtype):
     scores, member = some()
     with pytest.raises(ValueError, match="`member` must hold truth values"):
         calibrated(scores, member.to(dtype))
+
+
+def test_half_precision_is_added_up_in_full():
+    scores = (1000 + torch.rand(512, 3, generator=stream(0, "half"))).half()
+    member = torch.rand(512, 3, generator=stream(0, "half member")) < 0.5
+    assert torch.equal(calibrated(scores, member), calibrated(scores.double(), member))

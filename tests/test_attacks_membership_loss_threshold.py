@@ -193,3 +193,36 @@ def test_many_losses_are_counted_as_few_are(attack, paired, monkeypatch):
     assert torch.equal(attack(*given), found)
     alone = [attack(*given, target=target) for target in range(MODELS)]
     assert torch.equal(torch.cat(alone), found)
+
+
+def test_losses_far_below_the_threshold_keep_their_order():
+    """A margin of 45 has a loss of 3e-20, which no difference from an ordinary number shows."""
+    member, partner = a_design()
+    margins = torch.where(member, 45.0, 40.0) + 3 * torch.randn(
+        member.shape, generator=stream(0, "margins"), dtype=torch.float64
+    )
+    margins[:, 0] = -1.0
+    losses = torch.nn.functional.softplus(-margins)
+    found = loss_threshold.global_scores(losses, member, partner)
+    assert torch.equal(found.argsort(dim=-1, stable=True), (-losses).argsort(dim=-1, stable=True))
+    thresholds = loss_threshold.global_thresholds(losses, member, partner)
+    assert torch.equal(found > 0, losses < thresholds[:, None])
+
+
+@pytest.mark.parametrize("apart", [2.0**-52, 1e-10, 1.0, 1e200])
+@pytest.mark.parametrize("loss", [1e-140, 1e-20, 1.0, 1e40])
+def test_a_logarithm_of_a_ratio_has_the_sign_of_the_difference(loss, apart):
+    low, high = (torch.tensor([number], dtype=torch.float64) for number in (loss, loss * (1 + apart)))
+    up, down = loss_threshold.log_ratio(high, low), loss_threshold.log_ratio(low, high)
+    assert float(up) == -float(down) == pytest.approx(math.log1p(apart))
+    assert float(loss_threshold.log_ratio(low, low)) == 0
+
+
+def test_scores_of_any_size_are_accused_by_their_order():
+    member, partner = a_design()
+    scores = -some_losses(member, 0.3)
+    expected = loss_threshold.accused(scores, member, partner)
+    assert torch.equal(expected, loss_threshold.global_scores(-scores, member, partner) > 0)
+    scores[:, 0] = 1e18  # beside which a difference would hold no digit of the others
+    found = loss_threshold.accused(scores, member, partner)
+    assert (found[:, 1:] != expected[:, 1:]).double().mean() < 0.1

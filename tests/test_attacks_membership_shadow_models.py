@@ -1,14 +1,16 @@
 """Likelihood-ratio attacks agree with the plain formulas, find what is planted and nothing else."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch.distributions import Normal
 
 from leakage.attacks.membership import posterior, shadow_models
+from leakage.attacks.membership.calibration import calibrated_losses
 from leakage.data.membership_splits import complementary_pairs
-from leakage.metrics.scores import rates
+from leakage.metrics.scores import marked, rates
 from leakage.runtime import stream
 
 MODELS, POINTS = 8, 50
@@ -179,3 +181,47 @@ def test_bad_settings_are_refused():
         shadow_models.lira(losses, member, partner, variance="global")
     with pytest.raises(ValueError, match="gamma"):
         shadow_models.rmia(losses, member, partner, gamma=0.0)
+
+
+def test_logits_whose_squares_are_infinite_are_refused():
+    member, partner = a_design()
+    with pytest.raises(ValueError, match="`logits`"):
+        shadow_models.lira_of_logits(some_losses(member, 1.0) * 1e155, member, partner)
+
+
+@pytest.mark.parametrize("far", [700.0, 750.0, 1e4])
+@pytest.mark.parametrize("slope", [0.0, 0.3, 1.0])
+def test_points_whose_losses_are_all_large_keep_their_ratios(far, slope):
+    """Λ is a ratio: what moves all losses of a point by one number does not change it, where both means are known."""
+    member, partner = a_design()
+    losses = some_losses(member, 0.3)
+    moved = losses.clone()
+    moved[:, ::2] += far
+    near, away = (shadow_models.rmia(each, member, partner, slope=slope) for each in (losses, moved))
+    torch.testing.assert_close(near, away, rtol=0, atol=1.5 / member.shape[1])  # ranks; large numbers round to 1e-12
+
+
+TIED = {
+    "lira": shadow_models.lira,
+    "own variance": partial(shadow_models.lira, variance="own"),
+    "offline": partial(shadow_models.lira, offline=True),
+    "rmia": shadow_models.rmia,
+    "calibrated": calibrated_losses,
+}
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("attack", TIED.values(), ids=TIED)
+def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, scale):
+    """Few different losses, as forests have them: many scores are equal in exact arithmetic, and rounding is not."""
+    for seed in range(5):
+        draws = stream(seed, "ties")
+        drawn = complementary_pairs(POINTS, MODELS, generator=draws)
+        member, partner = drawn.member, drawn.partner
+        levels = torch.rand(3, generator=draws, dtype=torch.float64) * scale
+        losses = levels[torch.randint(0, 3, member.shape, generator=draws)]
+        models, points = (torch.randperm(size, generator=draws) for size in member.shape)
+        back = models.argsort()
+        expected = marked(attack(losses, member, partner), member=member).auc()
+        turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
+        assert torch.equal(marked(turned, member=member[models][:, points]).auc()[back], expected)

@@ -127,3 +127,9 @@ def test_one_point_without_a_score_is_no_rate(kind):
 def test_batches_that_differ_are_refused():
     with pytest.raises(ValueError, match="`outsider` must have shape"):
         scores.apart(member=torch.zeros(3, 4), outsider=torch.zeros(2, 4))
+
+
+def test_numbers_within_rounding_become_one_and_the_others_stay():
+    values = torch.tensor([[3.0, 1.0, 1.0 + 1e-15, 2.0, 1e-17, -1e-17, 1.0 - 1e-15, 1.0 + 1e-9]], dtype=torch.float64)
+    found = scores.merged(values, 1e-13 * (1 + values.abs()))
+    assert found.tolist() == [[3.0, 1.0 - 1e-15, 1.0 - 1e-15, 2.0, 0.0, 0.0, 1.0 - 1e-15, 1.0 + 1e-9]]

@@ -103,7 +103,7 @@ def _loss(given: Given) -> Tensor:
     losses, member, parts = blocks.chosen(given.losses, given.targets), given.attacked, blocks.of(given.losses.shape)
     total = sum((losses[:, part].double() * member[:, part]).sum(-1, keepdim=True) for part in parts)
     mean = total / blocks.counted(member).unsqueeze(-1)
-    return blocks.made(tuple(losses.shape), parts, lambda part: mean - losses[:, part].double())
+    return blocks.made(tuple(losses.shape), parts, lambda part: loss_threshold.log_ratio(mean, losses[:, part]))
 
 
 def _gap(given: Given) -> Tensor:

@@ -155,6 +155,23 @@ def ascending_order(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
     return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
 
 
+def merged(values: Float64[Tensor, "*b n"], rounding: Float64[Tensor, "*#b n"]) -> Float64[Tensor, "*b n"]:
+    """The numbers with those of a row made equal that may differ by `rounding`: what is equal in exact arithmetic ties.
+
+    Along a row in rising order, each takes the number of the one before if it is as near as both may be wrong. What may
+    be 0 is 0.
+    """
+    values = values.masked_fill(values.abs() <= rounding, 0.0)
+    order = ascending_order(values)
+    ordered, wrong = values.gather(-1, order), rounding.expand_as(values).gather(-1, order)
+    near = ordered[..., 1:] - ordered[..., :-1] <= wrong[..., 1:] + wrong[..., :-1]
+    if not bool((near & (ordered[..., 1:] != ordered[..., :-1])).any()):
+        return values
+    place = torch.arange(values.shape[-1], device=values.device).repeat(*values.shape[:-1], 1)
+    place[..., 1:].masked_fill_(near, 0)
+    return torch.empty_like(values).scatter_(-1, order, ordered.gather(-1, place.cummax(-1).values))
+
+
 def at_most(values: Float[Tensor, "*b n"], *, within: float = 0.0) -> Int64[Tensor, "*b n"]:
     """How many numbers of its row each number reaches: itself, its equals, `within` this, and the smaller ones."""
     order = ascending_order(values)

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from leakage import arguments, blocks
 from leakage.attacks.membership import references
+from leakage.metrics.scores import merged
+
+_ROUNDING = 1e-13  # of a point's largest score: means over models are right to less
 
 
 def calibrated(
@@ -25,7 +28,7 @@ def calibrated(
     *,
     without: int | None = None,
     target: int | None = None,
-) -> Float[Tensor, "targets n"]:
+) -> Float64[Tensor, "targets n"]:
     r"""Each score minus the mean over the *other* models that were not trained on the point.
 
     $$ \tilde s_i(x) = s_i(x) - \frac{1}{|R_i(x)|} \sum_{j \in R_i(x)} s_j(x), \qquad
@@ -55,7 +58,7 @@ def calibrated(
     """
     arguments.truth("member", member, "models n")
     arguments.real("scores", scores, "models n", models=len(member), n=member.shape[1])
-    return _calibrated(scores, lambda some: some, member, partner, without=without, target=target)
+    return _calibrated(scores, Tensor.double, member, partner, without=without, target=target)
 
 
 def calibrated_losses(
@@ -83,12 +86,12 @@ def _calibrated(
     *,
     without: int | None,
     target: int | None,
-) -> Float[Tensor, "targets n"]:
-    """`calibrated`, where `scores` makes them of the values of a block."""
+) -> Float64[Tensor, "targets n"]:
+    """`calibrated`, where `scores` makes them of the values of a block, in float64."""
     arguments.filled("member", member)
     models, points = member.shape
-    parts, dtype = blocks.of(member.shape), scores(values[:, :1]).dtype
-    reference = 1 - torch.eye(models, dtype=dtype, device=values.device)  # of a row's model, by column
+    parts = blocks.of(member.shape)
+    reference = 1 - torch.eye(models, dtype=torch.float64, device=values.device)  # of a row's model, by column
     if without is not None:
         arguments.count("without", without, most=models - 1)
         reference[:, without] = 0
@@ -102,7 +105,7 @@ def _calibrated(
 
     @lru_cache(maxsize=1)  # a single block is compared once
     def compared(place: int) -> tuple[Tensor, Tensor, Tensor]:
-        some, outside = scores(values[:, parts[place]]), (~member[:, parts[place]]).to(dtype)
+        some, outside = scores(values[:, parts[place]]), (~member[:, parts[place]]).double()
         count, total = reference @ outside, reference @ (outside * some)
         return some[asked], count > 0, total / count.clamp_min(1)
 
@@ -118,8 +121,9 @@ def _calibrated(
             "`member` must leave each model points of which it has references; some model has no reference at all. "
             "Train more models, or each on fewer points."
         )
-    found = blocks.room(len(reference), points, dtype=dtype, device=values.device)
+    found = blocks.room(len(reference), points, device=values.device)
+    largest = blocks.made((points,), parts, lambda part: scores(values[:, part]).abs().amax(0), device=values.device)
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)
         found[:, parts[place]] = own - torch.where(known, mean, total / count)
-    return found
+    return merged(found, _ROUNDING * largest)

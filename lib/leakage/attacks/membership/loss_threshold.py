@@ -21,6 +21,7 @@ from leakage.attacks.membership.threshold_search import Targets
 from leakage.data.membership_splits import check_design
 
 _LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
+_LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 
 
 def global_thresholds(
@@ -97,15 +98,46 @@ def global_scores(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    r"""$s = \tau - \ell$ with one threshold for each target: `global_thresholds`.
+    r"""$s = \log(\tau / \ell)$ with one threshold for each target: `global_thresholds`.
 
-    Where no threshold gains anything τ counts as 0, which no loss falls below: nobody is accused.
+    In logarithms, since a difference from τ would make all losses equal that are small beside it: those of the surest
+    members. Losses below 1e-150 count as that. Where no threshold gains anything τ does so, too: nobody is accused.
 
     Raises:
         ValueError: as `global_thresholds`.
     """
-    thresholds = global_thresholds(losses, member, partner, target=target)
-    return _beyond(thresholds.unsqueeze(-1).expand(*thresholds.shape, losses.shape[-1]), losses, target)
+    thresholds = global_thresholds(losses, member, partner, target=target).unsqueeze(-1)
+    own = losses[..., references.rows(len(member), target), :]
+    return blocks.made(
+        tuple(own.shape),
+        blocks.of(losses.shape),
+        lambda part: log_ratio(thresholds, own[..., part]),
+        device=losses.device,
+    )
+
+
+def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
+    r"""$\log(\tau / \ell)$ to the last digits, with the sign of $\tau - \ell$; both are 1e-150 at least."""
+    threshold, loss = thresholds.double().clamp_min(_LEAST_LOSS), losses.double().clamp_min(_LEAST_LOSS)
+    gap = threshold - loss
+    return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
+
+
+def accused(
+    scores: Float64[Tensor, "models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+) -> Bool[Tensor, "models points"]:
+    """Whose score is above the threshold that `global_thresholds` finds on the negative scores of the references.
+
+    Raises:
+        ValueError: as `global_thresholds`, but scores may have any sign.
+    """
+    check_design(member, partner)
+    arguments.real("scores", scores, "models points", models=len(member), points=member.shape[1])
+    targets = _targets(member, partner, None)
+    _check_kinds(member, targets.models)
+    return -scores < threshold_search.of_all(-scores, member, targets).unsqueeze(-1)
 
 
 def sample_scores(
@@ -115,13 +147,21 @@ def sample_scores(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    r"""$s = \tau(x) - \ell$ with a threshold of its own for each point: `sample_thresholds`; as `global_scores`.
+    r"""$s = \tau(x) - \ell$ with a threshold of its own for each point: `sample_thresholds`.
+
+    Where no threshold gains anything τ(x) counts as 0, which no loss falls below.
 
     Raises:
         ValueError: as `global_thresholds`.
     """
     thresholds = sample_thresholds(losses, member, partner, target=target)
-    return _beyond(thresholds, losses, target)
+    own = losses[..., references.rows(len(member), target), :]
+    return blocks.made(
+        thresholds.shape,
+        blocks.of(losses.shape),
+        lambda part: thresholds[..., part].clamp_min(0) - own[..., part].double(),
+        device=losses.device,
+    )
 
 
 def check_losses(
@@ -145,17 +185,6 @@ def check_losses(
             "the probabilities first, to 1e-12 say."
         )
     arguments.real("losses", losses, least=0, most=_LARGEST_LOSS)
-
-
-def _beyond(thresholds: Tensor, losses: Tensor, target: int | None) -> Float64[Tensor, "*e targets points"]:
-    """How far losses are below their thresholds, of which the lowest counts as 0."""
-    own = losses[..., references.rows(losses.shape[-2], target), :]
-    return blocks.made(
-        thresholds.shape,
-        blocks.of(losses.shape),
-        lambda part: thresholds[..., part].clamp_min(0) - own[..., part].double(),
-        device=losses.device,
-    )
 
 
 def _targets(member: Tensor, partner: Tensor | None, target: int | None) -> Targets:

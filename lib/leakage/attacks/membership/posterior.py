@@ -55,7 +55,7 @@ def margin(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*b
     check(logits)
     _check_labels(logits, labels)
     logits = logits.double()
-    place = labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    place = labels.long().expand(logits.shape[:-1]).unsqueeze(-1)
     rest = logits.scatter(-1, place, -torch.inf).logsumexp(-1)
     return logits.gather(-1, place).squeeze(-1) - rest
 

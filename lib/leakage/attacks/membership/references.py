@@ -6,7 +6,6 @@ complementary pairs; in independent subsets (`partner=None`) all others are. No 
 taken out again: what that rounds away would depend on whether the target is a member. Nothing here trains or draws.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +25,14 @@ def rows(models: int, target: int | None) -> slice:
     return slice(0, models) if target is None else slice(target, target + 1)
 
 
+class Spread(NamedTuple):
+    """As `Means`, and the sum of the squares of the distances from the mean."""
+
+    count: Float64[Tensor, "targets points"]
+    mean: Float64[Tensor, "*e targets points"]
+    squares: Float64[Tensor, "*e targets points"]
+
+
 def means(
     values: Float64[Tensor, "*e models points"],
     kind: Bool[Tensor, "models points"],
@@ -41,22 +48,28 @@ def means(
         partner: each model's partner; without it, all other models are references.
         target: the one target wanted; by default every model is the target once.
     """
-    (mean,) = several((values,), kind, partner, target=target)
-    return mean
+    weight = _weight(kind, partner, target)
+    count = weight @ kind.double()
+    return Means(count, weight @ (values * kind) / count.clamp_min(1))
 
 
-def several(
-    tables: Sequence[Float64[Tensor, "*e models points"]],
+def spread(
+    values: Float64[Tensor, "*e models points"],
     kind: Bool[Tensor, "models points"],
     partner: Int[Tensor, " models"] | None = None,
     *,
     target: int | None = None,
-) -> list[Means]:
-    """`means` of several tables, over the same references."""
-    weight = _weight(kind, partner, target)
-    count = weight @ kind.double()
-    least = count.clamp_min(1)
-    return [Means(count, weight @ (values * kind) / least) for values in tables]
+) -> Spread:
+    """`means`, and the squares of what is left of each value: by a second pass, for the difference of the mean square
+    and the square of the mean rounds to anything where values lie close together, far from 0."""
+    weight, inside = _weight(kind, partner, target), kind.double()
+    count = weight @ inside
+    mean = weight @ (values * kind) / count.clamp_min(1)
+    squares = torch.empty_like(mean)
+    for place, one in enumerate(weight):
+        gaps = (values - mean[..., place, None, :]).square_().mul_(inside)
+        squares[..., place, :] = one @ gaps
+    return Spread(count, mean, squares)
 
 
 def counts(

@@ -22,11 +22,14 @@ from leakage.attacks.membership import references
 from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
 from leakage.data.membership_splits import check_design
-from leakage.metrics.scores import ascending, at_most
+from leakage.metrics.scores import ascending, at_most, merged
 
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
+_LARGEST_LOGIT = 1e150  # nats: the square of a larger one is infinite
+_UNSURE = 1e-9  # of a log-likelihood ratio, relative to 1 and itself: the least variance leaves a tenth of that
+_LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
 _ROUNDING = 1e-12  # of the logarithm of a ratio: its sums over models are right to less
 
 
@@ -85,12 +88,15 @@ def lira_of_logits(
         target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_design`), the variance is
-            unknown, or no point has two references of a kind that is needed.
+        ValueError: if a logit is not finite or beyond 1e150, shapes do not fit, the design tells (see `check_design`),
+            the variance is unknown, or no point has two references of a kind that is needed.
     """
     arguments.choice("variance", variance, VARIANCES)
     check_design(member, partner, least=2, target=target)
-    arguments.real("logits", logits, "*e models points", models=member.shape[0], points=member.shape[1])
+    models, points = member.shape
+    arguments.real(
+        "logits", logits, "*e models points", least=-_LARGEST_LOGIT, most=_LARGEST_LOGIT, models=models, points=points
+    )
     return _lira(logits, Tensor.double, member, partner, variance=variance, offline=offline, target=target)
 
 
@@ -229,12 +235,12 @@ def _lira(
     found = blocks.room(*difference.shape[:-1], points, device=values.device)
     for place in reversed(range(len(parts))):  # the last one is fitted
         found[..., parts[place]] = scores(place)
-    return found
+    return merged(found, _UNSURE * (1 + found.abs()))
 
 
 def _kind(phi: Tensor, kind: Tensor, partner: Tensor | None, target: int | None) -> _Kind:
-    (count, mean), (_, square) = references.several((phi, phi.square()), kind, partner, target=target)
-    return _Kind(count, mean, (square - mean.square()) * count / (count - 1).clamp_min(1))
+    known = references.spread(phi, kind, partner, target=target)
+    return _Kind(known.count, known.mean, known.squares / (known.count - 1).clamp_min(1))
 
 
 def _sums(kind: _Kind) -> _Sums:
@@ -268,17 +274,23 @@ def _ratio(
     offline: bool,
     slope: float,
 ) -> Float64[Tensor, "*e targets points"]:
-    """The logarithm of Λ: a chance may round to 0, its loss does not."""
+    """The logarithm of Λ. Chances are taken in units of a point's largest, so that large losses do not round to 0."""
     asked = references.rows(len(member), target)
+    shrunk, rest = (
+        torch.tensor(share, dtype=torch.float64, device=losses.device).log() for share in (slope, 1 - slope)
+    )
 
     def of(part: slice) -> Tensor:
         each, kinds = losses[..., part].double(), member[:, part]
-        chance = torch.exp(-each)
+        least = each.amin(-2, keepdim=True)
+        chance = torch.exp(least - each)
         inside, outside = (references.means(chance, kind, partner, target=target) for kind in (kinds, ~kinds))
-        guessed = slope * outside.mean + (1 - slope)
-        seen = guessed if offline else torch.where(inside.count > 0, inside.mean, guessed)
-        average = torch.where(outside.count > 0, (seen + outside.mean) / 2, inside.mean)
-        return -each[..., asked, :] - average.clamp_min(torch.finfo(torch.float64).tiny).log()
+        within, beyond = (kind.mean.clamp_min(_LEAST_CHANCE).log() - least for kind in (inside, outside))
+        seen = torch.logaddexp(beyond + shrunk, rest)
+        if not offline:
+            seen = torch.where(inside.count > 0, within, seen)
+        average = torch.where(outside.count > 0, torch.logaddexp(seen, beyond) - math.log(2), within)
+        return -each[..., asked, :] - average
 
     shape = (*losses.shape[:-2], len(range(len(member))[asked]), losses.shape[-1])
     return blocks.made(shape, blocks.of(losses.shape), of, device=losses.device)
