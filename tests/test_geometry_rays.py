@@ -188,3 +188,13 @@ def test_both_methods_agree_on_networks_full_of_ties():
         short = walked < seen - 0.05  # the grid may step over a short change only
         assert bool(((walked <= seen + 1e-9) | short).all())
         assert float(short.double().mean()) < 0.1
+
+
+def test_a_far_end_hides_no_change_of_label():
+    """The second class leads between 1/2 and 3/2 past the start, however far the ray is followed."""
+    weights = (torch.tensor([[1.0], [1.0], [1.0]]), torch.tensor([[1.0, -2.0, 1.0], [0.0, 0.0, 0.0]]))
+    biases = (torch.tensor([0.0, -2.0, -4.0]), torch.tensor([-1.0, 0.0]))
+    hat = Mlp(tuple(one.double() for one in weights), tuple(one.double() for one in biases))
+    start, way = torch.tensor([[0.5]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    for until in (1.0, 10.0, 1e10, 1e13, 1e200):
+        assert float(rays.label_change(hat, start, way, until=until)) == pytest.approx(0.5, abs=1e-12)

@@ -239,13 +239,14 @@ OF_WHOLES = ("numpy", "undefined", "empty", "ranked", "decimal")
 OF_TRUTHS = ("numpy", "empty", "ranked", "decimal", "bytes")
 
 
-def spoilt() -> list[Any]:
+def spoilt(*, taken: bool, only: str = "") -> list[Any]:
+    """What each case takes of the spoils, or what it does not; of one kind only, if one is named."""
     found = []
     for name, case in CASES.items():
         for argument, tensor in case.tensors.items():
             kinds = OF_FLOATS if tensor.is_floating_point() else OF_TRUTHS if tensor.dtype == torch.bool else OF_WHOLES
             for kind in kinds:
-                if kind not in case.takes and f"{argument} {kind}" not in case.takes:
+                if taken == (kind in case.takes or f"{argument} {kind}" in case.takes) and only in ("", kind):
                     found.append(pytest.param(name, argument, kind, id=f"{name}-{argument}-{kind}"))
     return found
 
@@ -256,7 +257,13 @@ def test_what_fits_is_computed(name):
     case.call(**{argument: tensor.clone() for argument, tensor in case.tensors.items()})
 
 
-@pytest.mark.parametrize(("name", "argument", "kind"), spoilt())
+@pytest.mark.parametrize(("name", "argument", "kind"), spoilt(taken=True, only="single"))
+def test_another_precision_is_computed_with(name, argument, kind):
+    case = CASES[name]
+    case.call(**case.tensors | {argument: SPOILS[kind](case.tensors[argument])})
+
+
+@pytest.mark.parametrize(("name", "argument", "kind"), spoilt(taken=False))
 def test_what_does_not_fit_is_refused_by_name(name, argument, kind):
     case = CASES[name]
     given = case.tensors | {argument: SPOILS[kind](case.tensors[argument])}

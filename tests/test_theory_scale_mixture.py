@@ -281,3 +281,10 @@ def test_a_log_density_beyond_squares_is_refused():
     assert bool(law.log_density(tensor(1e150)).isfinite().all())
     with pytest.raises(ValueError, match="`y` must be"):
         law.log_density(tensor(1e160))
+
+
+def test_a_magnitude_is_not_negative():
+    law = ScaleMixture(torch.ones(2, dtype=torch.float64))
+    for asked in (law.cdf, law.density, law.log_density):
+        with pytest.raises(ValueError, match=r"`y` must be .*at least 0"):
+            asked(torch.tensor([-1.0], dtype=torch.float64))

@@ -176,3 +176,10 @@ def test_the_power_at_the_smallest_rates_is_that_of_the_density_at_zero(fpr):
 def test_numbers_that_are_no_tensors_are_named():
     with pytest.raises(TypeError, match="`outsider` must be a tensor, got float"):
         advantage(outsider=1.0, member=2.0)
+
+
+@pytest.mark.parametrize(("fpr", "expected"), [(1e-20, 4.067968e-11), (1e-32, 3.634e-17), (1e-100, 2.7e-51)])
+def test_the_power_at_rates_below_rounding_keeps_its_tail(fpr, expected):
+    # By Mills' ratio, P(|Z| > z) ≈ 2 φ(z) / z: at half the exponent, half the digits of the rate are left.
+    found = float(power(outsider=scalar(1.0), member=scalar(2.0), fpr=fpr))
+    assert found == pytest.approx(expected, rel=0.02)

@@ -134,6 +134,19 @@ def test_impossible_problems_are_refused(train, change, message):
         train(options["gram"], options["labels"])
 
 
+def test_a_large_box_does_not_hide_the_norm():
+    """Overlapping classes: from some C on w stays, of which the solver knows less and less."""
+    rows, labels = problem((3,), 25, 6, "overlap")
+    gram = rows @ rows.mT
+    known = soft_margin(gram, labels, box=1e4)
+    for box in (1e6, 1e8):
+        found = soft_margin(gram, labels, box=box)
+        torch.testing.assert_close(found.norm, known.norm, rtol=1e-12 * box, atol=0)
+        torch.testing.assert_close(found.norm, ((found.dual * labels).unsqueeze(-2) @ rows).norm(dim=-1).squeeze(-1))
+    with pytest.raises(ValueError, match="`box`"):
+        soft_margin(gram, labels, box=1e300)
+
+
 @pytest.mark.parametrize("box", [0.0, -1.0, float("inf"), float("nan")])
 def test_boxes_that_are_not_positive_are_refused(box):
     with pytest.raises(ValueError, match=r"`box` must be .*above 0"):

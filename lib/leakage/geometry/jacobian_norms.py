@@ -39,7 +39,7 @@ def frobenius_norm(network: Mlp, gates: Gates) -> Float[Tensor, "*b t"]:
        \text{and } s^\top K s,\; K = (W_2^\top W_2) \circ (W_1 W_1^\top), \text{ with one hidden layer.} $$
 
     Source: the norm of Peinemann (2021), Section 4.4.2; the recursion is ours. Squares of products of weights must be
-    numbers: between 1e-150 and 1e150 they are.
+    numbers: between 1e-150 and 1e150 (1e-18 and 1e18 in single precision) they are.
 
     Raises:
         ValueError: if the network has no hidden layer, or as in `factors`.

@@ -103,15 +103,13 @@ def label_change(
         start, (constants, slopes) = ray.level, ray.hidden()
         outputs = ray.outputs(constants[-1], slopes[-1])
         end, _ = ray.advance(constants, slopes)
-        change = _overtaken(*outputs, label, size, start, end.clamp_max(until), until=until)
+        change = _overtaken(*outputs, label, size, start, end.clamp_max(until))
         found[rows] = torch.where(found[rows].isinf(), change, found[rows])
         open_ = found[rows].isinf() & (end <= until)
     return torch.where(found <= until, found, torch.inf)
 
 
-def _overtaken(
-    constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, start: Tensor, end: Tensor, *, until: float
-) -> Tensor:
+def _overtaken(constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """The first t in [start, end) behind which another class has the label, all outputs being affine; else infinity.
 
     What happens within rounding of the end is left to the polytope behind it, which begins there. Outputs of a ray that
@@ -127,7 +125,7 @@ def _overtaken(
     lower = torch.arange(constant.shape[-1], device=constant.device) < label
     ties = lower & (here.abs() <= level) & (there.abs() <= level)
     meets = torch.where((here < -level) | ties, begin, torch.maximum(meets, begin))
-    meets = torch.where(meets < stop - LEVEL * until, meets, torch.inf)
+    meets = torch.where(meets < stop - LEVEL * stop, meets, torch.inf)
     return meets.amin(-1)
 
 

@@ -24,7 +24,7 @@ from leakage.theory.least_squares import Design, Query
 from leakage.theory.scale_mixture import Laws, ScaleMixture, total_variation
 
 NODES = (24, 64, 8)
-"""Quadrature nodes in B, K and τ². Total variation is good to 5e-6 from n = 100 on. At small sizes the laws have
+"""Quadrature nodes in B, K and τ². Total variation is good to 2e-5 from n = 100 on. At small sizes the laws have
 heavier tails, and it is good to 4e-5 at n = 12, to 7e-5 at n = 2 and to 1.4e-4 at n = p = 1."""
 
 

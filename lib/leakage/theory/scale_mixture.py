@@ -59,11 +59,21 @@ class ScaleMixture:
         return (self.variances * self._weights).sum(-1)
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
-        r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
+        r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$.
+
+        Raises:
+            ValueError: if a y is negative.
+        """
+        arguments.real("y", y, "*batch points", least=0, finite=False)
         return self._evaluate(y, lambda z, _, weights: _weighted(z.mul_(math.sqrt(1 / 2)).erf(), weights))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
-        r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$."""
+        r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$.
+
+        Raises:
+            ValueError: if a y is negative.
+        """
+        arguments.real("y", y, "*batch points", least=0, finite=False)
         norm = math.sqrt(2 / math.pi)
         return self._evaluate(
             y, lambda z, scale, weights: _weighted(_less_half_square(z.new_zeros(()), z).exp_(), norm * weights / scale)
@@ -101,13 +111,14 @@ class ScaleMixture:
 
         The kernel may use up the quotients: each pass over new memory counts.
         """
-        scale, weights = self.variances.sqrt().unsqueeze(-2), self._weights.unsqueeze(-2)
+        dtype = torch.promote_types(y.dtype, self.variances.dtype)
+        scale, weights = self.variances.sqrt().to(dtype).unsqueeze(-2), self._weights.to(dtype).unsqueeze(-2)
         batch, points = torch.broadcast_shapes(y.shape[:-1], self.variances.shape[:-1]), y.shape[-1]
         return blocks.made(
             (*batch, points),
             blocks.of((*batch, self.variances.shape[-1], points)),
             lambda part: kernel(y[..., part].unsqueeze(-1) / scale, scale, weights),
-            dtype=torch.promote_types(y.dtype, scale.dtype),
+            dtype=dtype,
             device=scale.device,
         )
 

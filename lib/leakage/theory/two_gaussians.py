@@ -5,6 +5,8 @@ but not zero, negative or NaN. Source of all formulas: Tan et al. (2022), Theore
 the variances meet.
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -63,7 +65,7 @@ def power(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"], fpr: 
     arguments.number("fpr", fpr, above=0, below=1)
     ratio = _log_ratio(outsider, member).div(2).exp()
     level = torch.as_tensor(fpr, dtype=ratio.dtype, device=ratio.device)
-    outside = 2 * torch.special.ndtr(ratio * torch.special.ndtri(level / 2))
+    outside = torch.special.erfc(-ratio * torch.special.ndtri(level / 2) / math.sqrt(2))  # `ndtr` has no lower tail
     inside = torch.erf(ratio * torch.erfinv(level))
     return torch.where(ratio <= 1, outside, inside)
 

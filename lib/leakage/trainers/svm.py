@@ -13,14 +13,15 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from leakage import arguments
+from leakage.trainers.interior_point import Barrier
 
 _ROUNDS = 200  # of pivoting; most batches need fewer than 10
 _PATIENCE = 4  # rounds without fewer violations before a machine moves one point at a time
 _BARRIER_STEPS = 100
 _QUICK_STEPS = 25  # after which those that go round in circles take plain steps: the corrector has no guarantee
-_INDEFINITE = 4.0  # times the rounding of a matrix, which is added to its diagonal where it is not positive definite
-_CENTRED = 0.2  # of the mean product, which a plain step aims at
-_TO_BOUNDARY = 0.995  # share of the way to the nearest bound that an interior step may go
+_LARGEST_BOX = 1e100  # sums of products of two such numbers stay finite
+_CANCELLED = 1e-6  # of the terms of a sum of products; less than that has lost six of its digits
+_BETTER = 1e-6  # of an objective; the solver leaves a tenth of that
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Machine:
         A machine with $w = 0$ has no hyperplane, which is common for a soft margin with few features: it says b of
         every point, and all distances are infinite with the sign of b; NaN where b is 0.
         """
-        outputs = (cross.mT @ (self.dual * self.labels).unsqueeze(-1)).squeeze(-1)
+        outputs = (cross.mT.to(self.dual) @ (self.dual * self.labels).unsqueeze(-1)).squeeze(-1)
         outputs = torch.where(self.norm.unsqueeze(-1) > 0, outputs, 0.0)
         return (outputs + self.offset.unsqueeze(-1)) / self.norm.unsqueeze(-1)
 
@@ -100,22 +101,24 @@ def soft_margin(
     r"""The machine that pays $C$ = `box` for each unit of a margin missed, by a primal-dual interior-point method.
 
     The dual of `hard_margin` with $0 \le a_i \le C$. The Gram matrix may be singular: Mehrotra's predictor and
-    corrector solve with $Q$ plus a positive diagonal. Steps end when all optimality conditions hold to `tolerance`.
+    corrector solve with $Q$ plus a positive diagonal. Steps end when all optimality conditions hold to `tolerance`,
+    those of $a$ in units of $C$: so w is right to some `tolerance` · C · max ‖z‖, and a very large C is better taken
+    for infinite, by `hard_margin`.
 
     Source: J. Nocedal, S. J. Wright (2006), Numerical Optimization, Algorithm 16.4; the problem is scikit-learn's `SVC`
     with a linear kernel.
 
     Raises:
-        ValueError: as `hard_margin`, but for a singular Gram matrix; if C is not positive and finite.
+        ValueError: as `hard_margin`, but for a singular Gram matrix; if C is not positive or more than 1e100.
         ArithmeticError: if the conditions are not met after 100 steps.
     """
-    target = _check(gram, labels)
-    arguments.number("box", box, above=0)
+    target, gram = _check(gram, labels).double(), gram.double()  # single precision has no conditions of 1e-12
+    arguments.number("box", box, above=0, most=_LARGEST_BOX)
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = target.reshape(-1, n)
-    barrier = _Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, box)
+    barrier = Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, box)
     for number in range(_BARRIER_STEPS):
-        moving = barrier.error() > tolerance
+        moving = ~(barrier.error() <= tolerance)  # NaN has not arrived
         if not bool(moving.any()):
             break
         barrier.advance(moving, corrected=number < _QUICK_STEPS)
@@ -180,99 +183,51 @@ def _equality_solution(quadratic: Tensor, signs: Tensor, support: Tensor) -> tup
     return ones - offset.unsqueeze(-1) * ys, offset
 
 
-class _Barrier:
-    r"""Machines inside the box: $Qa + by - \mathbf 1 = s - t$, $y^\top a = 0$, $a s \to 0$, $(C - a) t \to 0$."""
-
-    def __init__(self, quadratic: Tensor, signs: Tensor, box: float) -> None:
-        self.quadratic, self.signs, self.box = quadratic, signs, box
-        self.dual = torch.full_like(signs, box / 2)
-        self.room = self.dual.clone()  # C - a, kept apart: near the ceiling the difference would have no digits
-        self.offset = torch.zeros_like(signs[:, 0])
-        self.lower, self.upper = torch.ones_like(signs), torch.ones_like(signs)
-
-    def residuals(self) -> tuple[Tensor, Tensor]:
-        """What is missing in the first two conditions."""
-        force = (self.quadratic @ self.dual.unsqueeze(-1)).squeeze(-1) + self.offset.unsqueeze(-1) * self.signs - 1
-        return force - self.lower + self.upper, (self.signs * self.dual).sum(-1)
-
-    def error(self) -> Float[Tensor, " m"]:
-        """The largest violation of any condition, complementarity in units of C."""
-        force, balance = self.residuals()
-        products = torch.maximum(self.dual * self.lower, self.room * self.upper) / self.box
-        scale = self.quadratic.diagonal(dim1=-2, dim2=-1).amax(-1) * self.dual.amax(-1) + 1  # of the terms of `force`
-        return torch.stack([force.abs().amax(-1) / scale, products.amax(-1), balance.abs() / self.box]).amax(0)
-
-    def advance(self, moving: Bool[Tensor, " m"], *, corrected: bool) -> None:
-        """One step of the machines that are `moving`: predictor and corrector, or plainly towards the centre."""
-        room = self.room
-        factor = self._factor(self.lower / self.dual + self.upper / room)
-        below, above = self.dual * self.lower, room * self.upper
-        gap = (below + above).mean(-1, keepdim=True) / 2
-        if corrected:
-            guess = self._direction(factor, below, above)
-            length = self._length(*guess).clamp_max(1).unsqueeze(-1)
-            step, _, lower, upper = guess
-            trial = (self.dual + length * step) * (self.lower + length * lower)
-            trial = trial + (room - length * step) * (self.upper + length * upper)
-            centre = gap * (trial.mean(-1, keepdim=True) / 2 / gap) ** 3
-            move = self._direction(factor, below + step * lower - centre, above - step * upper - centre)
-        else:
-            move = self._direction(factor, below - _CENTRED * gap, above - _CENTRED * gap)
-        length = ((_TO_BOUNDARY * self._length(*move)).clamp_max(1) * moving).unsqueeze(-1)
-        self.dual, self.room = self.dual + length * move[0], room - length * move[0]
-        self.offset = self.offset + length.squeeze(-1) * move[1]
-        self.lower, self.upper = self.lower + length * move[2], self.upper + length * move[3]
-
-    def _factor(self, barrier: Tensor) -> Tensor:
-        """Of Q plus the barrier's diagonal; where rounding makes that indefinite, of a little more than it."""
-        matrix = self.quadratic + torch.diag_embed(barrier)
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if bool(failed.any()):  # a direction may be inexact, for the conditions it shall meet are not
-            unit = matrix.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True) * barrier.shape[-1]
-            more = _INDEFINITE * torch.finfo(barrier.dtype).eps * unit * (failed > 0).unsqueeze(-1)
-            factor = torch.linalg.cholesky(matrix + torch.diag_embed(more.expand_as(barrier)))
-        return factor
-
-    def _direction(self, factor: Tensor, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The Newton direction (a, b, s, t) that removes the residuals and the products `below` and `above`."""
-        force, balance = self.residuals()
-        right = -force - below / self.dual + above / self.room
-        plain, turned = torch.cholesky_solve(torch.stack([right, self.signs], dim=-1), factor).unbind(-1)
-        offset = ((self.signs * plain).sum(-1) + balance) / (self.signs * turned).sum(-1)
-        step = plain - offset.unsqueeze(-1) * turned
-        return step, offset, -(below + self.lower * step) / self.dual, -(above - self.upper * step) / self.room
-
-    def _length(self, step: Tensor, _: Tensor, lower: Tensor, upper: Tensor) -> Float[Tensor, " m"]:
-        """How far a, C - a, s and t stay non-negative."""
-        pairs = ((self.dual, step), (self.room, -step), (self.lower, lower), (self.upper, upper))
-        reach = [torch.where(move < 0, -value / move, torch.inf).amin(-1) for value, move in pairs]
-        return torch.stack(reach).amin(0)
-
-
 def _machine(
     quadratic: Tensor, signs: Tensor, dual: Tensor, offset: Tensor, box: float | None, batch: torch.Size
 ) -> Machine:
     """The machines with their norm and how far they are from optimal."""
-    pull = (quadratic @ dual.unsqueeze(-1)).squeeze(-1)
+    pull, square = _pull(quadratic, dual)
     slack = pull + offset.unsqueeze(-1) * signs - 1
     projected = (dual - slack).clamp(0, box)
     n = signs.shape[-1]
     return Machine(
         dual.reshape(*batch, n),
         offset.reshape(batch),
-        _norm(dual, (dual * pull).sum(-1), slack, box).reshape(batch),
+        _norm(dual, square, slack, signs, box).reshape(batch),
         signs.reshape(*batch, n),
         (dual - projected).abs().amax(-1).reshape(batch),
     )
 
 
-def _norm(dual: Tensor, square: Tensor, slack: Tensor, box: float | None) -> Float[Tensor, " m"]:
+def _pull(quadratic: Tensor, dual: Tensor) -> tuple[Float[Tensor, "m n"], Float[Tensor, " m"]]:
+    r"""$Qa$ and $a^\top Q a = \lVert w \rVert^2$, for large a by way of w.
+
+    With a large C a short w is the difference of long vectors, and their products with Q cancel to its square: what
+    they round away is of the size $a^\top |Q| a$. In the eigenvectors of Q, w itself is the difference.
+    """
+    pull = (quadratic @ dual.unsqueeze(-1)).squeeze(-1)
+    square = (dual * pull).sum(-1)
+    terms = (dual.abs() * (quadratic.abs() @ dual.abs().unsqueeze(-1)).squeeze(-1)).sum(-1)
+    short = square < _CANCELLED * terms
+    if bool(short.any()):
+        values, vectors = torch.linalg.eigh(quadratic[short])
+        rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[:, -1:]
+        root = torch.where(values > rounding, values, 0.0).sqrt()
+        w = root * (vectors.mT @ dual[short].unsqueeze(-1)).squeeze(-1)
+        pull[short] = (vectors @ (root * w).unsqueeze(-1)).squeeze(-1)
+        square[short] = w.square().sum(-1)
+    return pull, square
+
+
+def _norm(dual: Tensor, square: Tensor, slack: Tensor, signs: Tensor, box: float | None) -> Float[Tensor, " m"]:
     r"""$\lVert w \rVert$, or 0 where the solver cannot tell w from 0.
 
     The objective $P(w, b) = \frac12 \lVert w \rVert^2 + C \sum_i (-s_i)_+$ is strongly convex in w, so that the optimum
     $w^*$ is as near as $\frac12 \lVert w - w^* \rVert^2 \le P - D$, with the dual objective
     $D = \mathbf 1^\top a - \frac12 \lVert w \rVert^2$. Where w itself is as near to 0, nothing speaks against
-    $w^* = 0$. Rounding of the terms of P and D counts to their gap.
+    $w^* = 0$, unless it is clearly better than every $w = 0$, which costs $2 C$ for each point of the smaller class.
+    Rounding of the terms of P and D counts to their gap.
     """
     square = square.clamp_min(0)
     if box is None:  # a margin is finite, so that a separating w is not 0
@@ -280,7 +235,9 @@ def _norm(dual: Tensor, square: Tensor, slack: Tensor, box: float | None) -> Flo
     missed, mass = box * (-slack).clamp_min(0).sum(-1), dual.sum(-1)
     rounding = torch.finfo(dual.dtype).eps * dual.shape[-1] * (missed + mass)
     gap = (square + missed - mass).clamp_min(0) + rounding
-    return torch.where(square <= 2 * gap, 0.0, square.sqrt())
+    plain = 2 * box * torch.minimum((signs > 0).sum(-1), (signs < 0).sum(-1))
+    worse = square / 2 + missed > (1 - _BETTER) * plain
+    return torch.where((square <= 2 * gap) & worse, 0.0, square.sqrt())
 
 
 def _check(gram: Tensor, labels: Tensor) -> Float[Tensor, "*b n"]:

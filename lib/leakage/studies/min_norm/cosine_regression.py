@@ -223,7 +223,7 @@ def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Floa
             f"`uncovered` must be (*query_times, trials) for query times {tuple(query_times.shape)}, got "
             f"{tuple(uncovered.shape)}."
         )
-    share = uncovered_probability(model, query_times).to(uncovered.device).unsqueeze(-1)
+    share = uncovered_probability(model, query_times).to(uncovered).unsqueeze(-1)
     atom = torch.full_like(uncovered[..., :1], 1 / model.signal)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
     return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
