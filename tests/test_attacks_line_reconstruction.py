@@ -212,3 +212,9 @@ def test_a_neuron_that_says_nothing_gives_no_point(change):
     parts = {name: change.get(name, 1.0) * getattr(model, name) for name in ("weights", "biases", "outputs")}
     with pytest.raises(ValueError, match="`model` must"):
         from_crossing(TwoLayer(**parts), 1.0)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_a_crossing_is_where_it_is_however_steep_the_network(scale):
+    slope, one = torch.tensor([[scale]], dtype=DTYPE), torch.ones(1, dtype=DTYPE)
+    assert float(from_crossing(TwoLayer(slope, one, one), 2.0)) == pytest.approx(1 / scale)

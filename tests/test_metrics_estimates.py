@@ -201,3 +201,10 @@ def test_whole_numbers_that_float64_would_merge_are_refused():
     assert as_sample(exact, "x").tolist() == [2.0**53, -(2.0**53)]
     with pytest.raises(ValueError, match=r"`x` must hold whole numbers within"):
         as_sample(torch.tensor([2**53 + 1]), "x")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([-1.7e308, 1.7e308], 0.0), ([1.7e308] * 2, 1.7e308), ([3, 1, 2], 2.0)]
+)
+def test_a_median_of_any_finite_values_is_finite(values, expected):
+    assert median(torch.tensor(values, dtype=torch.float64)).estimate == expected

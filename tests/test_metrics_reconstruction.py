@@ -75,3 +75,12 @@ def test_inputs_that_are_long_and_alike_are_told_apart(dtype, size):
 def test_precisions_that_differ_are_refused():
     with pytest.raises(ValueError, match=r"`found` must be torch\.float64"):
         match_error(TRUTH.float(), TRUTH)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1.0, 1e200])
+def test_an_error_is_in_the_units_of_the_inputs_however_large_or_small(scale):
+    truth = gaussian((5, 4), generator=stream(0, "units"))
+    order = torch.tensor([1, 0, 2, 4, 3])
+    assert match_error(scale * truth[order], scale * truth) == 0
+    off = truth[order] * (1 + 1e-3)
+    assert match_error(scale * off, scale * truth) == pytest.approx(scale * match_error(off, truth), rel=1e-12)

@@ -166,3 +166,15 @@ def test_networks_of_two_widths_have_no_angle():
     wide, narrow = (initial((), width, 3, generator=stream(0, "widths")) for width in (20, 1))
     with pytest.raises(ValueError, match="must have one width and dimension"):
         two_layer.cosine(wide, narrow)
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"), [(1e-200, DTYPE), (1e160, DTYPE), (1e-25, torch.float32), (1e30, torch.float32)]
+)
+def test_a_cosine_has_no_unit(scale, dtype):
+    drawn = [gaussian(shape, generator=stream(0, f"cosine {shape}")) for shape in ((4, 3), (4,), (4,), (4,))]
+    one, other = TwoLayer(drawn[0], drawn[1], drawn[2]), TwoLayer(drawn[0], drawn[1], drawn[3])
+    scaled = (
+        TwoLayer(*(scale * part.to(dtype) for part in (net.weights, net.biases, net.outputs))) for net in (one, other)
+    )
+    assert float(two_layer.cosine(*scaled)) == pytest.approx(float(two_layer.cosine(one, other)), abs=1e-6)

@@ -95,8 +95,21 @@ def test_what_is_computed_from_a_prediction_tells_no_more():
 test_what_has_no_law_is_refused = refusals(
     (lambda: rows(others=OTHERS[:P]), "more rows than columns"),
     (lambda: rows(noise=0.0), "`noise` must be"),
+    (lambda: rows(asked=POINTS * torch.tensor([[1.0], [0.0], [1.0]])), "`asked` must have no row of zeros"),
+    (lambda: rows(others=OTHERS[:, [0, 1, 2, 2]]), "`others` must have linearly independent columns"),
     (lambda: rows(labels=LABELS[1:]), "`labels` must have"),
     (lambda: rows(penalty=-1.0), "`penalty` must be"),
     (lambda: rows().from_answers(QUERIES[:, 1:]), "`queries` must have"),
     (lambda: rows().from_answers(nodes=2), "`nodes` must be"),
 )
+
+
+def test_what_follows_from_other_answers_tells_nothing_more():
+    setting = rows()
+    asked = setting.strength(QUERIES[:1])
+    torch.testing.assert_close(setting.strength(QUERIES[[0, 0]]), asked, rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        rows(asked=POINTS[:1], labels=LABELS[:1]).strength(POINTS[:1] * 2), setting.strength(QUERIES[:0])[:1]
+    )
+    everything = torch.cat([QUERIES, QUERIES[:1] + QUERIES[1:2]])
+    torch.testing.assert_close(setting.strength(everything), setting.strength(), rtol=1e-8, atol=0)

@@ -117,3 +117,9 @@ def test_a_negative_epsilon_has_no_delta():
 def test_noise_beyond_the_range_of_the_search_is_refused():
     with pytest.raises(ValueError, match="outside"):
         accounting.noise_multiplier(sampling_rate=1.0, steps=4, epsilon=1e-6, delta=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.009, 1e-300])
+def test_next_to_no_noise_is_refused_before_it_takes_for_ever(noise):
+    with pytest.raises(ValueError, match="`noise_multiplier`"):
+        accounting.epsilon(sampling_rate=0.1, noise_multiplier=noise, steps=10, delta=1e-5)

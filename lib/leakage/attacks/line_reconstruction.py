@@ -136,7 +136,9 @@ def from_crossing(model: TwoLayer, margin: float) -> Float[Tensor, " d"]:
         raise ValueError("`model` must have v ≠ 0: a network that answers 0 everywhere has no margin.")
     if not bool(weights.any()):
         raise ValueError("`model` must not be constant: with w = 0 it is on the margin everywhere; use `from_ratio`.")
-    return (margin / output.abs() - bias) * weights / weights.square().sum()
+    largest = weights.abs().max()
+    unit = weights / largest  # whose square neither overflows nor vanishes
+    return (margin / output.abs() - bias) / largest * (unit / unit.square().sum())
 
 
 def from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:

@@ -50,7 +50,8 @@ def median(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     n, error = len(ordered), (1 - level) / 2
     below = bisect_right(range(n + 1), error, key=lambda k: at_most(k, trials=n, chance=0.5)) - 1  # on either side
     ends = (float(ordered[below]), float(ordered[-1 - below])) if below >= 0 else (-math.inf, math.inf)
-    return Estimate(float(ordered.quantile(0.5)), *ends, n=len(ordered), level=level)
+    middle = float(ordered[(n - 1) // 2]) / 2 + float(ordered[n // 2]) / 2  # the sum of both may be infinite
+    return Estimate(middle, *ends, n=len(ordered), level=level)
 
 
 def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:

@@ -5,7 +5,6 @@ for the intervals of samples.
 """
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +76,7 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Esti
         ValueError: unless 0 <= `successes` <= `trials`, with at least one trial and at most 2⁵³.
     """
     arguments.number("level", level, above=0, below=1)
-    successes, trials = operator.index(successes), operator.index(trials)
+    successes, trials = arguments.count("successes", successes), arguments.count("trials", trials)
     if not 0 <= successes <= trials or not 1 <= trials <= EXACT:
         raise ValueError(
             f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"

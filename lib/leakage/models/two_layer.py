@@ -111,10 +111,10 @@ def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
     if first.weights.shape[-2:] != second.weights.shape[-2:]:
         shapes = tuple(first.weights.shape), tuple(second.weights.shape)
         raise ValueError(f"`first` and `second` must have one width and dimension, got weights {shapes}.")
-    product = (first.weights * second.weights).sum((-2, -1)) + (first.biases * second.biases).sum(-1)
-    product = product + (first.outputs * second.outputs).sum(-1)
-    # Roots first: the product of two squares leaves the range of a float at half the exponent that each of them does.
-    return product / (first.squared_norm().sqrt() * second.squared_norm().sqrt())
+    # In units of the largest parameter: squares leave the range of a float at half the exponent that numbers do.
+    one, other = (torch.cat([net.weights.flatten(-2), net.biases, net.outputs], dim=-1) for net in (first, second))
+    one, other = (part / part.abs().amax(-1, keepdim=True) for part in (one, other))
+    return (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))
 
 
 def check_inputs(model: TwoLayer, points: Float[Tensor, "*b n d"]) -> None:

@@ -65,6 +65,10 @@ class Rows:
         if n <= p:
             raise ValueError(f"`others` must have more rows than columns, got {(n, p)}: the weights tell for certain.")
         points = len(arguments.real("asked", self.asked, "points p", like=self.others, p=p))
+        if not bool(self.asked.any(-1).all()):
+            raise ValueError("`asked` must have no row of zeros: it takes part in no answer.")
+        if bool(torch.linalg.cholesky_ex(self.gram).info):
+            raise ValueError("`others` must have linearly independent columns.")
         arguments.real("labels", self.labels, "points", like=self.others, points=points)
         arguments.real("beta", self.beta, "p", like=self.others, p=p)
 
@@ -97,8 +101,12 @@ class Rows:
         places = torch.cat([self.asked[:, None], queries.expand(len(self.asked), *queries.shape)], dim=1)
         maps = torch.linalg.solve(self.shrunk, places.mT).mT
         covariance = self.noise**2 * maps @ self.gram @ maps.mT
-        images = maps @ self.asked[..., None]
-        return (images * torch.linalg.solve(covariance, images)).sum((-2, -1))
+        images = (maps @ self.asked[..., None]).squeeze(-1)
+        # What is asked twice, or follows from other answers, says nothing more: its directions have no variance.
+        values, vectors = torch.linalg.eigh(covariance)
+        rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[:, -1:]
+        parts = (vectors.mT @ images[..., None]).squeeze(-1).square() / values.clamp_min(rounding)
+        return torch.where(values > rounding, parts, 0.0).sum(-1)
 
     def from_answers(self, queries: Float[Tensor, "k p"] | None = None, *, nodes: int = 128) -> Ratios:
         """The ratio of predictions at $x_0$ and at `queries`, or of the weights, at `nodes`² equally likely outcomes.
@@ -136,14 +144,9 @@ class Rows:
         residual = mean[:, None] + variance.sqrt()[:, None] * first
         deviation = variance.sqrt()
         # A prediction is positive where the residual is below the label.
-        positive = [
-            torch.special.ndtr((self.labels * scale - mean) / deviation)[:, None]
-            for scale in (torch.ones_like(shrink), shrink)
-        ]
-        yes, no = (
-            torch.log(inside.clamp_min(1e-300)) - torch.log(out.clamp_min(1e-300))
-            for out, inside in (positive, [1 - share for share in positive])
-        )
+        out, inside = ((self.labels * scale - mean)[:, None] / deviation[:, None] for scale in (1.0, shrink))
+        log_share = torch.special.log_ndtr
+        yes, no = log_share(inside) - log_share(out), log_share(-inside) - log_share(-out)
         label = self.labels[:, None]
         return Ratios(*(torch.where(seen < label, yes, no) for seen in (residual, residual / shrink[:, None])))
 

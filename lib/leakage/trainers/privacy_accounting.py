@@ -19,6 +19,7 @@ from leakage import arguments
 
 _GRID = 1e-3  # spacing of the privacy losses, in nats: ε comes out up to 3e-4 larger than on a grid ten times as fine
 _TOLERANCE = 1e-4  # of the logarithm of a noise multiplier that is searched for
+_LEAST_NOISE = 0.01  # ε is a thousand and more there, and composing takes a minute
 _NOISES = (2.0**-3, 2.0**12)  # where it is searched; where noise is little, composing is slow and ε is in the hundreds
 
 
@@ -33,7 +34,7 @@ def epsilon(*, sampling_rate: float, noise_multiplier: float, steps: int, delta:
 
     Args:
         sampling_rate: $q \in (0, 1]$; the expected batch over the number of points.
-        noise_multiplier: σ > 0.
+        noise_multiplier: σ, at least 0.01.
         steps: T, at least 1.
         delta: $\delta \in (0, 1)$, usually one over the number of points or less.
 
@@ -106,7 +107,7 @@ def _bracket(excess: Callable[[float], float], asked: str) -> tuple[float, float
 def _checked(rate: float, noise: float, steps: int) -> tuple[float, float, int]:
     return (
         arguments.number("sampling_rate", rate, above=0, most=1),
-        arguments.number("noise_multiplier", noise, above=0),  # without noise ε is infinite
+        arguments.number("noise_multiplier", noise, least=_LEAST_NOISE),
         arguments.count("steps", steps, least=1),
     )
 
