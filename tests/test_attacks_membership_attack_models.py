@@ -111,3 +111,22 @@ def test_bad_input_is_refused():
             attack(shadow, MEMBER, target | {"all": target["all"] * torch.nan}, generator=stream(0, "one"))
     with pytest.raises(ValueError, match="leaves"):
         Settings(leaves=1)
+
+
+def test_members_are_told_by_truth_values():
+    features = {"a": gaussian((60, 2), generator=stream(0, "features"))}
+    for model in MODELS.values():
+        with pytest.raises(ValueError, match="`member` must hold truth values"):
+            model(features, torch.arange(60), features, generator=stream(0, "model"))
+
+
+def test_trees_see_what_single_precision_does_not():
+    member = torch.arange(60) % 2 == 0
+    features = gaussian((60, 2), generator=stream(0, "features")).double() + member[:, None]
+    near, far = (
+        attack_models.boosted({"a": each}, member, {"a": each})["a"] for each in (features, features + 2.0**30)
+    )
+    assert len(far.unique()) > 10
+    assert roc.auc(member=far[member], outsider=far[~member]).estimate == pytest.approx(
+        roc.auc(member=near[member], outsider=near[~member]).estimate, abs=0.02
+    )

@@ -239,6 +239,9 @@ SAID = {
     "for this one model": (some_losses, subsets(), {"target": 0}),
     "are few for it": (some_losses, pairs(6), {}),
     "3 losses are infinite": (with_infinity, pairs(), {}),
+    "are these probabilities": (lambda member: np.exp(-some_losses(member, 2.0)), pairs(), {}),
+    "is `member` turned over": (lambda member: some_losses(~member, 2.0), pairs(), {}),
+    "are the arrays transposed": (lambda member: some_losses(member), subsets(40, 12), {}),
 }
 
 
@@ -262,7 +265,11 @@ def test_coarse_losses_are_no_sign_of_duplicates():
 
 BAD = {
     "NaN": (lambda x, m: (x * math.nan, m), {}, "diverged"),
-    "mostly inf": (lambda x, m: (x + np.array([[math.inf]] + [[0.0]] * 7), m), {}, "model 0: training diverged"),
+    "mostly inf": (
+        lambda x, m: (x + np.array([[math.inf]] + [[0.0]] * 7), m),
+        {},
+        "of model 0. Where training diverged",
+    ),
     "negative": (lambda x, m: (-x, m), {}, "`losses` must be at least 0"),
     "transposed": (lambda x, m: (x.T, m), {}, "transposed"),
     "other rows": (lambda x, m: (x[:, 1:], m), {}, "of the shape of `losses`"),

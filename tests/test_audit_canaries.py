@@ -71,3 +71,12 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
 def test_what_means_nothing_is_refused_with_the_cure(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("share", [0.7, 0.9, 1.0])
+def test_coins_that_are_not_fair_are_refused(share):
+    """Who guesses "member" of all is right more often than a fair coin allows, and nothing leaks."""
+    draws = np.random.default_rng(0)
+    member = draws.random(500) < share
+    with pytest.raises(ValueError, match="fair coins"):
+        audit.one_run(draws.random(500), member, guesses=[(200, 0)], delta=1e-5)

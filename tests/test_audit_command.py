@@ -98,6 +98,13 @@ def with_a_flipped_byte():
     return bytes(content)
 
 
+def with_a_name_twice():
+    content = io.BytesIO(archive(**GOOD))
+    with zipfile.ZipFile(content, "a") as whole, pytest.warns(UserWarning, match="Duplicate name"):
+        whole.writestr("losses.npy", whole.read("losses.npy"))
+    return content.getvalue()
+
+
 BAD_FILES = {
     "empty": b"",
     "text": b"losses = [1, 2]",
@@ -107,6 +114,7 @@ BAD_FILES = {
     "no array": archive(**GOOD).replace(b"NUMPY", b"MUNPY"),
     "flipped": with_a_flipped_byte(),
     "wrong size": with_a_wrong_size(),
+    "a name twice": with_a_name_twice(),
     "objects": archive(losses=np.array([{}, None], dtype=object), member=MEMBER),
     "objects beside": archive(**GOOD, labels=np.array([{}] * 300, dtype=object)),
     "no member": archive(losses=LOSSES),
@@ -196,6 +204,7 @@ def test_no_array_of_a_folder_is_overwritten(folder, capsys):
         ["--json", "{folder}/absent/audit.json"],
         ["--report", "{folder}/a", "--json", "{folder}/a"],
         ["--report", "{folder}"],
+        ["--report", ""],
         ["--seed", "1"],
     ],
     ids=" ".join,
@@ -209,8 +218,27 @@ def test_a_request_that_cannot_be_met_gets_one_line_and_nothing_is_written(more,
 
 
 def test_no_file_is_no_traceback(tmp_path, capsys):
-    for path in (tmp_path / "absent.npz", tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "absent.npz", tmp_path, tmp_path / "pipe", "/dev/zero"):
         assert is_a_refusal(*run(capsys, path))
+
+
+def test_links_are_followed_and_what_is_no_file_is_written_into(scores, tmp_path, capsys):
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    page.write_text("old", "utf-8")
+    link.symlink_to(page)
+    null = tmp_path / "null"
+    null.symlink_to(os.devnull)
+    assert run(capsys, scores, "--report", link, "--json", null)[0] == 0
+    assert [path.is_symlink() for path in (link, null)] == [True, True]
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert Path(os.devnull).is_char_device()
+
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_table(scores, tmp_path, capsys):
+    status, out, err = run(capsys, scores, "--report", tmp_path / ("a" * 300))
+    assert (status, "LiRA" in out, err.count("\n")) == (1, True, 1)
+    assert [left.name for left in tmp_path.iterdir()] == ["scores.npz"]
 
 
 WITHOUT = """

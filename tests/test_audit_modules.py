@@ -1,5 +1,6 @@
 """Modules are trained by their owner or all at once, resume where they were, and are judged like all else."""
 
+import copy
 import functools
 import shutil
 
@@ -62,9 +63,9 @@ def test_inputs_of_any_form(form):
 
 def test_images_and_words_have_the_shape_that_they_have():
     image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2 * 3 * 4, 3))
-    assert audited(rows=X.view(ROWS, 1, 5, 6), make=lambda: image).found
+    assert audited(rows=X.view(ROWS, 1, 5, 6), make=lambda: copy.deepcopy(image)).found
     words = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
-    assert audited(rows=(X[:, :5] > 0).long(), make=lambda: words).found
+    assert audited(rows=(X[:, :5] > 0).long(), make=lambda: copy.deepcopy(words)).found
 
 
 class Interrupted(Exception):
@@ -159,3 +160,48 @@ def test_all_at_once(rows, tmp_path):
 def test_what_cannot_be_audited_is_refused_with_the_cure(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+class Training:
+    """A function with a setting of its own."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def __call__(self, module, x, y):
+        train(module, x, y, steps=self.steps)
+
+
+def train(module, x, y, steps=1):
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(module(x), y).backward()
+        optimiser.step()
+
+
+SETTLED = {"object": Training, "partial": lambda steps: functools.partial(train, steps=steps)}
+
+
+@pytest.mark.parametrize("settle", SETTLED.values(), ids=SETTLED)
+def test_what_is_kept_is_of_these_settings(settle, tmp_path):
+    x, y = torch.randn(40, 3, generator=stream(0, "settings")), torch.arange(40) % 2
+    for steps, files in ((1, 8), (2, 16), (1, 16)):
+        audit.of_module(lambda: nn.Linear(3, 2), settle(steps), x, y, models=8, folder=tmp_path)
+        assert len([*tmp_path.iterdir()]) == files
+
+
+ONE = nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("factory", "trains", "message"),
+    [
+        (lambda: nn.Linear(3, 2), lambda module, x, y: copy.deepcopy(module), "`train` must train"),
+        (lambda: ONE, train, "`factory` must make a new module"),
+    ],
+)
+def test_a_module_that_is_not_new_or_trained_elsewhere_is_refused(factory, trains, message):
+    x, y = torch.randn(40, 3, generator=stream(0, "settings")), torch.arange(40) % 2
+    with pytest.raises(ValueError, match=message):
+        audit.of_module(factory, trains, x, y, models=8)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from leakage import audit, blocks
@@ -96,6 +97,9 @@ def test_losses_that_were_given_stay_what_they_were():
 def test_what_is_no_panel_is_refused():
     with pytest.raises(TypeError, match="`panel` must be"):
         audit.of_panel(PAIRS.member)
+    tree = DecisionTreeClassifier().fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="`member` must hold truth values"):
+        Panel.of_estimators([tree] * 4, np.eye(2), np.array([0, 1]), np.full((4, 2), "False"))
 
 
 CHILD = """

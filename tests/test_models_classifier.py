@@ -111,3 +111,10 @@ def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(traine
     for score in (posterior.margin(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
         # Every member is right and half of the outsiders, which alone is an area of three quarters.
         assert roc.auc(member=score[member], outsider=score[~member]).estimate > 0.75 - 3 * 0.05
+
+
+@pytest.mark.parametrize("classes", [[0, 2, 3], [1, 0, 2], [0, 1]])
+def test_classes_ascend_and_hold_those_of_the_estimator(classes):
+    tree = DecisionTreeClassifier(random_state=0).fit(np.arange(9.0)[:, None], np.repeat([0, 1, 2], 3))
+    with pytest.raises(ValueError, match="`classes` must ascend"):
+        OfEstimator(tree, np.array(classes))(torch.tensor([[4.0]]))

@@ -50,8 +50,21 @@ def write(path: Path, content: bytes) -> None:
     """Put packed content into place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def hand_out(path: Path, content: bytes) -> None:
+    """Write where somebody says: as `write`, through links, and into what is no file, such as a terminal."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+    else:
+        write(path, content)
 
 
 def sweep_up(folder: Path) -> None:

@@ -48,7 +48,10 @@ def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
         except ValueError as error:  # rows of different lengths
             raise ValueError(f"`{name}` must be a matrix (models, rows) of numbers: {error}.") from error
         if values.dtype.kind not in "bifu":
-            raise TypeError(f"`{name}` must hold numbers, got {values.dtype}; convert it with `.astype(float)`.")
+            raise TypeError(
+                f"`{name}` must hold numbers, got {values.dtype}: numbers as text are converted by "
+                "`.astype(float)`, and truth values by a comparison such as `== 'True'`."
+            )
     elif values.is_complex():
         raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
     if values.ndim not in (1, 2) or 0 in values.shape:
@@ -72,7 +75,10 @@ def matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
         if isinstance(found, np.ndarray):
             found = torch.from_numpy(np.ascontiguousarray(found, dtype=_plain(found.dtype)))
         if truth and not bool(((found == 0) | (found == 1)).all()):
-            raise ValueError(f"`{name}` must hold truth values, or 0 and 1, got others; are arguments swapped?")
+            raise ValueError(
+                f"`{name}` must hold truth values, or 0 and 1, got others: a mask of all rows, no places of "
+                "some; or are arguments swapped?"
+            )
         return found.detach().to("cpu", dtype)
 
     return blocks.made(tuple(values.shape), blocks.of(values.shape), converted, dtype=dtype)

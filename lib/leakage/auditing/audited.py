@@ -7,7 +7,7 @@ from leakage.auditing import attacks, jackknife
 from leakage.auditing.evidence import Found
 from leakage.auditing.given import Given
 from leakage.auditing.measures import METRICS, Measured, tpr_at, visible
-from leakage.auditing.notes import notes, of_twins
+from leakage.auditing.notes import notes, of_signs, of_twins
 from leakage.auditing.result import Audit
 
 
@@ -35,7 +35,7 @@ def audited(
     """
     if isinstance(fprs, float | str):
         raise TypeError(f"`fprs` must be several rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},).")
-    rates = tuple(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs)
+    rates = tuple(dict.fromkeys(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs))
     level = arguments.number("level", level, above=0, below=1)
     scores = dict(attacks.scores(given))
     errors, parts = jackknife.errors(given, [*scores], rates, again=again), len(jackknife.groups(given))
@@ -54,9 +54,10 @@ def audited(
             )
         )
     reservations = notes(given, attacks.support(given), fprs=rates, level=level)
+    loss = found[0].auc  # of the loss itself, which every design allows
     return Audit(
         found=tuple(found),
-        notes=(*(of_twins(given) if more is None else more), *reservations),
+        notes=(*of_signs(loss.low, loss.high), *(of_twins(given) if more is None else more), *reservations),
         scores={name: values.numpy() for name, values in scores.items()},
         member=given.attacked.numpy(),
         targets=given.targets,

@@ -9,12 +9,20 @@ from leakage.auditing.arrays import matrix
 from leakage.auditing.evidence import Bound
 from leakage.metrics import epsilon_bounds
 
+_UNFAIR = 1e-4  # share of fair coins that are taken for unfair
+
 
 def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float) -> Bound:
     """See `audit.one_run`."""
     values, coins = _row("scores", scores), _row("member", member, truth=True)
     if values.shape != coins.shape:
         raise ValueError(f"`member` must be one for each of the {len(values)} scores, got {len(coins)}.")
+    inside = int(coins.sum())
+    if _two_sided(inside, len(coins)) < _UNFAIR:
+        raise ValueError(
+            f"`member` must come from fair coins, got {inside} heads of {len(coins)}: from others the attacker guesses "
+            "without the model, and a bound would be none."
+        )
     given = {"guesses": _pairs(guesses), "delta": delta, "level": level}
     return epsilon_bounds.one_run(values, coins, **given)
 
@@ -23,6 +31,13 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float) -> Bound:
     """See `audit.of_trials`."""
     counts = (_pair(name, given) for name, given in (("hits", hits), ("alarms", alarms)))
     return epsilon_bounds.of_trials(*counts, delta=delta, level=level)
+
+
+def _two_sided(heads: int, tosses: int) -> float:
+    """How often a fair coin falls as far from one half as this, or farther."""
+    from scipy import special
+
+    return min(1.0, 2 * float(special.bdtr(min(heads, tosses - heads), tosses, 0.5)))
 
 
 def _row(name: str, values: Any, *, truth: bool = False) -> Tensor:

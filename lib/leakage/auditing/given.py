@@ -141,12 +141,15 @@ def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, 
     if bool(broken.any()):
         which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
         raise ValueError(
-            f"`{name}` must be finite, got NaN or mostly inf of model {which}: training diverged; leave such models "
-            "out of `losses` and `member`, or train them again with a lower learning rate."
+            f"`{name}` must be finite, got NaN or mostly inf of model {which}. Where training diverged leave the "
+            "model out of `losses` and `member`, or train it again with a lower learning rate; where it is the same "
+            "rows of every model, leave those out."
         )
     if bool((seen.least < 0).any()):
-        for part in parts:
-            arguments.real(name, losses[:, part], least=0, finite=False)
+        raise ValueError(
+            f"`{name}` must be at least 0, got {float(seen.least.min()):g} among them; of logarithms of probabilities, "
+            "turn the sign."
+        )
     lost = (seen.lost > points // 2).nonzero().flatten().tolist()
     notes = [
         f"Model {', '.join(map(str, lost[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that has "

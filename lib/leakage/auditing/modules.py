@@ -4,6 +4,7 @@ What a finished model says (its losses and whether it is right, no weights) is k
 folder is given: NumPy's format without objects, with a digest inside, so that no file can run code.
 """
 
+import functools
 import inspect
 import io
 import zipfile
@@ -56,6 +57,7 @@ def trained(
     else:
         member = drawn(len(X), models, draws)
         starts = torch.randint(2**62, (models,), generator=draws).tolist()
+        _new(factory)
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
         found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
@@ -85,7 +87,9 @@ def _one(
         if path is not None and (kept := _read(path, len(X))) is not None:
             return kept
         _check(module, X, y)
-        train(module, X[member], y[member])
+        result = train(module, X[member], y[member])
+        if isinstance(result, nn.Module) and result is not module:
+            raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
         found = _asked(module, X, y)
     if path is not None:
         _write(path, found)
@@ -141,16 +145,25 @@ def _equal_halves(rows: int, models: int, draws: torch.Generator) -> Tensor:
     """Complementary halves, or of an odd number of rows independent subsets that leave the middle out."""
     member = drawn(rows, models, draws)
     if rows % 2:
-        order = torch.rand(models, rows, generator=draws).argsort(-1)
+        order = torch.rand(models, rows, dtype=torch.float32, generator=draws).argsort(-1)
         member = order < rows // 2
     return member
 
 
 def _made(factory: Callable[[], Any]) -> nn.Module:
+    if isinstance(factory, nn.Module):
+        raise TypeError("`factory` must be a function that makes a module, got a module; its class may do.")
     module = factory()
     if not isinstance(module, nn.Module):
         raise TypeError(f"`factory` must make an nn.Module when called, got {type(module).__name__}.")
     return module
+
+
+def _new(factory: Callable[[], Any]) -> None:
+    """Refuse a factory that gives one module again and again, which would go on from what it has seen."""
+    with torch.random.fork_rng():
+        if _made(factory) is _made(factory):
+            raise ValueError("`factory` must make a new module each time, got one twice.")
 
 
 def _inputs(X: Any) -> Tensor:
@@ -176,12 +189,22 @@ def _numbers(name: str, values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _source(function: Any) -> str:
-    """The text of a function, or else its name."""
+def _source(function: Any) -> Any:
+    """The text of a function, with what a `partial` or an object holds; or else its name.
+
+    Raises:
+        TypeError: if an object holds what has no fingerprint.
+    """
+    if isinstance(function, functools.partial):
+        return _source(function.func), function.args, function.keywords
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        return _source(type(function)), dict(getattr(function, "__dict__", {}))
+    if inspect.ismethod(function):
+        return _source(function.__func__), _source(function.__self__)
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        return getattr(function, "__qualname__", type(function).__qualname__)
+        return function.__qualname__
 
 
 def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:

@@ -19,8 +19,23 @@ _TELLING = 0.05  # area under the curve beyond one half
 
 def notes(given: Given, found: Support, *, fprs: Sequence[float], level: float) -> list[str]:
     """Every reservation about this design, the gravest first."""
-    several = [*_of_counts(given), *_of_references(given, found), *_of_rates(given, fprs)]
+    several = [*_of_shapes(given), *_of_counts(given), *_of_references(given, found), *_of_rates(given, fprs)]
     return [*several, *given.notes, _of_intervals(given, level)]
+
+
+def of_signs(low: float, high: float) -> list[str]:
+    """Whether losses, whose area under the curve has this interval, are those of members turned over."""
+    if high >= 0.5 - _TELLING / 2:
+        return []
+    return [
+        f"Members have the larger losses (AUC {low:.2f} to {high:.2f}), as no training leaves them: are these "
+        "probabilities, whose logarithms with the sign turned are losses, or is `member` turned over?"
+    ]
+
+
+def _of_shapes(given: Given) -> list[str]:
+    models, rows = given.losses.shape
+    return [f"There are more models ({models:,}) than rows ({rows:,}): are the arrays transposed?"] * (models > rows)
 
 
 def _of_counts(given: Given) -> list[str]:

@@ -47,15 +47,18 @@ $slices
 
 def sentence(audit: Evidence) -> str:
     """The finding in one sentence."""
+    from leakage.auditing import exposure
+
     best = audit.strongest
     what = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
     seen = {fpr: found for fpr, found in best.tpr.items() if found is not None}
     rates = "".join(
         f", and finds {_percent(found)} of the members at {100 * fpr:g} % FPR" for fpr, found in seen.items()
     )
+    least = exposure.at_least(audit, "auc")
     return (
         f"On {what} of {audit.member.shape[1]:,} rows the strongest attack, {best.attack}, reaches AUC "
-        f"{best.auc:.3f}{rates}."
+        f"{best.auc:.3f}{rates}; allowing for its choice among several, AUC {least:.3f} at least."
     )
 
 

@@ -85,7 +85,7 @@ class Audit(Evidence):
 
         parts = {"table": self.table(), "records": self.records(), "slices": self.slices()}
         text = report.page(self, picture=picture.svg(self.roc()), **parts)
-        checked_files.write(Path(path), text.encode())
+        checked_files.hand_out(Path(path), text.encode())
         return Path(path)
 
     def _repr_html_(self) -> str:

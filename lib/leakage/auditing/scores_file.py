@@ -40,6 +40,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         if path.is_dir():
             return _arguments(path, {file.stem: file for file in sorted(path.glob("*.npy"))}, _mapped)
+        if path.exists() and not path.is_file():
+            raise Unusable(f"{path} must be a file or a folder, and is neither.")
         with path.open("rb") as content:
             if not zipfile.is_zipfile(content):
                 raise Unusable(
@@ -48,6 +50,8 @@ def read(path: Path) -> dict[str, Any]:
                 )
             with zipfile.ZipFile(content) as kept:
                 entries = {entry.filename.removesuffix(".npy"): entry for entry in kept.infolist()}
+                if len(entries) < len(kept.infolist()):
+                    raise Unusable(f"{path} must hold each name once.")
                 return _arguments(path, entries, partial(_unpacked, path, kept))
     except OSError as error:
         raise Unusable(f"{path} cannot be read ({error.strerror or 'it is damaged'}).") from error

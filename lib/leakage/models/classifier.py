@@ -7,7 +7,7 @@ pass no gradient; what they wrap stays as it was. Nothing here trains.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -69,26 +69,45 @@ class OfEstimator:
     Below $2^{-52}$ a posterior cannot be told from 0, for the largest one then rounds to 1. Class k is the estimator's
     `classes_[k]`: with labels 0, 1, …, k it is k. With `classes` it is `classes[k]`, seen by the estimator or not.
 
+    An estimator that gives labels only, as a linear support vector machine does, is believed: a label has posterior 1.
+
     Attributes:
-        estimator: what has a method `predict_proba`.
+        estimator: what has a method `predict_proba`, or `predict` and `classes_`.
         classes: all there are, ascending, of which an estimator that was fitted on few rows may know fewer.
     """
 
-    estimator: Estimator
+    estimator: Any
     classes: np.ndarray | None = None
 
     def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
         """The logits.
 
         Raises:
-            ValueError: as `OfModule`.
+            ValueError: as `OfModule`; if `classes` does not ascend, or the estimator knows a class that is not in it.
         """
-        found = torch.from_numpy(np.asarray(self.estimator.predict_proba(points.detach().cpu().numpy()), dtype=float))
+        arguments.tensor("points", points)
+        found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
         if self.classes is not None and found.ndim == 2:
-            place = np.searchsorted(self.classes, np.asarray(getattr(self.estimator, "classes_", self.classes)))
+            known = np.asarray(getattr(self.estimator, "classes_", self.classes))
+            if bool((self.classes[1:] <= self.classes[:-1]).any()) or not bool(np.isin(known, self.classes).all()):
+                raise ValueError(
+                    f"`classes` must ascend and hold those of the estimator, {arguments.shown(known.tolist())}, got "
+                    f"{arguments.shown(self.classes.tolist())}."
+                )
+            place = np.searchsorted(self.classes, known)
             found = found.new_zeros(len(found), len(self.classes)).index_copy(1, torch.from_numpy(place), found)
         logits = found.clamp_min(torch.finfo(torch.float64).eps).log()
         return check_logits(logits, count=len(points)).to(points.device)
+
+
+def _posteriors(estimator: Any, points: np.ndarray) -> np.ndarray:
+    if hasattr(estimator, "predict_proba"):
+        return np.asarray(estimator.predict_proba(points), dtype=float)
+    if not hasattr(estimator, "predict") or not hasattr(estimator, "classes_"):
+        raise TypeError(
+            f"`estimator` must have `predict_proba`, or `predict` and `classes_`, got a {type(estimator).__name__}."
+        )
+    return (np.asarray(estimator.predict(points))[:, None] == np.asarray(estimator.classes_)).astype(float)
 
 
 def check_logits(logits: Tensor, *, count: int) -> Tensor:

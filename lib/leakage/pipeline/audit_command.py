@@ -52,13 +52,16 @@ def audit(
     """
     wanted = [_bar(text) for text in bars]
     taken = {scores.resolve(), *(file.resolve() for file in scores.glob("*.npy"))}
-    for path in filter(None, (report, as_json)):
+    for path in (one for one in (report, as_json) if one is not None):
+        if not path.name:
+            raise click.UsageError("a file must have a name.")
         if path.resolve() in taken or (report and as_json and report.resolve() == as_json.resolve()):
             raise click.UsageError(f"{path} would be overwritten; give each file a name of its own.")
         if not path.absolute().parent.is_dir():
             raise click.UsageError(f"{path.parent} is no folder, so that {path.name} cannot be written there.")
     # Heavy modules are imported late, so that help is instant.
     from leakage import audit as audits
+    from leakage import checked_files
     from leakage.auditing import scores_file
     from leakage.auditing.audited import audited
     from leakage.auditing.exposure import check_metric
@@ -73,15 +76,16 @@ def audit(
         with _place(scores, workers=workers, cluster=cluster) as again:
             found = audited(known, fprs=fprs, level=level, again=again)
         failed = [(metric, bar, low) for metric, bar in wanted if (low := found.at_least(metric)) > bar]
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(str(found))  # first, for a file that cannot be written shall not cost the answer
+    try:
         if report:
             found.report(report)
         if as_json:
-            from leakage import checked_files
-
-            checked_files.write(as_json, found.to_json().encode())
-    except (ValueError, TypeError) as error:
+            checked_files.hand_out(as_json, found.to_json().encode())
+    except ValueError as error:  # letters of a group's name that cannot be written
         raise click.UsageError(str(error)) from error
-    click.echo(str(found))
     for metric, bar, low in failed:
         click.echo(f"leakage: {metric} is at least {low:.4g}, which exceeds {bar:g}.", err=True)
     return 1 if failed else 0

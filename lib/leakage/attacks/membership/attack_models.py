@@ -156,7 +156,10 @@ def _trained(questions: Sequence[Question], settings: Settings) -> list[dict[str
     """The answers of networks. Their inputs are as many as the widest feature set has columns."""
     parts = [
         [
-            _prepared(one.shadow[name], one.target[name], standardise=one.model == "NN standardised")
+            tuple(
+                part.float()
+                for part in _prepared(one.shadow[name], one.target[name], standardise=one.model == "NN standardised")
+            )
             for name in one.shadow
         ]
         for one in questions
@@ -188,6 +191,7 @@ def check(shadow: Features, member: Bool[Tensor, " t"], target: Features) -> Non
     """Raise the errors of `networks`."""
     if not shadow or shadow.keys() != target.keys():
         raise ValueError(f"`shadow` and `target` must have the same feature sets, got {[*shadow]} and {[*target]}.")
+    arguments.truth("member", member, "t")
     if bool(member.all()) or not bool(member.any()):
         raise ValueError("`member` must hold members and outsiders; of one kind alone nothing can be learned.")
     for name in shadow:
@@ -204,7 +208,7 @@ def check(shadow: Features, member: Bool[Tensor, " t"], target: Features) -> Non
 def _prepared(
     shadow: Float[Tensor, "s f"], target: Float[Tensor, "t f"], *, standardise: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Both within the finite range of the shadow's columns, in float32."""
+    """Both within the finite range of the shadow's columns."""
     finite = shadow.isfinite()
     low = torch.where(finite, shadow, torch.inf).amin(0).nan_to_num(posinf=0.0)
     high = torch.where(finite, shadow, -torch.inf).amax(0).nan_to_num(neginf=0.0)
@@ -213,7 +217,7 @@ def _prepared(
         mean, spread = shadow.mean(0), shadow.std(0)
         spread = torch.where(spread > 0, spread, 1.0)
         shadow, target = ((part - mean) / spread for part in (shadow, target))
-    return shadow.float(), target.float()
+    return shadow, target
 
 
 def _widened(features: Float[Tensor, "t f"], width: int) -> Float[Tensor, "t width"]:
