@@ -25,7 +25,7 @@ def shift_and_flip(
     pixels = count("pixels", pixels, most=min(height, width) - 1)
     device = images.device
     down, right = torch.randint(-pixels, pixels + 1, (2, *batch), generator=generator, device=device)
-    mirrored = torch.rand(batch, generator=generator, device=device) < 0.5
+    mirrored = torch.rand(batch, dtype=torch.float32, generator=generator, device=device) < 0.5
     rows = torch.arange(height, device=device) - down[..., None]
     columns = torch.arange(width, device=device) - right[..., None]
     inside = ((rows >= 0) & (rows < height))[..., :, None] & ((columns >= 0) & (columns < width))[..., None, :]

@@ -107,7 +107,9 @@ def balanced_split(
             f"`rows_per_class` must be 1 to {rarer}, `fresh` 0 to {max(most, 0)}, the rows that are left; "
             f"got {rows_per_class} and {fresh}."
         )
-    first, second = torch.rand((2, runs, len(labels)), generator=generator, device=generator.device)
+    first, second = torch.rand(
+        (2, runs, len(labels)), dtype=torch.float32, generator=generator, device=generator.device
+    )
     order = first.argsort(dim=-1)
     even = labels[order] > 0
     rank = torch.where(even, even.cumsum(-1), (~even).cumsum(-1))

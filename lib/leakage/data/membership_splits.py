@@ -41,7 +41,7 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
         if value % 2:
             raise ValueError(f"`{name}` must be even, got {value!r}: halves and pairs have no rest.")
     device = generator.device
-    order = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
+    order = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
     rows = order.unflatten(-1, (2, points // 2)).flatten(0, 1)
     member = torch.zeros(models, points, dtype=torch.bool, device=device).scatter(-1, rows, True)
     # 1, 0, 3, 2, …
@@ -61,7 +61,7 @@ def complementary_halves(
     if models % 2:
         raise ValueError(f"`models` must be even, got {models!r}: each model has a partner.")
     device = generator.device
-    rank = torch.rand(models // 2, points, generator=generator, device=device).argsort(-1)
+    rank = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
     pair = torch.arange(models // 2, device=device).unsqueeze(-1)
     first = rank < (points + pair % 2) // 2  # the larger half goes round
     member = torch.stack([first, ~first], dim=1).flatten(0, 1)

@@ -133,7 +133,7 @@ def clipped_sum(
     models, d = _leading(networks)[0], networks.widths[0]
     arguments.real("points", points, "models b d", like=networks.weights[0], models=models, d=d)
     arguments.whole("labels", labels, "models b", models=len(points), b=points.shape[1], most=networks.widths[-1] - 1)
-    inputs, pushes = _backward(networks, points, one_hot(labels, networks.widths[-1]).to(points.dtype))
+    inputs, pushes = _backward(networks, points, one_hot(labels.long(), networks.widths[-1]).to(points.dtype))
     total = networks.each(lambda tensor: tensor.new_zeros(tensor.shape))
     _add_gradients(total, inputs, pushes, _factors(inputs, pushes, clip))
     return total
@@ -157,7 +157,7 @@ def poisson_batches(
     at_once = max(1, _MOST_DRAWS // rows.numel())
     for first in range(0, steps, at_once):
         size = (min(at_once, steps - first), *rows.shape)
-        drawn = torch.rand(size, generator=generator, device=rows.device) < rate
+        drawn = torch.rand(size, dtype=torch.float32, generator=generator, device=rows.device) < rate
         for enters, longest in zip(drawn, drawn.sum(-1).amax(-1).tolist(), strict=True):
             present, order = enters.sort(dim=-1, descending=True, stable=True)
             yield rows.gather(-1, order[:, :longest]), present[:, :longest]

@@ -192,7 +192,7 @@ def check_rows(rows: Int[Tensor, "models m"], *, models: int, points: int) -> No
 
 def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
     """One epoch: every network's rows in an order of its own."""
-    drawn = torch.rand(rows.shape, generator=generator, device=rows.device)
+    drawn = torch.rand(rows.shape, dtype=torch.float32, generator=generator, device=rows.device)
     if drawn.device.type != "cpu":
         return rows.gather(-1, drawn.argsort(-1))
     # The draws are multiples of 2^-24, and NumPy sorts whole numbers in a third of the time.

@@ -68,7 +68,9 @@ class FeatureModel:
             directions = sphere(trials * width, len(self.point), generator=generator).reshape(trials, width, -1)
             every = self.activation(every @ directions.mT)
         train, unseen, point = every.split([rows, fresh, 1], dim=1)
-        flips = torch.rand((trials, rows), generator=generator, device=generator.device) < self.noise
+        flips = (
+            torch.rand((trials, rows), dtype=torch.float32, generator=generator, device=generator.device) < self.noise
+        )
         given = torch.where(flips, -labels[:, :rows], labels[:, :rows])
         return Sets(train, given, unseen, labels[:, rows:], point.squeeze(1))
 
@@ -105,7 +107,9 @@ def separable_gaussians(
     informative = count("informative", informative, most=dimension)
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        labels = _sign(torch.rand((trials, count), generator=generator, device=generator.device) < 0.5)
+        labels = _sign(
+            torch.rand((trials, count), dtype=torch.float32, generator=generator, device=generator.device) < 0.5
+        )
         features = gaussian((trials, count, dimension), generator=generator)
         features[..., :informative] += labels.unsqueeze(-1)
         return features, labels
@@ -162,7 +166,11 @@ def digit_pixels(generator: torch.Generator, *, classes: tuple[int, int] = (0, 1
                 f"`rows` and `fresh` must sum to an even number of at most {2 * min(map(len, pool))} images."
             )
         picked = [
-            digit[torch.rand((trials, len(digit)), generator=generator, device=digit.device).argsort(-1)[:, :half]]
+            digit[
+                torch.rand((trials, len(digit)), dtype=torch.float32, generator=generator, device=digit.device).argsort(
+                    -1
+                )[:, :half]
+            ]
             for digit in pool
         ]
         labels = torch.ones(trials, half, 2, dtype=pixels.dtype, device=pixels.device)

@@ -51,7 +51,7 @@ def drawn(
     if not arguments.count("pool", pool, least=1) < len(labels):
         raise ValueError(f"`pool` must leave points to validate, got {pool} of {len(labels)}.")
     draws = stream(seed, f"pool/{split}", features.device)
-    order = torch.rand(len(labels), generator=draws, device=features.device).argsort()
+    order = torch.rand(len(labels), dtype=torch.float32, generator=draws, device=features.device).argsort()
     everything = Examples((features,), labels)
     pairs = complementary_pairs(pool, models, generator=draws)
     return Halves(everything[order[:pool]], everything[order[pool:]], pairs)

@@ -143,9 +143,10 @@ def simulate(
         alpha, sigma = _overlaps(ensemble, data, model)
         teacher = ensemble.kappa * gaussian((len(alpha), fresh), generator=generator)
         outputs = alpha[:, None] * teacher + sigma[:, None] * gaussian((len(alpha), fresh), generator=generator)
-        labels = (torch.rand(teacher.shape, generator=generator, device=teacher.device) < torch.sigmoid(teacher)).to(
-            teacher.dtype
-        )
+        labels = (
+            torch.rand(teacher.shape, dtype=torch.float32, generator=generator, device=teacher.device)
+            < torch.sigmoid(teacher)
+        ).to(teacher.dtype)
         losses, unseen = loss(model.logits, data.labels), loss(outputs, labels)
         parts.append(
             Simulation(

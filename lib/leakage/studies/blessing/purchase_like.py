@@ -66,9 +66,11 @@ def draw(
     density = number("density", density, above=0.0, below=1.0)
     flip = number("flip", flip, least=0.0, below=0.5)  # half of the bits flipped leaves nothing
     device = generator.device
-    prototypes = torch.rand(classes, styles, features, generator=generator, device=device) < density
+    prototypes = (
+        torch.rand(classes, styles, features, dtype=torch.float32, generator=generator, device=device) < density
+    )
     labels = torch.randint(classes, (n,), generator=generator, device=device)
     style = torch.randint(styles, (n,), generator=generator, device=device)
-    flipped = torch.rand(n, features, generator=generator, device=device) < flip
+    flipped = torch.rand(n, features, dtype=torch.float32, generator=generator, device=device) < flip
     bits = prototypes[labels, style] ^ flipped
     return PurchaseLike(bits.to(torch.uint8), labels, prototypes.to(torch.uint8), style)

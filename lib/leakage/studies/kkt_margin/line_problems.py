@@ -29,7 +29,7 @@ def _blocks(size: int) -> Callable[[int, torch.Generator], Tensor]:
 
 def _flipped(count: int, generator: torch.Generator) -> Tensor:
     """Two halves, with some labels flipped: a problem that can be learned, with noise."""
-    flips = torch.rand(count, generator=generator, device=generator.device) < _FLIPPED
+    flips = torch.rand(count, dtype=torch.float32, generator=generator, device=generator.device) < _FLIPPED
     halves = torch.arange(count, device=generator.device) < count // 2
     return _random(1, generator) * torch.where(halves ^ flips, 1.0, -1.0)
 

@@ -41,7 +41,11 @@ def elsewhere(
     x, y = (values.cpu().double().numpy() for values in (points, labels))
     cones, least, found = half_lines(x), univariate(points, labels).value, []
     for _ in range(tries):
-        chosen = (torch.rand(len(cones.signs), generator=generator, device=generator.device) < share).cpu().numpy()
+        chosen = (
+            (torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device) < share)
+            .cpu()
+            .numpy()
+        )
         if not (cones.active[chosen] & (cones.signs[chosen, None] == y)).any(0).all():
             continue  # somebody has no neuron of his sign
         try:

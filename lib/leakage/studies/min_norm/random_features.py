@@ -61,7 +61,7 @@ def label_weights(
     arguments.count("query", query, most=pool - 1)
     arguments.count("rows", rows, least=1, most=pool - 1)
     arguments.count("designs", designs, least=1)
-    keys = torch.rand(designs, pool, generator=generator, device=generator.device)
+    keys = torch.rand(designs, pool, dtype=torch.float32, generator=generator, device=generator.device)
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
     keys[:, query] = -1.0 if member else 2.0
     chosen = keys.topk(rows, largest=False).indices

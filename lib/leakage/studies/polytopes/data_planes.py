@@ -153,9 +153,11 @@ def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor
     if len(classes) < 3:
         raise ValueError(f"`side` must have members and outsiders in three classes, got {len(classes)} such classes.")
     device = side.labels.device
-    order = torch.rand((count, len(classes)), generator=generator, device=device).argsort(-1)[:, :3]
+    order = torch.rand((count, len(classes)), dtype=torch.float32, generator=generator, device=device).argsort(-1)[
+        :, :3
+    ]
     # The largest of independent uniform numbers picks one row of each class and kind.
-    lot = torch.rand((count, len(side.labels)), generator=generator, device=device)
+    lot = torch.rand((count, len(side.labels)), dtype=torch.float32, generator=generator, device=device)
     kinds = torch.stack(classes)[order]
     fits = side.labels == kinds.unsqueeze(-1)
     picked = [lot.unsqueeze(1).masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]

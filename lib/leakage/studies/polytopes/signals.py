@@ -90,7 +90,9 @@ def board(
     networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw = signals(networks, data)
-    lots = torch.rand(member.shape, generator=stream(seed, f"{name}/control", device), device=device)
+    lots = torch.rand(
+        member.shape, dtype=torch.float32, generator=stream(seed, f"{name}/control", device), device=device
+    )
     raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in SHOWN}
     scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in SHOWN}
@@ -171,7 +173,7 @@ def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> 
     """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
     arguments.count("size", size, least=1, most=count - 1)
     for _ in range(_DRAWS):
-        drawn = torch.rand((models, count), generator=generator, device=generator.device)
+        drawn = torch.rand((models, count), dtype=torch.float32, generator=generator, device=generator.device)
         rows = drawn.argsort(-1)[:, :size]
         if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
             return rows

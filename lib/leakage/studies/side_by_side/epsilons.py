@@ -85,7 +85,7 @@ def private_run(
     draws = stream(seed, f"private run/{run}", device)
     chosen = torch.randperm(len(data), generator=draws, device=device)[:points]
     features, labels = data.features[chosen].float(), data.labels[chosen]
-    member = torch.rand(points, generator=draws, device=device) < 0.5
+    member = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < 0.5
     rows = member.nonzero().T
     recipe = PrivateRecipe(steps, sampling_rate * rows.shape[1])
     scale = learning_rate * rows.shape[1] / (points / 2)  # so that each example's step does not depend on their number

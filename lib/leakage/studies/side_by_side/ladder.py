@@ -203,7 +203,7 @@ def _ensemble(
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
     """Predictions at each row of regressions of its own, half of which it is in."""
     count = len(setting.labels)
-    member = torch.rand(models, count, generator=generator, device=generator.device) < 0.5
+    member = torch.rand(models, count, dtype=torch.float32, generator=generator, device=generator.device) < 0.5
     seen = []
     for place in range(count):
         without, within = (_trained(setting, place, inside, models, generator=generator) for inside in (False, True))

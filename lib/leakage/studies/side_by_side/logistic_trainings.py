@@ -145,7 +145,7 @@ def measured(penalty: float, *, n: int, points: int, models: int, ensembles: int
         model, _, _, cross = _trained(asked, penalty, models, n, draws)
         squares = torch.stack([part.square().sum(-1) for part in asked.parts]).sum(0)
         seen = with_point(model, cross.sum(-1), squares, asked.labels)
-        member = torch.rand(models, points, generator=draws) < 0.5
+        member = torch.rand(models, points, dtype=torch.float32, generator=draws) < 0.5
         sides = 2 * asked.labels - 1
         outputs = sides * torch.where(member, seen.outputs, seen.without)
         losses = loss(outputs, torch.ones_like(outputs))

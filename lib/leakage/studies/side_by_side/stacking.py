@@ -34,7 +34,10 @@ def nested(standing: Standing, *, seed: int) -> Standing:
     """
     shown = {step: [name for name in names if _scores(standing, name) is not None] for step, names in STEPS.items()}
     sets = dict(zip(shown, accumulate(shown.values()), strict=True))
-    fold = torch.rand(standing.panel.member.shape[1], generator=stream(seed, "side by side/folds")) < 0.5
+    fold = (
+        torch.rand(standing.panel.member.shape[1], dtype=torch.float32, generator=stream(seed, "side by side/folds"))
+        < 0.5
+    )
     stacked = {step: _stacked(standing, names, fold) for step, names in sets.items() if shown[step]}
     attacks = {step: lambda _, scores=scores: scores for step, scores in stacked.items()}
     return evaluate(standing.panel, attacks, generator=stream(seed, "side by side/nothing"))

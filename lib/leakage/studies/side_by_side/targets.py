@@ -74,7 +74,7 @@ def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, see
     draws = stream(seed, f"side by side/{name}", device)
     rows = torch.randperm(len(data), generator=draws, device=device)[:points]
     features, labels = data.features[rows].float(), data.labels[rows].clone()
-    anew = torch.rand(points, generator=draws, device=device) < flipped
+    anew = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < flipped
     labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws, device=device)
     pairs = complementary_pairs(points, models, generator=draws)
     pool = Labelled(features, labels)
