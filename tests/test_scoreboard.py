@@ -87,6 +87,20 @@ def test_our_own_findings_are_said_to_be_no_score():
     assert scoreboard.findings([entry()]) == ""
 
 
+def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
+    same, other = (
+        entry(name, full=entry(verdict=verdict).record) for name, verdict in (("t.a", "held"), ("t.b", "did not hold"))
+    )
+    told = BeautifulSoup(scoreboard.at_full_scale([entry(), same, other]), "html.parser")
+    assert "At full scale 1 of 2 verdicts on record are others than here: t.b did not hold." in told.get_text()
+    assert told.a["href"] == "scoreboard.html#row-t-b"
+    assert [row(one).select_one(".full").get_text() for one in (same, other)] == [
+        "1.00 [0.90, 1.10] ✓ held",
+        "x 1.00 [0.90, 1.10] ✗ did not hold",
+    ]
+    assert scoreboard.at_full_scale([entry(), same]) == ""
+
+
 def test_an_unexpected_verdict_is_marked():
     found = entry(verdict="held in part", fields={"expected": "held"})
     assert row(found).td.get_text() == "◐ held in part (expected: held)"
@@ -104,7 +118,7 @@ def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_i
 def test_a_full_scale_run_stands_in_a_column_of_its_own():
     one = entry()
     full = one.record | {"verdict": "held in part"}
-    assert row(replace(one, full=full)).select_one(".full").get_text() == "1.00 [0.90, 1.10] ◐ held in part"
+    assert row(replace(one, full=full)).select_one(".full").get_text() == "x 1.00 [0.90, 1.10] ◐ held in part"
     both = BeautifulSoup(scoreboard.table([replace(one, full=full), entry("t.two")]), "html.parser")
     assert [cell.get_text() for cell in both.select("td.full")][1:] == [""]
     assert "at full scale" in [head.get_text() for head in both.find_all("th")]

@@ -11,7 +11,7 @@ from leakage.claims.declarations import HELD
 from leakage.claims.texts import in_text
 from leakage.pipeline.chips import EXACT
 from leakage.pipeline.entries import Entry
-from leakage.pipeline.scoreboard import counted
+from leakage.pipeline.scoreboard import at_full_scale, counted
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -28,7 +28,7 @@ def tally(entries: Sequence[Entry]) -> str:
         _line(ours, f"finding{'s' * (len(ours) > 1)} of ours"),
         _line(slips, f"claim{'s' * (len(slips) > 1)} that a printed text slips, counted apart"),
     ]
-    return "".join(f"- {line}\n" for line in lines if line)
+    return "".join([*(f"- {line}\n" for line in lines if line), f"\n{at_full_scale(entries)}"]).rstrip() + "\n"
 
 
 def _split(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], list[Entry]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from leakage.claims import measurements
 from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
-from leakage.claims.texts import NOT_JUDGED, SIGNS, in_text, measured_text, verdict_text
+from leakage.claims.texts import NOT_JUDGED, SIGNS, finding_text, in_text, measured_text, verdict_text
 from leakage.pipeline import inline
 from leakage.pipeline.chips import EXACT, slug
 from leakage.pipeline.entries import ORDER, Entry
@@ -34,7 +34,7 @@ def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: st
         lacking: the sentence that says which claims were not run for want of data; it stands first.
     """
     first = [f"{in_text(lacking)}\n"] if lacking else []
-    first += [f"{told}\n"] if (told := findings(entries)) else []
+    first += [f"{told}\n" for told in (findings(entries), at_full_scale(entries)) if told]
     missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
     return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
 
@@ -56,6 +56,25 @@ def findings(entries: Iterable[Entry]) -> str:
         )
         told += f"again gave the same verdict at every one of {fewest} or more seeds that nobody chose."
     return told
+
+
+def at_full_scale(entries: Iterable[Entry]) -> str:
+    """Which verdicts the records at full scale have that differ, as HTML with links to the rows; "" if none does."""
+    both = [entry for entry in entries if entry.full and entry.verdict != NOT_RUN]
+    other = [entry for entry in both if _differs(entry)]
+    if not other:
+        return ""
+    named = "; ".join(
+        f"{link(escape(one.claim.id), f'scoreboard.html#{one.row}')} {escape(one.full['verdict'])}"
+        for one in other
+        if one.full
+    )
+    told = f"At full scale {len(other)} of {len(both)} verdicts on record are others than here"
+    return block(element("p", f"{element('strong', told)}: {named}."))
+
+
+def _differs(entry: Entry) -> bool:
+    return entry.full is not None and entry.verdict not in (NOT_RUN, entry.full["verdict"])
 
 
 def table(entries: Sequence[Entry], name: str = "claims") -> str:
@@ -157,11 +176,11 @@ def _ours(entry: Entry) -> str:
 
 
 def _full(entry: Entry) -> str:
-    return (
-        escape(f"{measured_text(entry.full, entry.claim.shown)} {verdict_text(entry.full['verdict'])}".strip())
-        if entry.full
-        else ""
-    )
+    """What was found at full scale; all of it where the verdict is another one, so that the reason is seen."""
+    if not entry.full:
+        return ""
+    found = finding_text(entry.full) if _differs(entry) else measured_text(entry.full, entry.claim.shown)
+    return escape(f"{found} {verdict_text(entry.full['verdict'])}".strip())
 
 
 def strip(entry: Entry) -> str:
