@@ -76,7 +76,7 @@ def test_the_sets_that_claims_of_the_book_need_are_verified_small_and_have_an_ad
     assert names == ("mnist", "location", "adult", "multi30k")
     files = [file for name in names for file in registry.dataset(name).files]
     assert all(file.verified for file in files)
-    assert 19e6 < sum(file.at_most for file in files if file.url) < 21e6  # "about 20 MB", as README and Makefile say
+    assert 19e6 < sum(file.at_most for file in files if file.url) < 21e6  # twice and more what they are today
 
 
 def test_the_list_tells_sizes_that_are_known_as_they_are_and_others_as_bounds(folder, monkeypatch, capsys):

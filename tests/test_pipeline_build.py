@@ -1,5 +1,6 @@
 """`leakage build` on a book in miniature: what runs, what is reused, what a reader and an exit status are told."""
 
+import errno
 import io
 import json
 import os
@@ -43,7 +44,8 @@ def outputs(root: Path, name: str, profile: str = "ci") -> str:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A repository of two chapters, one of letters and one of numbers, that has been built."""
-    root = make_repository(tmp_path_factory.mktemp("finished") / "repository", "words", "sums")
+    # Papermill fills in what stands in braces in the name of its output.
+    root = make_repository(tmp_path_factory.mktemp("finished") / "repository {seed} {", "words", "sums")
     environment = 'print([os.environ.get(n) for n in ("OMP_NUM_THREADS", "LEAKAGE_QUIET", "PYTHONHASHSEED")])'
     add_chapter(root, "words", "print(sys.executable, os.getcwd())", environment, module="letters")
     add_chapter(root, "sums", "print(numbers.VALUE, profile, seed)")
@@ -70,6 +72,15 @@ def rebuild(root: Path, *arguments: str) -> tuple[int, list[str]]:
     before = len(executions(root))
     status = build(root, "--seed", "5", *arguments)
     return status, executions(root)[before:]
+
+
+def test_a_log_that_cannot_be_written_fails_its_chapter_in_one_line(repository, capfd):
+    for log in (repository / "_build" / "logs").rglob("*sums*"):
+        log.unlink()
+        log.mkdir()
+    edit(repository / "book" / "sums.md", "VALUE, profile", "VALUE, 1, profile")
+    assert rebuild(repository)[0] == 1
+    assert os.strerror(errno.EISDIR) in capfd.readouterr().err
 
 
 # ── what a build leaves ─────────────────────────────────────────────────────────────────────────────────────────────

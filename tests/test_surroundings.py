@@ -18,6 +18,7 @@ from leakage.claims.rules import Rule
 from leakage.pipeline import build as building
 from leakage.pipeline import cli, lacking_data, plan, scoreboard, serve
 from leakage.pipeline.book import Book
+from leakage.pipeline.progress import Progress
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
 from patience import HANGS
 
@@ -327,3 +328,27 @@ def test_either_form_of_a_set_is_enough(monkeypatch):
 def test_the_sentence_stands_first_on_the_scoreboard():
     board = scoreboard.scoreboard([], ["A toy"], "Not run for want of data: 1 claim (mnist 1).")
     assert board.startswith("Not run for want of data: 1 claim (mnist 1).\n\n**A toy.** This chapter did not run")
+
+
+def test_a_build_without_a_standard_output_is_a_build(book, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with Progress() as progress:
+        progress.say("nobody hears")
+
+
+def test_a_map_that_has_no_place_is_one_line(book, capsys, monkeypatch):
+    monkeypatch.chdir(book)
+    for content in (b"", b"\xff"):
+        (book / "CONTRIBUTING.md").write_bytes(content)
+        status = cli.main(["map"])
+        assert (status, capsys.readouterr().err.count("\n")) == (2, 1)
+
+
+def test_a_browser_that_goes_away_is_no_news(tmp_path, capsys):
+    with serve.server(tmp_path, 0) as serving:
+        for error, told in ((ConnectionResetError(), False), (ValueError("news"), True)):
+            try:
+                raise error
+            except Exception:
+                serving.handle_error(None, None)
+            assert ("Traceback" in capsys.readouterr().err) == told

@@ -141,25 +141,35 @@ def check(book: Book) -> None:
     """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
     contents.check(book)
     book.check_folder()
+    for folder in (book.root, book.build):
+        try:
+            str(folder).encode()
+        except UnicodeEncodeError as error:
+            raise Refusal(f"{os.fsencode(folder)!r}: a folder's name must be text in UTF-8.") from error
     if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
         raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
 
 
+def mark(folder: Path) -> None:
+    """Make the folder, if there is none, and say in it that it is a build's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / MARKER).open("a", encoding="utf-8") as marker:
+        if not marker.tell():
+            marker.write(MARKED)
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the build folder, mark it as one and remove what a killed build has left half done in it.
+    """Mark the build folder as one, hold it and remove what a killed build has left half done in it.
 
     The system lets go of it when this process ends, however it ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    mark(folder)
     with (folder / MARKER).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refusal(f"another build is running in {folder}.") from error
-        if not lock.tell():
-            lock.write(MARKED)
-            lock.flush()
         for left in folder.glob("executed/*/*.partial*"):
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files

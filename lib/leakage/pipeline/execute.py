@@ -167,8 +167,8 @@ def _received(receiving: Connection) -> Iterator[Started | str]:
 
 def _concluded(task: Task, last: Started, error: str, seconds: float) -> tuple[NotebookNode, Outcome]:
     """The executed notebook, complete or not, with its error where it has one, and how it ended."""
-    notebook = _grown(task)
-    error = error or _error_shown(notebook)
+    notebook, grown = _grown(task)
+    error = error or _error_shown(notebook) or ("" if grown else "the executed notebook is not where it was written")
     outcome = Outcome(task.chapter, round(seconds, 1), last.cell, last.cells, error, _durations(notebook))
     _tidy(notebook)
     if not outcome.ok:
@@ -176,12 +176,12 @@ def _concluded(task: Task, last: Started, error: str, seconds: float) -> tuple[N
     return notebook, outcome
 
 
-def _grown(task: Task) -> NotebookNode:
-    """The notebook as far as it was executed."""
+def _grown(task: Task) -> tuple[NotebookNode, bool]:
+    """The notebook as far as it was executed, and whether it was."""
     try:
-        return nbformat.read(task.partial, as_version=4)
+        return nbformat.read(task.partial, as_version=4), True
     except (FileNotFoundError, ValueError):  # killed before, or while, it was written: no file, or not JSON
-        return nbformat.reads(task.notebook, as_version=4)
+        return nbformat.reads(task.notebook, as_version=4), False
 
 
 def _error_shown(notebook: NotebookNode) -> str:

@@ -5,11 +5,15 @@ What was found is kept in `book/records/replication.json` as it comes, so an int
 stopped. Only what is lacking is executed: after a rule has changed, no other cells than those its claim needs.
 """
 
+import fcntl
 import math
+import os
 import shutil
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from leakage import content_keys, runtime
@@ -19,7 +23,7 @@ from leakage.claims.ledger import absence
 from leakage.claims.texts import NOT_JUDGED
 from leakage.pipeline import collect, executed, slices
 from leakage.pipeline.book import STANDARD, Book, Refusal
-from leakage.pipeline.build import CELL_SECONDS, alone, check, on_this_machine
+from leakage.pipeline.build import CELL_SECONDS, alone, check, mark, on_this_machine
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.executions import Work, carry_out
@@ -76,8 +80,10 @@ def replicate(
     def keep(there: Book, plan: Plan) -> None:
         seed = plan.parameters["seed"]
         found = _run(plan)
-        kept[plan.chapter] = _in_order([*kept.get(plan.chapter, []), found], order)
-        write_json(path_of(book), kept)
+        with _held(path_of(book).parent):  # another replication may have written since
+            kept = read(book)
+            kept[plan.chapter] = _in_order([*kept.get(plan.chapter, []), found], order)
+            write_json(path_of(book), kept)
         if "error" in found:  # of a failure, somebody wants to see the notebook
             faults.append(f"{plan.chapter}, seed {seed}: {found['error']}")
             return
@@ -101,6 +107,7 @@ def replicate(
                 progress.expect(total)
 
     given = {"place": place or on_this_machine(device), "device": device, "checksum": checksum}
+    mark(book.build)
     with alone(book.build / "replications"):
         for end in carry_out(book, work(), **given, limit=CELL_SECONDS[STANDARD["profile"]], tell=progress.tell):
             if end.executed:
@@ -108,6 +115,18 @@ def replicate(
             else:
                 faults.append(f"{end.work.name}: {end.outcome.error}")
     return tuple(faults)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Alone among replications that keep their runs in this folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _wanted(

@@ -5,6 +5,7 @@ have a browser read this one under a name of its own. It follows no link out of 
 """
 
 import re
+import sys
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +23,15 @@ def server(site: Path, port: int) -> ThreadingHTTPServer:
     Raises:
         OSError: if the port cannot be used.
     """
-    return ThreadingHTTPServer((ADDRESS, port), partial(_Pages, directory=str(site)))
+    return _Server((ADDRESS, port), partial(_Pages, directory=str(site)))
+
+
+class _Server(ThreadingHTTPServer):
+    """One that says nothing of a browser that goes away while it is answered."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Pages(SimpleHTTPRequestHandler):

@@ -74,10 +74,13 @@ def execute(task: Task, variables: Mapping[str, str], sending: Connection) -> No
     signal.signal(signal.SIGTERM, lambda *_: _end())
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     os.environ.update(variables)
-    with task.log.open("w", encoding="utf-8") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    error = _papermill(task, sending)
+    try:
+        with task.log.open("w", encoding="utf-8") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        error = _papermill(task, sending)
+    except OSError as unwritable:
+        error = one_line(f"{task.log}: {unwritable.strerror}")
     sending.send(error)
     sending.close()
 
@@ -144,7 +147,7 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
     try:
         papermill.execute_notebook(
             nbformat.reads(task.notebook, as_version=4),
-            task.partial,
+            re.sub("[{}]", r"\g<0>\g<0>", str(task.partial)),  # papermill fills in what stands in braces
             parameters=dict(task.parameters),
             engine_name="reporting",
             kernel_name="python3",
