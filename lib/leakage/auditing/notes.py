@@ -71,7 +71,8 @@ def of_twins(given: Given) -> list[str]:
     alike = int((counts[which] > 1).sum())
     if not alike or np.mean([_equal(row.numpy()) for row in losses]) > 1.5 * alike:
         return []
-    return twins(which, given.attacked, "the same losses under every model as")
+    told = "the same losses under every model as"
+    return twins(which, given.attacked, told, unless="unless they differ and the losses are coarse, as few trees give")
 
 
 def _keys(losses: np.ndarray) -> np.ndarray:
@@ -95,7 +96,7 @@ def _equal(losses: np.ndarray) -> int:
     return int((np.append(same, False) | np.append(False, same)).sum())
 
 
-def twins(which: np.ndarray, member: Tensor, same: str) -> list[str]:
+def twins(which: np.ndarray, member: Tensor, same: str, *, unless: str = "") -> list[str]:
     """The warning where rows of one group number, `which`, are members and outsiders of one target."""
     size = int(which.max()) + 1
     both = np.zeros(size, dtype=bool)
@@ -108,7 +109,7 @@ def twins(which: np.ndarray, member: Tensor, same: str) -> list[str]:
         return []
     return [
         f"{affected} rows have {same} another row that is on the other side: an outsider whose duplicate is a member "
-        "counts as a false alarm, so that the bound is optimistic; keep one of each."
+        f"counts as a false alarm, so that the bound is optimistic; keep one of each{', ' + unless if unless else ''}."
     ]
 
 
