@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
+_CLOSE = 0.01  # of a sum of squares: two digits may be rounded away
+
 
 class Means(NamedTuple):
     """Over how many references of one kind, and their mean; 0 where there is none."""
@@ -60,15 +62,22 @@ def spread(
     *,
     target: int | None = None,
 ) -> Spread:
-    """`means`, and the squares of what is left of each value: by a second pass, for the difference of the mean square
-    and the square of the mean rounds to anything where values lie close together, far from 0."""
+    """`means`, and the squares of what is left of each value.
+
+    Where values lie close together, far from 0, the sum of their squares less that of the mean rounds to anything: at
+    such points a second pass adds up the squares of the differences.
+    """
     weight, inside = _weight(kind, partner, target), kind.double()
-    count = weight @ inside
-    mean = weight @ (values * kind) / count.clamp_min(1)
-    squares = torch.empty_like(mean)
-    for place, one in enumerate(weight):
-        gaps = (values - mean[..., place, None, :]).square_().mul_(inside)
-        squares[..., place, :] = one @ gaps
+    count, known = weight @ inside, values * kind
+    mean, whole = weight @ known / count.clamp_min(1), weight @ known.square()
+    squares = whole - count * mean.square()
+    close = (squares < _CLOSE * whole).flatten(0, -2).any(0)
+    if bool(close.any()):
+        values, inside, middle = values[..., close], inside[:, close], mean[..., close]
+        again = torch.empty_like(middle)
+        for place, one in enumerate(weight):
+            again[..., place, :] = one @ (values - middle[..., place, None, :]).square_().mul_(inside)
+        squares[..., close] = again
     return Spread(count, mean, squares)
 
 
