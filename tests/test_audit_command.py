@@ -235,6 +235,19 @@ def test_links_are_followed_and_what_is_no_file_is_written_into(scores, tmp_path
     assert Path(os.devnull).is_char_device()
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no such file")
+@pytest.mark.parametrize("piped", [True, False])
+def test_numbers_go_to_the_standard_output_beside_the_table(piped, scores, tmp_path):
+    given = ["audit", str(scores), "--json", "/dev/stdout"]
+    code = f"import sys; from leakage.pipeline import cli; sys.exit(cli.main({given!r}))"
+    with open(tmp_path / "out", "wb") as file:
+        to = subprocess.PIPE if piped else file
+        done = subprocess.run([sys.executable, "-c", code], stdout=to, check=True, timeout=HANGS)
+    told = (done.stdout if piped else (tmp_path / "out").read_bytes()).decode()
+    assert "LiRA" in told.split("{")[0]
+    assert json.loads(told[told.index("{") :])["attacks"]
+
+
 def test_a_page_that_cannot_be_written_does_not_cost_the_table(scores, tmp_path, capsys):
     status, out, err = run(capsys, scores, "--report", tmp_path / ("a" * 300))
     assert (status, "LiRA" in out, err.count("\n")) == (1, True, 1)

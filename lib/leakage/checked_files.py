@@ -59,12 +59,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def hand_out(path: Path, content: bytes) -> None:
-    """Write where somebody says: as `write`, through links, and into what is no file, such as a terminal."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
+    """Write where somebody says: as `write`, but through links, and into a terminal, a pipe or a device."""
+    if (path.exists() and not path.is_file()) or path.absolute().parts[1:2] in (("dev",), ("proc",)):
+        with path.open("ab") as stream:
+            stream.write(content)
     else:
-        write(path, content)
+        write(path.resolve(), content)
 
 
 def sweep_up(folder: Path) -> None:

@@ -44,7 +44,7 @@ def matched(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: 
     arguments.tensor("found", found, "B d", B=len(truth), d=truth.shape[1])
     arguments.real("found", found[:0], like=truth)  # its values may be anything
     # By differences: where inputs are long and alike, their products hold no digit of a distance.
-    unit = torch.cat([truth, found.where(found.isfinite(), 0)]).abs().max().clamp_min(torch.finfo(truth.dtype).tiny)
+    unit = float(truth.abs().max()) or 1.0
     places, ours = truth / unit, found / unit  # squares neither overflow nor vanish
     distances = torch.cdist(places, ours, compute_mode="donot_use_mm_for_euclid_dist")
     turned = distances if signs else torch.cdist(places, -ours, compute_mode="donot_use_mm_for_euclid_dist")

@@ -126,4 +126,6 @@ def _calibrated(
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)
         found[:, parts[place]] = own - torch.where(known, mean, total / count)
-    return merged(found, _ROUNDING * largest)
+    for part in blocks.of_rows(found.shape):
+        found[part] = merged(found[part], _ROUNDING * largest)
+    return found

@@ -99,8 +99,8 @@ class Panel:
             ValueError: if a row is no row of numbers, a label is no class that some estimator knows, or as `Panel`.
         """
         truth, seen = np.asarray(labels), np.asarray(member)
-        if seen.dtype != bool:
-            raise ValueError(f"`member` must hold truth values, got {seen.dtype}.")
+        if not np.isin(seen, (0, 1)).all():
+            raise ValueError(f"`member` must hold truth values, or 0 and 1, got others of type {seen.dtype}.")
         known = [np.asarray(getattr(one, "classes_", np.unique(truth))) for one in estimators]
         classes = np.unique(np.concatenate(known))
         place = np.searchsorted(classes, truth).clip(max=len(classes) - 1)
@@ -110,7 +110,7 @@ class Panel:
             [OfEstimator(one, classes) for one in estimators],
             torch.as_tensor(np.asarray(points, dtype=float)),
             torch.as_tensor(place),
-            torch.as_tensor(seen),
+            torch.as_tensor(seen.astype(bool)),
             None if partner is None else torch.as_tensor(np.asarray(partner)),
         )
 

@@ -235,7 +235,10 @@ def _lira(
     found = blocks.room(*difference.shape[:-1], points, device=values.device)
     for place in reversed(range(len(parts))):  # the last one is fitted
         found[..., parts[place]] = scores(place)
-    return merged(found, _UNSURE * (1 + found.abs()))
+    rows = found.view(-1, points)
+    for part in blocks.of_rows(rows.shape):
+        rows[part] = merged(rows[part], _UNSURE * (1 + rows[part].abs()))
+    return found
 
 
 def _kind(phi: Tensor, kind: Tensor, partner: Tensor | None, target: int | None) -> _Kind:
