@@ -225,3 +225,28 @@ def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, sca
         expected = marked(attack(losses, member, partner), member=member).auc()
         turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
         assert torch.equal(marked(turned, member=member[models][:, points]).auc()[back], expected)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("offline", [True, False])
+def test_ratios_are_those_of_the_plain_formula_where_a_kind_is_lacking(offline, slope):
+    """In independent subsets; some points were seen by all models, others by none."""
+    member = torch.rand(6, 40, generator=stream(0, "subsets")) < 0.5
+    member[:, 0], member[:, 1] = True, False
+    losses = some_losses(member, 0.3)
+    chance, ratios = torch.exp(-losses), torch.empty_like(losses)
+    for target in range(6):
+        others = [model for model in range(6) if model != target]
+        for point in range(40):
+            kinds = [
+                [float(chance[m, point]) for m in others if bool(member[m, point]) == kind] for kind in (True, False)
+            ]
+            inside, outside = (sum(kind) / len(kind) if kind else None for kind in kinds)
+            if outside is None:
+                average = inside
+            else:
+                guessed = slope * outside + 1 - slope
+                average = ((guessed if offline or inside is None else inside) + outside) / 2
+            ratios[target, point] = chance[target, point] / average
+    expected = (ratios[:, None, :] <= ratios[:, :, None] * (1 + 1e-12)).double().mean(-1) - 0.5
+    torch.testing.assert_close(shadow_models.rmia(losses, member, offline=offline, slope=slope), expected)

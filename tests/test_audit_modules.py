@@ -205,3 +205,24 @@ def test_a_module_that_is_not_new_or_trained_elsewhere_is_refused(factory, train
     x, y = torch.randn(40, 3, generator=stream(0, "settings")), torch.arange(40) % 2
     with pytest.raises(ValueError, match=message):
         audit.of_module(factory, trains, x, y, models=8)
+
+
+class Choosing(Training):
+    """One that holds a function, a class, a module and itself."""
+
+    def __init__(self, steps):
+        super().__init__(steps)
+        self.loss, self.optimiser, self.scale, self.me = (
+            nn.functional.cross_entropy,
+            torch.optim.SGD,
+            nn.Linear(1, 1),
+            self,
+        )
+
+
+def test_what_a_training_holds_is_told_by_its_source(tmp_path):
+    x, y = torch.randn(40, 3, generator=stream(0, "settings")), torch.arange(40) % 2
+    chosen = Choosing(1)
+    for settled in (chosen, chosen, chosen.__call__):
+        audit.of_module(lambda: nn.Linear(3, 2), settled, x, y, models=8, folder=tmp_path)
+    assert len([*tmp_path.iterdir()]) == 16

@@ -113,3 +113,8 @@ def test_what_follows_from_other_answers_tells_nothing_more():
     )
     everything = torch.cat([QUERIES, QUERIES[:1] + QUERIES[1:2]])
     torch.testing.assert_close(setting.strength(everything), setting.strength(), rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-3, 1e8])
+def test_what_answers_tell_has_no_unit(unit):
+    torch.testing.assert_close(rows().strength(QUERIES * unit), rows().strength(QUERIES), rtol=1e-9, atol=0)

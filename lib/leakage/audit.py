@@ -160,7 +160,8 @@ def of_module(
         fprs: false positive rates.
         level: of the intervals.
         folder: keeps what each finished model says, so that an interrupted audit goes on. A file counts only for the
-            same data, halves, initial weights and source of `train`; what `train` calls is not looked into.
+            same data, halves, initial weights, source of `train` and settings that a `partial` or an object holds; what
+            `train` calls or closes over is not looked into.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
 
     Raises:

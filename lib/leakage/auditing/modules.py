@@ -59,7 +59,8 @@ def trained(
         starts = torch.randint(2**62, (models,), generator=draws).tolist()
         _new(factory)
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
-        found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
+        sources = _source(factory), _source(train)  # before a training changes what an object holds
+        found = [_one(factory, train, X, y, member[place], starts[place], folder, sources) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
     known = given(losses, member, correct=correct, labels=y, groups=groups)
     return known, of_duplicates(X, y.tolist(), member)
@@ -73,6 +74,7 @@ def _one(
     member: Tensor,
     start: int,
     folder: Path | str | None,
+    sources: Any,
 ) -> tuple[Tensor, Tensor]:
     """The losses of one model, and whether it is right; from its file if there is a good one."""
     with torch.random.fork_rng():
@@ -82,7 +84,7 @@ def _one(
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
         path = None
         if folder is not None:
-            key = fingerprint((X, y, member, start, repr(module), weights, _source(factory), _source(train)))
+            key = fingerprint((X, y, member, start, repr(module), weights, sources))
             path = Path(folder) / f"{key}.npz"
         if path is not None and (kept := _read(path, len(X))) is not None:
             return kept
@@ -189,22 +191,30 @@ def _numbers(name: str, values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _source(function: Any) -> Any:
-    """The text of a function, with what a `partial` or an object holds; or else its name.
+def _source(value: Any, *, outer: tuple[int, ...] = ()) -> Any:
+    """The text of a function or class, with what a `partial` or an object holds; of what has neither, its type's name.
 
-    Raises:
-        TypeError: if an object holds what has no fingerprint.
+    What a function closes over or calls is not looked into.
     """
-    if isinstance(function, functools.partial):
-        return _source(function.func), function.args, function.keywords
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        return _source(type(function)), dict(getattr(function, "__dict__", {}))
-    if inspect.ismethod(function):
-        return _source(function.__func__), _source(function.__self__)
+    if id(value) in outer:
+        return "itself"
+    inner = functools.partial(_source, outer=(*outer, id(value)))
+    if isinstance(value, functools.partial):
+        return "partial", inner(value.func), [*map(inner, value.args)], {k: inner(v) for k, v in value.keywords.items()}
+    if inspect.ismethod(value):
+        return "method", inner(value.__func__), inner(value.__self__)
+    if inspect.isroutine(value) or inspect.isclass(value):
+        try:
+            return inspect.getsource(value)
+        except (OSError, TypeError):
+            return value.__qualname__
+    if isinstance(value, nn.Module):
+        return repr(value), {name: part for name, part in value.state_dict().items() if isinstance(part, Tensor)}
     try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return function.__qualname__
+        return fingerprint(value)
+    except TypeError:
+        held = {name: inner(part) for name, part in getattr(value, "__dict__", {}).items()}
+        return inner(type(value)), held
 
 
 def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:

@@ -162,11 +162,12 @@ def merged(values: Float64[Tensor, "*b n"], rounding: Float64[Tensor, "*#b n"]) 
     be 0 is 0.
     """
     values = values.masked_fill(values.abs() <= rounding, 0.0)
+    steps = ascending(values).diff()
+    if not bool(((steps > 0) & (steps <= 2 * rounding.amax(-1, keepdim=True))).any()):
+        return values  # a sort without places takes a fraction of the time
     order = ascending_order(values)
     ordered, wrong = values.gather(-1, order), rounding.expand_as(values).gather(-1, order)
     near = ordered[..., 1:] - ordered[..., :-1] <= wrong[..., 1:] + wrong[..., :-1]
-    if not bool((near & (ordered[..., 1:] != ordered[..., :-1])).any()):
-        return values
     place = torch.arange(values.shape[-1], device=values.device).repeat(*values.shape[:-1], 1)
     place[..., 1:].masked_fill_(near, 0)
     return torch.empty_like(values).scatter_(-1, order, ordered.gather(-1, place.cummax(-1).values))

@@ -88,13 +88,14 @@ class OfEstimator:
         arguments.tensor("points", points)
         found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
         if self.classes is not None and found.ndim == 2:
-            known = np.asarray(getattr(self.estimator, "classes_", self.classes))
-            if bool((self.classes[1:] <= self.classes[:-1]).any()) or not bool(np.isin(known, self.classes).all()):
+            classes = np.asarray(self.classes)
+            known = np.asarray(getattr(self.estimator, "classes_", classes))
+            if bool((classes[1:] <= classes[:-1]).any()) or not bool(np.isin(known, classes).all()):
                 raise ValueError(
                     f"`classes` must ascend and hold those of the estimator, {arguments.shown(known.tolist())}, got "
-                    f"{arguments.shown(self.classes.tolist())}."
+                    f"{arguments.shown(classes.tolist())}."
                 )
-            place = np.searchsorted(self.classes, known)
+            place = np.searchsorted(classes, known)
             found = found.new_zeros(len(found), len(self.classes)).index_copy(1, torch.from_numpy(place), found)
         logits = found.clamp_min(torch.finfo(torch.float64).eps).log()
         return check_logits(logits, count=len(points)).to(points.device)

@@ -103,6 +103,9 @@ class Rows:
         covariance = self.noise**2 * maps @ self.gram @ maps.mT
         images = (maps @ self.asked[..., None]).squeeze(-1)
         # What is asked twice, or follows from other answers, says nothing more: its directions have no variance.
+        units = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+        units = torch.where(units > 0, units, 1.0)  # an answer that is always 0
+        images, covariance = images / units, covariance / (units.unsqueeze(-1) * units.unsqueeze(-2))
         values, vectors = torch.linalg.eigh(covariance)
         rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[:, -1:]
         parts = (vectors.mT @ images[..., None]).squeeze(-1).square() / values.clamp_min(rounding)

@@ -110,7 +110,7 @@ def soft_margin(
 
     Raises:
         ValueError: as `hard_margin`, but for a singular Gram matrix; if C is not positive or more than 1e100.
-        ArithmeticError: if the conditions are not met after 100 steps.
+        ArithmeticError: if the conditions are not met after 100 steps, or C is so large that they leave w open.
     """
     target, gram = _check(gram, labels).double(), gram.double()  # single precision has no conditions of 1e-12
     arguments.number("box", box, above=0, most=_LARGEST_BOX)
@@ -126,7 +126,14 @@ def soft_margin(
         raise ArithmeticError(
             f"the optimality conditions are off by {float(barrier.error().max()):.3g} after 100 steps."
         )
-    return _machine(barrier.quadratic, signs, barrier.dual, barrier.offset, box, batch)
+    machine = _machine(barrier.quadratic, signs, barrier.dual, barrier.offset, box, batch)
+    unknown = tolerance * box * gram.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
+    if bool(((machine.norm > 0) & (machine.norm < unknown)).any()):
+        raise ArithmeticError(
+            f"with `box` = {box:g} the conditions do not tell w from 0; lower it, or use hard_margin where the labels "
+            "can be separated."
+        )
+    return machine
 
 
 class _Pivots:
@@ -235,7 +242,7 @@ def _norm(dual: Tensor, square: Tensor, slack: Tensor, signs: Tensor, box: float
     missed, mass = box * (-slack).clamp_min(0).sum(-1), dual.sum(-1)
     rounding = torch.finfo(dual.dtype).eps * dual.shape[-1] * (missed + mass)
     gap = (square + missed - mass).clamp_min(0) + rounding
-    plain = 2 * box * torch.minimum((signs > 0).sum(-1), (signs < 0).sum(-1))
+    plain = 2 * box * torch.minimum((signs > 0).sum(-1), (signs < 0).sum(-1)).to(dual.dtype)
     worse = square / 2 + missed > (1 - _BETTER) * plain
     return torch.where((square <= 2 * gap) & worse, 0.0, square.sqrt())
 

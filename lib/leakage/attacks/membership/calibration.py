@@ -18,8 +18,6 @@ from leakage import arguments, blocks
 from leakage.attacks.membership import references
 from leakage.metrics.scores import merged
 
-_ROUNDING = 1e-13  # of a point's largest score: means over models are right to less
-
 
 def calibrated(
     scores: Float[Tensor, "models n"],
@@ -126,6 +124,7 @@ def _calibrated(
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)
         found[:, parts[place]] = own - torch.where(known, mean, total / count)
+    rounding = torch.finfo(torch.float64).eps * models * largest  # a mean over as many is right to less
     for part in blocks.of_rows(found.shape):
-        found[part] = merged(found[part], _ROUNDING * largest)
+        found[part] = merged(found[part], rounding)
     return found

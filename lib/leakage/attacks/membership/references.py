@@ -71,7 +71,7 @@ def spread(
     count, known = weight @ inside, values * kind
     mean, whole = weight @ known / count.clamp_min(1), weight @ known.square()
     squares = whole - count * mean.square()
-    close = (squares < _CLOSE * whole).flatten(0, -2).any(0)
+    close = ((squares < _CLOSE * whole) & (count > 1)).flatten(0, -2).any(0)
     if bool(close.any()):
         values, inside, middle = values[..., close], inside[:, close], mean[..., close]
         again = torch.empty_like(middle)

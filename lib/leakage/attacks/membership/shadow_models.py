@@ -28,7 +28,7 @@ LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 _LARGEST_LOGIT = 1e150  # nats: the square of a larger one is infinite
-_UNSURE = 1e-9  # of a log-likelihood ratio, relative to 1 and itself: the least variance leaves a tenth of that
+_UNSURE = 3e-11  # of a log-likelihood ratio, relative to 1 and itself: the least variance leaves a tenth of that
 _LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
 _ROUNDING = 1e-12  # of the logarithm of a ratio: its sums over models are right to less
 
@@ -277,7 +277,8 @@ def _ratio(
     offline: bool,
     slope: float,
 ) -> Float64[Tensor, "*e targets points"]:
-    """The logarithm of Λ. Chances are taken in units of a point's largest, so that large losses do not round to 0."""
+    """The logarithm of Λ. Chances are taken in units of a point's largest, so that large losses do not round to 0;
+    those of references whose losses are 690 nats and more beyond the least count as that."""
     asked = references.rows(len(member), target)
     shrunk, rest = (
         torch.tensor(share, dtype=torch.float64, device=losses.device).log() for share in (slope, 1 - slope)
