@@ -78,9 +78,10 @@ def execute(task: Task, variables: Mapping[str, str], sending: Connection) -> No
         with task.log.open("w", encoding="utf-8") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        error = _papermill(task, sending)
     except OSError as unwritable:
         error = one_line(f"{task.log}: {unwritable.strerror}")
+    else:
+        error = _papermill(task, sending)
     sending.send(error)
     sending.close()
 
