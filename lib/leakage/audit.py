@@ -166,8 +166,8 @@ def of_module(
 
     Raises:
         TypeError: if `factory` makes no module, or X or y hold no numbers.
-        ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one module
-            twice, `train` returns another module than its own, or as `of_losses`.
+        ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one
+            module twice, `train` returns another module than its own, or as `of_losses`.
     """
     from leakage.auditing.audited import audited
     from leakage.auditing.modules import trained
@@ -194,8 +194,8 @@ def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: floa
 
     Raises:
         TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of its
-            range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
+        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
+            its range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
     """
     from leakage.auditing import canaries
 
