@@ -78,13 +78,6 @@ def test_without_a_change_of_label_there_is_no_boundary():
     assert len(found) == 0
     assert found.components == 0
     assert found.distance(SQUARE).tolist() == [math.inf] * 4
-    with pytest.raises(ValueError, match="one class"):
-        found.draw(3, generator=stream(0, "draws"))
-
-
-def test_one_output_is_refused():
-    with pytest.raises(ValueError, match="two outputs"):
-        decision_boundary(subdivide(one_layer([[1.0, 0.0]], [0.1], outputs=[[1.0]]), SQUARE))
 
 
 def two_ramps(outputs):

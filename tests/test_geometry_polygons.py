@@ -1,7 +1,5 @@
 """Cutting convex polygons keeps them convex, keeps their area, and says who drew each edge."""
 
-import math
-
 import pytest
 import torch
 
@@ -79,36 +77,3 @@ def test_the_window_is_not_touched():
 def test_a_window_is_turned_counter_clockwise():
     assert torch.equal(polygons.oriented(SQUARE), SQUARE)
     assert float(polygons.fans(polygons.oriented(SQUARE.flip(0)).unsqueeze(0))[1].sum()) == 4
-
-
-def regular(corners: int, step: int) -> torch.Tensor:
-    angles = torch.arange(corners, dtype=torch.float64) * step * 2 * math.pi / corners
-    return torch.stack([angles.cos(), angles.sin()], -1)
-
-
-@pytest.mark.parametrize(
-    ("window", "complaint"),
-    [
-        (SQUARE[:2], "three"),
-        (SQUARE.float(), "float64"),
-        (SQUARE * torch.nan, "finite"),
-        (torch.tensor([[0, 0], [1, 1], [2, 2]], dtype=torch.float64), "area"),
-        (torch.tensor([[0, 0], [2, 0], [0.1, 0.1], [0, 2]], dtype=torch.float64), "convex"),
-        (SQUARE[[0, 1, 1, 2, 3]], "convex"),
-        (SQUARE[[0, 2, 1, 3]], "area|convex"),
-        (regular(5, 2), "convex"),
-    ],
-)
-def test_other_windows_are_refused(window, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        polygons.oriented(window)
-
-
-@pytest.mark.parametrize(("side", "fine"), [(1e-9, True), (1e-11, False)])
-def test_a_window_that_is_rounding_of_its_coordinates_is_refused(side, fine):
-    window = 0.5 + side * torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
-    if fine:
-        assert len(polygons.oriented(window)) == 4
-    else:
-        with pytest.raises(ValueError, match="`window` must measure at least 1e-10"):
-            polygons.oriented(window)

@@ -151,29 +151,6 @@ def test_stopping_early_gives_the_cells_of_the_first_layers():
     assert early.maps.shape[1] == 6  # the heights of the third layer
 
 
-def test_bad_input_is_refused():
-    model = network((2, 4, 2), 0)
-    with pytest.raises(ValueError, match="float64"):
-        subdivide(model.to(torch.float32), SQUARE)
-    with pytest.raises(ValueError, match="single one"):
-        subdivide(network((2, 4, 2), 0, models=(3,)), SQUARE)
-    with pytest.raises(ValueError, match="hidden layer"):
-        subdivide(network((2, 3), 0), SQUARE)
-    with pytest.raises(ValueError, match="plane"):
-        subdivide(network((3, 4, 2), 0), SQUARE)
-    with pytest.raises(ValueError, match="layers"):
-        subdivide(model, SQUARE, layers=2)
-    row = torch.ones(2, dtype=torch.float64)
-    with pytest.raises(ValueError, match="independent"):
-        subdivide(model, SQUARE, plane=Plane(row, torch.stack([row, 2 * row])))
-    with pytest.raises(ValueError, match="plane"):
-        subdivide(network((3, 4, 2), 0), SQUARE, plane=Plane(row, torch.eye(2, dtype=torch.float64)))
-    with pytest.raises(ValueError, match="two classes"):
-        _ = subdivide(network((2, 4, 3), 0), SQUARE).margin_gradients
-    with pytest.raises(ValueError, match="convex"):
-        subdivide(model, SQUARE[[0, 1, 1, 2, 3]])
-
-
 @pytest.mark.parametrize("widths", [(9, 12, 3), (9, 8, 7, 3)])
 def test_planes_cut_at_once_are_cut_as_one_by_one(widths):
     model, draws = network(widths, 2), stream(2, "planes")
@@ -189,8 +166,6 @@ def test_planes_cut_at_once_are_cut_as_one_by_one(widths):
         # Products with more columns are summed in another order.
         assert torch.allclose(found.vertices, alone.vertices, atol=1e-10)
         assert torch.allclose(found.maps, alone.maps, atol=1e-12)
-    with pytest.raises(ValueError, match="`planes` must be as many"):
-        subdivide_planes(model, windows, planes[1:])
 
 
 def test_networks_cut_together_are_those_cut_alone():
@@ -205,8 +180,3 @@ def test_networks_cut_together_are_those_cut_alone():
         assert torch.allclose(found.areas[order], alone.areas[other], rtol=0, atol=1e-14)
         assert torch.allclose(found.maps[order], alone.maps[other], rtol=0, atol=1e-14)
         assert torch.equal(found.network.weights[0], model.weights[0])
-
-
-def test_networks_without_a_leading_dimension_are_refused():
-    with pytest.raises(ValueError, match="`networks` must"):
-        subdivide_networks(network((2, 8, 2), 0), SQUARE)

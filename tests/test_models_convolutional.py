@@ -103,12 +103,6 @@ def test_making_the_form_draws_nothing():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("sizes", [{"side": 0}, {"side": 4, "width": 0}])
-def test_sizes_must_be_positive(sizes):
-    with pytest.raises(ValueError, match=r"`(side|width)` must be a whole number at least 1"):
-        Convolutional(**sizes)
-
-
 def test_no_networks_are_refused():
     with pytest.raises(ValueError, match="`models` must be a whole number at least 1, got 0"):
         initial(Convolutional(4, width=2), 0, generator=stream(0, "x"))

@@ -47,8 +47,3 @@ def test_in_evaluation_an_image_does_not_depend_on_the_others():
     assert not torch.allclose(together, alone)
     together, alone = (functional_call(module.eval(), state, (some,))[:1] for some in (images, images[:2]))
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)  # float32 through 18 layers
-
-
-def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match="`width` must be a whole number at least 1, got 0"):
-        ResNet18(0)

@@ -130,12 +130,3 @@ def test_positions_are_sines_and_cosines_of_falling_rates():
     angles = torch.tensor([[0.0, 0.0], [1.0, 0.01], [2.0, 0.02]], dtype=DTYPE)
     torch.testing.assert_close(found[:, ::2], angles.sin())
     torch.testing.assert_close(found[:, 1::2], angles.cos())
-
-
-def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match="`width` must be even and a multiple of `heads` = 8, got 12"):
-        Transformer(12, source_words=5, target_words=5)
-    with pytest.raises(ValueError, match="`width` must be even"):
-        Transformer(3, source_words=5, target_words=5, heads=1)
-    with pytest.raises(ValueError, match="`layers` must be a whole number at least 1, got 0"):
-        Transformer(8, source_words=5, target_words=5, layers=0)

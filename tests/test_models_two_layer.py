@@ -131,30 +131,6 @@ def test_scale_zero_is_a_network_of_zeros():
     assert model.squared_norm().item() == 0.0
 
 
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: TwoLayer(torch.ones(4, 2), torch.ones(4), torch.ones(3)), r"got \[\(4, 2\), \(4,\), \(3,\)\]"),
-        (lambda: TwoLayer(torch.ones(2, 4, 2), torch.ones(4), torch.ones(4)), "`weights`, `biases` and `outputs`"),
-        (lambda: networks()(points(2, 3), generator=stream(0, "x")), "`generator` and `spread` belong together"),
-        (lambda: networks()(points(2, 3), spread=torch.ones(2)), "`generator` and `spread` belong together"),
-        (lambda: initial((), 0, 3, generator=stream(0, "x")), "`(width|dimension)` must be a whole number at least 1"),
-        (lambda: initial((), 3, 0, generator=stream(0, "x")), "`(width|dimension)` must be a whole number at least 1"),
-        (
-            lambda: initial((), 3, 3, generator=stream(0, "x"), hidden_scale=-1.0),
-            "_scale` must be a number finite and at least 0",
-        ),
-        (
-            lambda: initial((), 3, 3, generator=stream(0, "x"), output_scale=-1.0),
-            "_scale` must be a number finite and at least 0",
-        ),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()
-
-
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e11), (DTYPE, 1e80), (DTYPE, 1e-100), (DTYPE, 1e-75)])
 def test_a_cosine_does_not_depend_on_sizes(dtype, size):
     model = initial((), 4, 3, generator=stream(0, "sizes"), hidden_scale=1.0)

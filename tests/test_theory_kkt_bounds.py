@@ -125,32 +125,3 @@ def test_training_sets_are_independent_of_their_neighbours():
     bounds = output_bound(together, fresh, torch.ones(2, 3, dtype=DTYPE))
     for i, j in [(0, 0), (1, 2)]:
         torch.testing.assert_close(bounds[i, j], output_bound(Geometry.of(points[i, j]), fresh[i, j], ONE))
-
-
-def test_points_must_be_finite():
-    with pytest.raises(ValueError, match="`points` must be finite"):
-        Geometry.of(of([1.0, math.nan], [0.0, 1.0]))
-
-
-def test_the_factor_is_one_or_two():
-    with pytest.raises(ValueError, match="`factor` must be a whole number at least 1 and at most 2"):
-        output_bound(Geometry.of(WIDE.points), of(1.0), ONE, factor=3)
-
-
-@pytest.mark.parametrize("margin", [-5.0, 0.0, math.nan, math.inf])
-def test_a_margin_that_is_none_has_no_bound(margin):
-    geometry = Geometry.of(of([10.0, 0.0], [0.0, 10.0]))
-    bad = torch.tensor(margin, dtype=geometry.delta.dtype)
-    for bound in (
-        lambda: activation_ceiling(geometry, bad),
-        lambda: activation_floor(geometry, bad),
-        lambda: output_bound(geometry, geometry.delta[None], bad),
-    ):
-        with pytest.raises(ValueError, match="`margin` must be finite and above 0"):
-            bound()
-
-
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
-def test_whole_numbers_would_wrap_around_and_are_refused(dtype):
-    with pytest.raises(ValueError, match="`points` must be floating-point"):
-        Geometry.of(torch.full((2, 2), 100, dtype=dtype))

@@ -189,20 +189,3 @@ def test_an_untrained_network_is_far_from_the_conditions():
     random = TwoLayer(*(gaussian(tuple(part.shape), generator=generator) for part in vars(model).values()))
     # A random net of width 60 on 10 points: its 1300 parameters cannot be a combination of so few gradients.
     assert check(random, points, random(points).sign()).residual > 0.5
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"labels": -POINT.labels}, "`model` must fit all labels"),
-        ({"labels": 2 * POINT.labels}, "`labels` must be -1 or 1"),
-        ({"labels": POINT.labels[1:]}, "`labels` must be one for each point"),
-        ({"points": POINT.points * math.nan}, "`points` must be finite"),
-        ({"kinks": -0.1}, "`kinks` must be a number finite and at least 0 and below 1"),
-        ({"kinks": 1.0}, "`kinks` must be a number finite and at least 0 and below 1"),
-    ],
-)
-def test_wrong_arguments_are_named(changes, complaint):
-    arguments = {"model": POINT.network(), "points": POINT.points, "labels": POINT.labels, **changes}
-    with pytest.raises(ValueError, match=complaint):
-        check(**arguments)

@@ -120,40 +120,7 @@ def test_one_point_has_one_neuron_in_closed_form(point, label):
     torch.testing.assert_close(found.multipliers[0], multiplier, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("points", "labels", "message"),
-    [
-        ([], [], "must not be empty"),
-        ([0.0, math.nan], [1.0, -1], "finite"),
-        ([0.0, math.inf], [1.0, -1], "finite"),
-        ([0.0, 1], [1.0, 0], "`labels` must be -1 or 1"),
-        ([0.0, 1], [1.0, math.nan], "`labels` must be -1 or 1"),
-        ([0.0, 1, 0], [1.0, 1, -1], "distinct"),
-        ([0.0, 1], [1.0], "`labels` must have shape"),
-        ([[0.0], [1.0]], [1.0, -1], "`points` must have shape"),
-    ],
-)
-def test_problems_without_an_answer_are_refused(points, labels, message):
-    with pytest.raises(ValueError, match=message):
-        univariate(torch.tensor(points, dtype=DTYPE), torch.tensor(labels, dtype=DTYPE))
-
-
-def test_orthants_need_few_independent_points():
-    with pytest.raises(ValueError, match="at most 8"):
-        orthant(gaussian((9, 20), generator=stream(0, "many")), torch.ones(9, dtype=DTYPE))
-    with pytest.raises(ValueError, match="linearly independent"):
-        orthant(EXAMPLE[0][:, None], EXAMPLE[1])
-
-
 def test_an_uncertified_answer_is_an_error():
     points = torch.tensor([0, 1e-15, 1, 2], dtype=DTYPE)
     with pytest.raises(RuntimeError, match="relative duality gap"):
         univariate(points, EXAMPLE[1])
-
-
-@pytest.mark.parametrize(("label", "margin", "message"), [(0, 1.0, "`label`"), (1, 0.0, "`margin`")])
-def test_the_closed_form_needs_a_label_and_a_margin(label, margin, message):
-    with pytest.raises(ValueError, match=message):
-        single(torch.ones(1, dtype=DTYPE), label=label, margin=margin)
-    with pytest.raises(ValueError, match="`point` must be finite"):
-        single(torch.tensor([math.nan]), label=1)

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.runtime import stream
 from leakage.theory import two_gaussians
 from leakage.theory.least_squares import (
     Design,
@@ -156,8 +155,6 @@ def test_no_noise_is_the_full_model():
         quiet = noise_advantage(FIGURE, torch.tensor(0.0), full, on_members=on_members)
         assert float(quiet) == pytest.approx(float(typical_advantage(FIGURE, 3000)), abs=1e-14)
     assert float(noise_for_error(FIGURE, prediction_error(FIGURE, torch.tensor(3000)))) == 0
-    with pytest.raises(ValueError, match="`error` must be at least the error of the full model"):
-        noise_for_error(FIGURE, torch.tensor([3.0, 0.1]))
 
 
 def test_a_budget_of_a_tenth_allows_the_known_widths():
@@ -205,54 +202,6 @@ def test_the_query_of_a_point_splits_its_squared_norm():
     assert Query.typical(Design(2, 9), [2, 9]).unused.tolist() == [7.0, 0.0]
 
 
-@pytest.mark.parametrize(("arguments", "name"), [
-    ((0, 5), "n"), ((-1, 5), "n"), ((2.0, 5), "n"), ((True, 5), "n"), ((5, 0), "D"), ((5, 2.5), "D"), ((5, "9"), "D"),
-    ((5, 9, -0.1), "sigma"), ((5, 9, math.nan), "sigma"), ((5, 9, math.inf), "sigma"),
-])  # fmt: skip
-def test_impossible_designs_are_refused(arguments, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be"):
-        Design(*arguments)
-
-
-@pytest.mark.parametrize("p", [0, -1, 31, 2.5, math.nan, [3, 40], []])
-def test_impossible_widths_are_refused(p):
-    design = Design(10, 30)
-    with pytest.raises(ValueError, match="`p` must"):
-        design.widths(p)
-    if not isinstance(p, list):
-        with pytest.raises(ValueError, match="`p` must be a whole number at least 1 and at most 30"):
-            design.features(p)
-    with pytest.raises(ValueError, match="`p` must"):
-        outsider_variance(design, torch.as_tensor(p), Query.typical(design, 3))
-
-
-def test_impossible_points_are_refused():
-    one, design = torch.ones(2, dtype=DTYPE), Design(10, 30)
-    for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="`used` must be finite and above 0"):
-            Query(torch.tensor([1.0, bad]), one)
-    for bad in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="`unused` must be finite and at least 0"):
-            Query(one, torch.tensor([1.0, bad]))
-    with pytest.raises(ValueError, match=r"`point` must have shape .* with D = 30"):
-        Query.of(torch.ones(29), design, 3)
-    with pytest.raises(ValueError, match="`p` must increase strictly"):
-        Query.draw(design, [5, 5], count=1, generator=stream(0, "draw"))
-
-
-def test_formulas_refuse_the_regime_they_are_not_about():
-    design = Design(10, 30)
-    with pytest.raises(ValueError, match="`p` must be finite and at least 10"):
-        typical_advantage(design, [9, 20])
-    with pytest.raises(ValueError, match="`p` must be finite and at least 12"):
-        prediction_error(design, torch.tensor([11, 20]))
-    for budget in (0.0, 1.0, math.nan):
-        with pytest.raises(ValueError, match=r"`budget` must be .*above 0 and below 1"):
-            widths_within_budget(design, budget)
-    with pytest.raises(ValueError, match="`design` has no width of at least"):
-        widths_within_budget(Design(10, 11), 0.5)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_numbers():
@@ -262,23 +211,3 @@ def test_the_gpu_gives_the_same_numbers():
     torch.testing.assert_close(far.cpu(), near, rtol=0, atol=1e-12)
     assert noise_for_error(FIGURE, prediction_error(FIGURE, widths[1:].cuda())).device.type == "cuda"
     assert float(two_gaussians.advantage(member=widths[:1].cuda(), outsider=widths[:1].cuda())) == 0
-
-
-def test_sizes_may_come_from_numpy():
-    design = Design(n=np.int64(10), D=np.int64(30), sigma=np.float32(0.5))
-    assert design == Design(10, 30, 0.5)
-    assert type(design.n) is int
-
-
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
-def test_noise_is_a_variance_and_an_error_a_number(bad):
-    design = Design(10, 30)
-    with pytest.raises(ValueError, match="`noise` must be finite and at least 0"):
-        noise_advantage(design, torch.tensor([bad]), Query.typical(design, 30), on_members=True)
-    with pytest.raises(ValueError, match="`error` must be"):
-        noise_for_error(design, torch.tensor([bad]))
-
-
-def test_the_parts_of_a_point_have_one_shape():
-    with pytest.raises(ValueError, match="one shape"):
-        Query(torch.ones(2), torch.ones(3, 2))

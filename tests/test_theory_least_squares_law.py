@@ -219,23 +219,6 @@ def test_points_of_a_batch_are_answered_one_by_one():
         torch.testing.assert_close(total_variations(FIGURE, [105, 400], single, nodes=(6, 16, 2)), table[row])
 
 
-def test_laws_that_do_not_exist_are_refused():
-    design, generator = Design(10, 30), stream(0, "refused")
-    query = Query.typical(design, 9)
-    with pytest.raises(ValueError, match="`p` must be at least n = 10; use `sample_member` for p = 9"):
-        member_mixture(design, 9, query)
-    for call in (
-        lambda: outsider_mixture(design, 31, query),
-        lambda: sample_outsider(design, 31, query, trials=2, generator=generator),
-        lambda: sample_member(design, 0, query, trials=2, generator=generator),
-    ):
-        with pytest.raises(ValueError, match="`p` must be a whole number at least 1 and at most 30"):
-            call()
-    for widths in ([20], [20, 25, 30]):
-        with pytest.raises(ValueError, match=f"`query` must have the {len(widths)} widths on its last axis"):
-            total_variations(design, widths, Query.typical(design, [20, 30]))
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_distances_and_draws_from_the_same_laws():

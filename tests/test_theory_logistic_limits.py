@@ -72,18 +72,3 @@ def test_no_smaller_bounds_would_do():
     found = solve(Setting.bilevel(penalty=1e5, delta=1.0, phi=2.0, kappa=0.01))
     assert float(found.theta) == pytest.approx(0.25, rel=1e-4)
     assert float(found.r_squared) == pytest.approx(0.25, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: infinite_ridge(phi=3.0), "either `delta`.* or `samples`"),
-        (lambda: infinite_ridge(phi=3.0, delta=1.0, samples=3.0), "either `delta`.* or `samples`"),
-        (lambda: infinite_ridge(phi=1.0, samples=3.0), "`phi` must be finite and above 1"),
-        (lambda: max_margin(samples=0.0), "`samples` must be finite and above 0"),
-        (lambda: max_margin(samples=5.0, eta=0.0), "`eta` must be finite and above 0"),
-    ],
-)
-def test_wrong_arguments_are_named(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()

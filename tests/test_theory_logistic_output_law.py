@@ -123,20 +123,3 @@ def test_few_nodes_are_as_good_as_many():
 def test_the_error_of_a_coin_is_one_half():
     law = OutputLaw(of(1.0), of(1.0), of(1.0), of(0.0))
     assert float(generalisation_error(law)) == pytest.approx(0.5, abs=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: OutputLaw(of(1.0), of(0.0), of(1.0), of(1.0)), "`sigma` must be finite and above 0, got 0.0"),
-        (lambda: OutputLaw(of(1.0), of(1.0), of(-1.0), of(1.0)), "`gamma` must be finite and at least 0"),
-        (lambda: OutputLaw(of(float("nan")), of(1.0), of(1.0), of(1.0)), "`alpha` must be finite"),
-        (lambda: sample_attack(LAW, teacher=of(0.0), label=of(2.0)), "`label` must hold 0 and 1"),
-        (lambda: sample_attack(LAW, teacher=of(float("nan")), label=of(1.0)), "`teacher` must be finite"),
-        (lambda: average_advantage(LAW, nodes=1), "`nodes` must be a whole number at least 21"),
-        (lambda: average_advantage(LAW, nodes=0), "`nodes` must be a whole number at least 21"),
-    ],
-)
-def test_wrong_arguments_are_named(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()

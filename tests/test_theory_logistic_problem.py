@@ -1,6 +1,5 @@
 """Settings broadcast, and what has no solution is refused by name."""
 
-import pytest
 import torch
 
 from leakage.theory.logistic.problem import Setting
@@ -27,27 +26,3 @@ def test_the_panel_fixes_rows_per_signal_feature():
     setting = Setting.panel(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
     torch.testing.assert_close(setting.delta * of(2.0, 10.0), of(5.0, 5.0))
     torch.testing.assert_close(setting.delta * setting.penalty, of(0.3, 0.3))
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (dict(phi=1.0), "`phi` must be finite and above 1.* got 1.0"),
-        (dict(delta=0.0), "`delta` must be finite and above 0"),
-        (dict(penalty=0.0), "`penalty` must be finite and above 0"),
-        (dict(eta=-1.0), "`eta` must be finite and above 0"),
-        (dict(kappa=-0.1), "`kappa` must be finite and at least 0"),
-        (dict(kappa=float("nan")), "`kappa` must be finite"),
-        (dict(phi=of(2.0, float("inf"))), "`phi` must be finite"),
-    ],
-)
-def test_a_setting_without_a_solution_is_refused(change, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        Setting.bilevel(**GOOD | change)
-
-
-def test_the_panel_names_its_own_arguments():
-    with pytest.raises(ValueError, match="`samples` must be finite and above 0"):
-        Setting.panel(lambda_delta=0.1, phi=2.0, samples=0.0)
-    with pytest.raises(ValueError, match="`lambda_delta` must be finite and above 0"):
-        Setting.panel(lambda_delta=0.0, phi=2.0)

@@ -51,14 +51,3 @@ def test_without_a_pull_there_is_no_advantage():
     blind = OutputLaw(LAW.alpha, LAW.sigma, 0 * LAW.gamma, LAW.kappa)
     for rates in (threshold_rates(blind, of(0.3)), best_threshold(blind)):
         assert float(rates.advantage) == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: threshold_rates(LAW, of(0.0)), "`threshold` must be finite and above 0"),
-    ],
-)
-def test_wrong_arguments_are_named(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()

@@ -107,33 +107,3 @@ def test_only_bounded_pieces_side_by_side_are_neighbours():
     # Pieces: end, free, free, flat, free, flat, end.
     met = Margins.of(function([0, 1, 2, 3, 4, 5], [0, -3, 1, 1, -1, -1], 1, 1), 1.0, tolerance=1e-6)
     assert met.neighbours().tolist() == [False, True, True, False, False, False, False]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "values", "message"),
-    [([], [], "empty"), ([0.0, 1], [0.0], "must have shape"), ([1.0, 0], [0.0, 0], "increasing"),
-     ([0.0, 0], [0.0, 0], "increasing"), ([0.0], [math.nan], "finite")],
-)  # fmt: skip
-def test_nodes_must_increase_and_be_finite(nodes, values, message):
-    with pytest.raises(ValueError, match=message):
-        function(nodes, values)
-
-
-@pytest.mark.parametrize("margin", [0, -1, math.inf, math.nan])
-def test_the_margin_must_be_positive(margin):
-    with pytest.raises(ValueError, match="`margin` must be a number finite and above 0"):
-        Margins.of(function([0], [1]), margin, tolerance=1e-3)
-
-
-def test_other_mistakes_are_named():
-    line = function([0], [1])
-    with pytest.raises(ValueError, match="`tolerance` must be a number finite and above 0"):
-        Margins.of(line, 1.0, tolerance=0)
-    with pytest.raises(ValueError, match="`tolerance` must be a number finite and above 0"):
-        simplify(line, low=0, high=1, tolerance=0)
-    with pytest.raises(ValueError, match="`low` must be less"):
-        simplify(line, low=1, high=1, tolerance=0.1)
-    with pytest.raises(ValueError, match="`model` must have shape \\(k, 1\\)"):
-        from_network(TwoLayer(torch.ones(2, 2), torch.ones(2), torch.ones(2)))
-    with pytest.raises(ValueError, match="`tolerance` must be a number finite and at least 0"):
-        from_network(network((1, 0, 1)), tolerance=-1)

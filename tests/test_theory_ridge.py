@@ -12,7 +12,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, ridge
 from leakage.theory.least_squares import Design, Query
 from leakage.theory.ridge import crossover_ratio, limit_variances, shrinkage, silent_penalty, variance_ratio
-from leakage.theory.ridge_law import Spectra, sample_resolvent
+from leakage.theory.ridge_law import Spectra
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)
@@ -200,18 +200,6 @@ def test_points_widths_and_penalties_broadcast():
         torch.testing.assert_close(table[law][:, 1, 2], single)
 
 
-@pytest.mark.parametrize("penalty", [-1.0, math.nan, math.inf])
-def test_impossible_penalties_are_refused(penalty):
-    with pytest.raises(ValueError, match="`penalty` must be finite and at least 0"):
-        limit_ratio(WIDE, 2000, tensor(1.0, penalty))
-
-
-def test_no_penalty_at_as_many_features_as_rows_is_refused():
-    with pytest.raises(ValueError, match="`penalty` must be positive where p = n"):
-        limit_ratio(WIDE, 1000, tensor(0.0))
-    assert bool(torch.isfinite(limit_ratio(WIDE, 1000, tensor(1e-3))).all())
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_limit():
@@ -241,22 +229,3 @@ def test_the_silent_penalty_has_its_limit_with_infinitely_many_features():
     for psi in (1e160, math.inf):
         found = silent_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
         assert found.tolist() == pytest.approx([0.75, 0.25, math.nan], nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda one: silent_penalty(one, -3 * one, sigma=1.0), "psi"),
-        (lambda one: silent_penalty(one, math.nan * one, sigma=1.0), "psi"),
-        (lambda one: silent_penalty(0 * one, one, sigma=1.0), "gamma"),
-        (lambda one: silent_penalty(one, one, sigma=-1.0), "sigma"),
-        (lambda one: variance_ratio(0.5 * one, 2 * one, one, sigma=1.0), "psi"),
-        (lambda one: variance_ratio(0.5 * one, 0.2 * one, one, sigma=1.0), "shrinkage"),
-        (lambda one: shrinkage(-one, one), "penalty"),
-        (lambda one: shrinkage(one, one.long()), "gamma"),
-        (lambda one: sample_resolvent(3, 3, 1e-160 * one, trials=1, generator=stream(0, "r")), "mu"),
-    ],
-)
-def test_ratios_and_penalties_without_a_limit_are_refused(call, name):
-    with pytest.raises(ValueError, match=f"`{name}`"):
-        call(torch.ones(1, dtype=DTYPE))

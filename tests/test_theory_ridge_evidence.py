@@ -10,7 +10,6 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.scores import apart
 from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Rows
-from refusing import refusals
 
 N, P, ASKED = 12, 4, 3
 DRAWS = stream(0, "evidence")
@@ -90,18 +89,6 @@ def test_what_is_computed_from_a_prediction_tells_no_more():
     ]
     assert areas == sorted(areas)
     assert areas[0] > 0.5
-
-
-test_what_has_no_law_is_refused = refusals(
-    (lambda: rows(others=OTHERS[:P]), "more rows than columns"),
-    (lambda: rows(noise=0.0), "`noise` must be"),
-    (lambda: rows(asked=POINTS * torch.tensor([[1.0], [0.0], [1.0]])), "`asked` must have no row of zeros"),
-    (lambda: rows(others=OTHERS[:, [0, 1, 2, 2]]), "`others` must have linearly independent columns"),
-    (lambda: rows(labels=LABELS[1:]), "`labels` must have"),
-    (lambda: rows(penalty=-1.0), "`penalty` must be"),
-    (lambda: rows().from_answers(QUERIES[:, 1:]), "`queries` must have"),
-    (lambda: rows().from_answers(nodes=2), "`nodes` must be"),
-)
 
 
 def test_what_follows_from_other_answers_tells_nothing_more():

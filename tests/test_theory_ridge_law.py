@@ -167,33 +167,6 @@ def test_points_and_penalties_of_a_batch_are_answered_one_by_one():
         )
 
 
-@pytest.mark.parametrize("penalty", [0.0, -1.0, math.nan, math.inf])
-def test_penalties_that_are_not_positive_are_refused(penalty):
-    design, generator = Design(8, 20), stream(0, "refused")
-    query = Query.typical(design, 12)
-    for sample in (sample_outsider, sample_member):
-        with pytest.raises(ValueError, match="`penalty` must be finite and above 0"):
-            sample(design, 12, penalty, query, trials=2, generator=generator)
-    with pytest.raises(ValueError, match="`penalty`"):
-        Spectra.draw(design, 12, tensor(1.0, penalty), trials=2, generator=generator)
-    with pytest.raises(ValueError, match="`mu` must"):
-        sample_resolvent(8, 12, tensor(1.0, penalty), trials=2, generator=generator)
-
-
-def test_impossible_shapes_and_widths_are_refused():
-    generator = stream(0, "refused")
-    for rows, columns in ((-1, 3), (3, 0)):
-        with pytest.raises(ValueError, match=r"`(rows|columns)` must be a whole number"):
-            sample_resolvent(rows, columns, tensor(1.0), trials=2, generator=generator)
-    design = Design(8, 20)
-    for p in (0, 21, 2.5):
-        for sample in (sample_outsider, sample_member):
-            with pytest.raises(ValueError, match="`p` must be a whole number at least 1 and at most 20"):
-                sample(design, p, 1.0, Query.typical(design, 3), trials=2, generator=generator)
-        with pytest.raises(ValueError, match="`p` must be a whole number"):
-            Spectra.draw(design, p, tensor(1.0), trials=2, generator=generator)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_draws_from_the_same_laws():

@@ -68,8 +68,3 @@ def test_a_small_penalty_next_to_square_takes_every_step():
     assert ridge_law._heights(3, 2, depth=ridge_law._depth(3, 2, mu=1e-6)) == [3, 1, 2]
     assert ridge_law._heights(2, 5, depth=ridge_law._depth(2, 5, mu=1e-6)) == [2, 4, 1, 3]
     assert ridge_law._heights(0, 5, depth=9) == []
-
-
-def test_no_penalty_at_all_is_refused():
-    with pytest.raises(ValueError, match="`mu` must not be empty"):
-        ridge_law.sample_resolvent(3, 4, torch.zeros(0), trials=2, generator=stream(0, "none"))

@@ -18,7 +18,6 @@ from scipy.spatial import KDTree
 from torch import Tensor
 from torch.nn.functional import pad
 
-from leakage import arguments
 from leakage.geometry import polygons
 from leakage.geometry.polygons import following, in_use
 from leakage.geometry.subdivision import Subdivision
@@ -70,14 +69,7 @@ class Boundary:
         return int(self.component_of.max()) + 1 if len(self) else 0
 
     def draw(self, count: int, *, generator: torch.Generator) -> tuple[Float[Tensor, "t 2"], Int[Tensor, " t"]]:
-        """Points uniform in length on the boundary, and the segment of each.
-
-        Raises:
-            ValueError: if there is no boundary in the window.
-        """
-        if not len(self):
-            raise ValueError("`draw` needs a decision boundary: one class has the whole window.")
-        arguments.count("count", count)
+        """Points uniform in length on the boundary, and the segment of each."""
         total = self.lengths.cumsum(0)
         drawn = torch.rand((2, count), generator=generator, device=generator.device, dtype=total.dtype).to(total.device)
         chosen = torch.searchsorted(total, drawn[0] * total[-1]).clamp_max(len(self) - 1)
@@ -85,12 +77,7 @@ class Boundary:
         return start + drawn[1].unsqueeze(-1) * (end - start), chosen
 
     def distance(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, " t"]:
-        """From each point to the nearest segment in the window: exact; infinite if there is none.
-
-        Raises:
-            ValueError: if the points are not finite float64 rows of two coordinates.
-        """
-        arguments.real("points", points, "t 2", like=self.segments)
+        """From each point to the nearest segment in the window: exact; infinite if there is none."""
         if not len(self):
             return torch.full_like(points[:, 0], torch.inf)
         start, end = self.segments.unbind(1)
@@ -105,13 +92,8 @@ def decision_boundary(subdivision: Subdivision) -> Boundary:
 
     With two classes $o_1 - o_0$ acts as one more neuron that cuts the cells. With more, the segment of each pair on a
     cell is shortened to where no third class is larger: the upper envelope of the affine outputs.
-
-    Raises:
-        ValueError: if the network has one output.
     """
     classes = subdivision.maps.shape[1]
-    if classes < 2:
-        raise ValueError(f"`subdivision` must be of a network with at least two outputs, got {classes}.")
     outputs = _outputs(subdivision.maps, subdivision.vertices)
     pairs = [(k, m) for k in range(classes) for m in range(k + 1, classes)]
     found = [part(subdivision, outputs, k, m) for part in (_within, _between) for k, m in pairs]

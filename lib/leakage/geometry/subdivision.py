@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import joined, pattern, read_out, split
 from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
@@ -87,13 +86,7 @@ class Subdivision:
 
     @cached_property
     def margin_gradients(self) -> Float[Tensor, "cells 2"]:
-        """The gradient of $g = o_1 - o_0$ in window coordinates, constant on each cell.
-
-        Raises:
-            ValueError: if the network has not two outputs.
-        """
-        if self.maps.shape[1] != 2:
-            raise ValueError(f"`margin_gradients` are those of two classes, this network has {self.maps.shape[1]}.")
+        """The gradient of $g = o_1 - o_0$ in window coordinates, constant on each cell."""
         return self.maps[:, 1, :2] - self.maps[:, 0, :2]
 
     def lift(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, "t d"]:
@@ -136,32 +129,18 @@ def subdivide(
         plane: the plane that the window lies on, for networks with more inputs.
         layers: stop after this many hidden layers; all by default. The subdivision is then that of the truncated
             network, whose outputs are the heights of the next layer.
-
-    Raises:
-        ValueError: if the network is not a single float64 one with hidden layers, or the window or the plane is not as
-            described.
     """
     return _cut([_truncated(network, layers)], oriented(window).unsqueeze(0), [plane])[0]
 
 
 def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
-    """`subdivide` for a window on each of several planes, all cut at once: as many planes cost little more than one.
-
-    Raises:
-        ValueError: as `subdivide`, or if there are no planes or not as many as windows.
-    """
-    if not len(windows) or len(windows) != len(planes):
-        raise ValueError(f"`planes` must be as many as windows and at least one, got {len(planes)} and {len(windows)}.")
+    """`subdivide` for a window on each of several planes, all cut at once: as many planes cost little more than one."""
     return _cut([_truncated(network, None)], torch.stack([oriented(window) for window in windows]), planes)
 
 
 def subdivide_networks(networks: Mlp, window: Float[Tensor, "w 2"]) -> list[Subdivision]:
-    """`subdivide` for several networks, along one leading dimension and in one window, all cut at once.
-
-    Raises:
-        ValueError: as `subdivide`, or if there is no network or no leading dimension.
-    """
-    count = len(arguments.filled("networks", arguments.tensor("networks", networks.weights[0], "b n m")))
+    """`subdivide` for several networks, along one leading dimension and in one window, all cut at once."""
+    count = len(networks.weights[0])
     each = [_truncated(networks[number], None) for number in range(count)]
     return _cut(each, oriented(window).expand(count, -1, -1), [None] * count)
 
@@ -239,29 +218,11 @@ def _in_window(network: Mlp, plane: Plane | None) -> Float[Tensor, "n 3"]:
     """The first layer as rows $(W_1 U^\\top, W_1 x_0 + b_1)$ in window coordinates."""
     weight, bias = network.weights[0], network.biases[0]
     if plane is None:
-        if weight.shape[1] != 2:
-            raise ValueError(f"`network` has {weight.shape[1]} inputs: say with `plane` which plane to subdivide.")
         return torch.cat([weight, bias.unsqueeze(-1)], -1)
-    if plane.origin.shape != weight.shape[1:] or plane.basis.shape != (2, weight.shape[1]):
-        shapes = tuple(plane.origin.shape), tuple(plane.basis.shape)
-        raise ValueError(f"`plane` must be ({weight.shape[1]},) and (2, {weight.shape[1]}), got {shapes}.")
-    lengths = torch.linalg.svdvals(plane.basis)
-    if not bool(torch.isfinite(plane.origin).all()) or not bool(lengths[1] > _DEPENDENT * lengths[0]):
-        raise ValueError(f"`plane` must be finite with independent basis vectors, got singular values {lengths}.")
     return torch.cat([weight @ plane.basis.T, (weight @ plane.origin + bias).unsqueeze(-1)], -1)
 
 
 def _truncated(network: Mlp, layers: int | None) -> Mlp:
-    """The network up to the layer asked for, after the checks on it."""
-    hidden = len(network.weights) - 1
-    if network.weights[0].ndim != 2 or hidden < 1:
-        shape = tuple(network.weights[0].shape)
-        raise ValueError(f"`network` must be a single one with a hidden layer; its first weights are {shape}.")
-    if any(tensor.dtype != torch.float64 for tensor in (*network.weights, *network.biases)):
-        raise ValueError(
-            f"`network` must be float64, got {network.weights[0].dtype}: convert it with `.to(torch.float64)`."
-        )
-    kept = hidden if layers is None else layers
-    if not 1 <= kept <= hidden:
-        raise ValueError(f"`layers` must be from 1 to the {hidden} hidden layers, got {layers!r}.")
+    """The network up to the layer asked for."""
+    kept = len(network.weights) - 1 if layers is None else layers
     return Mlp(network.weights[: kept + 1], network.biases[: kept + 1])

@@ -16,8 +16,6 @@ from numpy.polynomial.polynomial import polyder, polymul
 from torch import Tensor
 from torch.nn import functional
 
-from leakage import arguments
-
 LEAKY_SLOPE = 0.01
 """The slope of the leaky ReLU for negative arguments, PyTorch's default."""
 _SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
@@ -50,22 +48,13 @@ class Activation:
         return self.function(x)
 
     def derivatives(self, x: Float[Tensor, "*s"], *, order: int) -> tuple[Float[Tensor, "*s"], ...]:
-        r"""$\sigma(x), \sigma'(x), \dots, \sigma^{(\text{order})}(x)$ in closed form.
-
-        Raises:
-            ValueError: if `order` is negative.
-        """
-        arguments.count("order", order)
+        r"""$\sigma(x), \sigma'(x), \dots, \sigma^{(\text{order})}(x)$ in closed form."""
         return tuple(islice(self.ladder(x), order + 1))
 
 
 def activation(name: str) -> Activation:
-    """The activation called `name`.
-
-    Raises:
-        ValueError: if there is none; the message lists the names.
-    """
-    return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
+    """The activation called `name`."""
+    return ACTIVATIONS[name]
 
 
 Polynomial = tuple[float, ...]

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leakage import arguments
 from leakage.models import activations
 from leakage.models.activations import Activation
 from leakage.runtime import DTYPE
@@ -29,17 +28,12 @@ class Client(nn.Module):
         weights: $w_j$ as rows; copied.
         activation: a name in `activations.ACTIVATIONS`.
         bias: b, which is not trained and has no gradient.
-
-    Raises:
-        ValueError: if the weights are no matrix of finite numbers, the bias is none, or the activation is unknown.
     """
 
     bias: Tensor
 
     def __init__(self, weights: Float[Tensor, "m d"], *, activation: str, bias: float = 0.0) -> None:
         super().__init__()
-        arguments.filled("weights", arguments.real("weights", weights, "m d"))
-        arguments.number("bias", bias)
         self.activation = activations.activation(activation)
         self.hidden = nn.Parameter(weights.detach().clone())
         self.outputs = nn.Parameter(weights.new_full(weights.shape[:1], 1 / weights.shape[0]))
@@ -63,19 +57,15 @@ class DeepStack(nn.Module):
         depth: the number of hidden layers, at least 2.
         kind: `plain` or `paired`.
         bias: b, which is not trained and has no gradient.
-
-    Raises:
-        ValueError: if a name is unknown, the depth is below 2, or a paired stack of this activation loses its input.
     """
 
     def __init__(
         self, weights: Float[Tensor, "m d"], *, activation: str, depth: int, kind: str = "paired", bias: float = 0.0
     ) -> None:
         super().__init__()
-        self.kind = arguments.choice("kind", kind, STACKS)
-        self.depth = arguments.count("depth", depth, least=2)  # one layer that keeps the input and one above it
+        self.kind = kind
+        self.depth = depth  # one layer that keeps the input and one above it
         self.activation = activations.activation(activation)
-        arguments.filled("weights", arguments.real("weights", weights, "m d"))
         identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         first, last = identity, weights
         if kind == "paired":
@@ -105,11 +95,8 @@ def stack_gain(function: Activation, *, depth: int) -> float:
 
     $$ \text{gain} = 2 \prod_{i < k} \sigma'(\sigma^i(0)) , \qquad
        \text{or } \sigma^k(1) - \sigma^k(-1) \text{ for } \sigma \text{ of degree 1.} $$
-
-    Raises:
-        ValueError: if the depth is below 2, $\varphi$ need not be invertible, or so many layers let nothing through.
     """
-    times = arguments.count("depth", depth, least=2) - 1
+    times = depth - 1
     if function.degree == 1:
         one = torch.ones(1, dtype=DTYPE)
         return float(repeated(function, one, times=times) - repeated(function, -one, times=times))
@@ -126,8 +113,8 @@ def stack_gain(function: Activation, *, depth: int) -> float:
 
 def stack_features(inputs: Float[Tensor, "B d"], function: Activation, *, depth: int, kind: str) -> Tensor:
     r"""What the two-layer client on top of a stack sees: $\sigma^k(x)$, or $\varphi(x)/\text{gain}$ where paired."""
-    times = arguments.count("depth", depth, least=2) - 1
-    if arguments.choice("kind", kind, STACKS) == "plain":
+    times = depth - 1
+    if kind == "plain":
         return repeated(function, inputs, times=times)
     paired = repeated(function, inputs, times=times) - repeated(function, -inputs, times=times)
     return paired / stack_gain(function, depth=depth)

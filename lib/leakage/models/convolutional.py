@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leakage import arguments
 from leakage.models import initialisation
 from leakage.runtime import DTYPE
 
@@ -22,14 +21,11 @@ class Convolutional(nn.Module):
     Args:
         side: pixels of a side of the images.
         width: channels after the first convolution; after the second there are twice as many.
-
-    Raises:
-        ValueError: if the side or the width is not positive.
     """
 
     def __init__(self, side: int, *, width: int = 32) -> None:
         super().__init__()
-        self.side, width = arguments.count("side", side, least=1), arguments.count("width", width, least=1)
+        self.side, width = side, width
         with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
             self.lower = nn.Conv2d(1, width, 3, padding=1)
             self.upper = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)
@@ -51,9 +47,6 @@ def initial(module: Convolutional, runs: int, *, generator: torch.Generator) -> 
 
     Weights and biases of a layer are $U(-1, 1)/\sqrt{\text{fan-in}}$, those of the first convolution a tenth of that:
     the part that the small hidden weights play in `two_layer.initial`.
-
-    Raises:
-        ValueError: if there is no run.
     """
     drawn = initialisation.initial(module, runs, generator=generator, dtype=DTYPE).parameters
     return {name: tensor * (_FIRST_SCALE if name.startswith("lower") else 1.0) for name, tensor in drawn.items()}

@@ -14,16 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leakage import arguments
-
 
 @dataclass(frozen=True, eq=False)
 class Mlp:
-    """The weights $W_l$ and biases $b_l$ of one network, or of as many as the leading dimensions hold.
-
-    Raises:
-        ValueError: if there is no layer, the shapes do not chain, or a number is not finite.
-    """
+    """The weights $W_l$ and biases $b_l$ of one network, or of as many as the leading dimensions hold."""
 
     weights: tuple[Float[Tensor, "*b _ _"], ...]
     biases: tuple[Float[Tensor, "*b _"], ...]
@@ -79,14 +73,7 @@ class Mlp:
 def initial(
     models: tuple[int, ...], widths: Sequence[int], *, generator: torch.Generator, dtype: torch.dtype = torch.float64
 ) -> Mlp:
-    r"""Networks at PyTorch's default initialisation: all parameters $U(\pm 1/\sqrt{n_{l-1}})$.
-
-    Raises:
-        ValueError: if there are fewer than two widths, or one is not positive.
-    """
-    if len(widths) < 2:
-        raise ValueError(f"`widths` must name inputs, hidden layers and outputs, got {tuple(widths)}.")
-    widths = [arguments.count("widths", width, least=1) for width in widths]
+    r"""Networks at PyTorch's default initialisation: all parameters $U(\pm 1/\sqrt{n_{l-1}})$."""
     weights, biases = [], []
     for inputs, outputs in itertools.pairwise(widths):
         drawn = torch.rand((*models, outputs, inputs + 1), generator=generator, device=generator.device, dtype=dtype)
@@ -105,11 +92,7 @@ def stack(networks: Sequence[Mlp]) -> Mlp:
 
 
 def from_module(module: nn.Sequential) -> Mlp:
-    """A PyTorch network made of `Linear` layers with `ReLU` between them, as plain tensors (copies).
-
-    Raises:
-        ValueError: if any other layer is in it, or a `Linear` without bias.
-    """
+    """A PyTorch network made of `Linear` layers with `ReLU` between them, as plain tensors (copies)."""
     layers = list(module)
     linear = [layer for layer in layers[::2] if isinstance(layer, nn.Linear) and layer.bias is not None]
     if len(layers) % 2 == 0 or len(linear) != len(layers[::2]) or not all(isinstance(r, nn.ReLU) for r in layers[1::2]):

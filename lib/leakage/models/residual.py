@@ -9,8 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leakage import arguments
-
 
 class Block(nn.Module):
     """Two normalised 3 × 3 convolutions beside a shortcut, added and rectified."""
@@ -44,15 +42,10 @@ class ResNet18(nn.Module):
         width: w, channels of the first stage.
         classes: k.
         channels: of the images.
-
-    Raises:
-        ValueError: if a size is not positive.
     """
 
     def __init__(self, width: int, *, classes: int = 10, channels: int = 3) -> None:
         super().__init__()
-        for name, size in {"width": width, "classes": classes, "channels": channels}.items():
-            arguments.count(name, size, least=1)
         with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
             self.stem = nn.Conv2d(channels, width, 3, padding=1, bias=False)
             self.stem_norm = nn.BatchNorm2d(width)

@@ -15,8 +15,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding, layer_norm
 
-from leakage import arguments
-
 PADDING = 0
 """The number of a word that is none: it fills the rows of shorter sentences up."""
 
@@ -108,18 +106,10 @@ class Transformer(nn.Module):
         target_words: words of the target language, with the special ones.
         layers: L.
         heads: of every attention.
-
-    Raises:
-        ValueError: if a size is not positive, or the heads do not divide the width.
     """
 
     def __init__(self, width: int, *, source_words: int, target_words: int, layers: int = 6, heads: int = 8) -> None:
         super().__init__()
-        sizes = {"width": width, "source_words": source_words, "target_words": target_words, "layers": layers}
-        for name, size in (sizes | {"heads": heads}).items():
-            arguments.count(name, size, least=1)
-        if width % heads or width % 2:
-            raise ValueError(f"`width` must be even and a multiple of `heads` = {heads}, got {width!r}.")
         self.width, self.heads = width, heads
         with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
             self.source = nn.Embedding(source_words, width)

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian
 
 HIDDEN_SCALE = 1e-4
@@ -22,33 +21,19 @@ _MOST_ACTIVATIONS = 2**18  # of one chunk of points: 2 MiB in float64 stay in th
 
 @dataclass(frozen=True, eq=False)
 class TwoLayer:
-    """The parameters $w_j$, $b_j$, $v_j$ of one network, or of as many as the leading dimensions hold.
-
-    Raises:
-        TypeError: if a part is no tensor.
-        ValueError: if the shapes, dtypes or devices do not fit together, or a dtype is not floating-point.
-    """
+    """The parameters $w_j$, $b_j$, $v_j$ of one network, or of as many as the leading dimensions hold."""
 
     weights: Float[Tensor, "*b k d"]
     biases: Float[Tensor, "*b k"]
     outputs: Float[Tensor, "*b k"]
 
     def __post_init__(self) -> None:
-        for name in ("weights", "biases", "outputs"):
-            part = arguments.tensor(name, getattr(self, name))
-            arguments.real(name, part.new_empty(0), like=self.weights)  # values are looked at where they are used
         if not self.weights.shape[:-1] == self.biases.shape == self.outputs.shape:
             shapes = [tuple(tensor.shape) for tensor in (self.weights, self.biases, self.outputs)]
             raise ValueError(f"`weights`, `biases` and `outputs` must be (…, k, d), (…, k) and (…, k), got {shapes}.")
 
     def __getitem__(self, index: int | slice) -> "TwoLayer":
-        """The networks at `index` of the first leading dimension.
-
-        Raises:
-            ValueError: if there is no leading dimension.
-        """
-        if self.outputs.ndim < 2:
-            raise ValueError("`index` needs networks along a first dimension; this is a single one.")
+        """The networks at `index` of the first leading dimension."""
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
 
     def to(self, kind: torch.dtype) -> "TwoLayer":
@@ -74,15 +59,7 @@ class TwoLayer:
             spread: `(*b, t)`; each pre-activation of a point gets an independent $N(0, \text{spread}^2)$ added. It
                 stands for the weights in directions that no training point reaches (`data.mixtures`). Where it is 0
                 throughout, nothing is drawn.
-
-        Raises:
-            ValueError: if only one of `generator` and `spread` is given, or the points are of another dimension, dtype
-                or device.
         """
-        arguments.tensor("points", points, "*b t d", d=self.weights.shape[-1])
-        arguments.real("points", points.new_empty(0), like=self.weights)
-        if (generator is None) != (spread is None):
-            raise ValueError("`generator` and `spread` belong together; give both or neither.")
         spread = spread if spread is not None and bool(spread.any()) else None
         step = max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
         leading = torch.broadcast_shapes(points.shape[:-2], self.biases.shape[:-1])
@@ -103,11 +80,7 @@ class TwoLayer:
 
 
 def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
-    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone.
-
-    Raises:
-        ValueError: if they differ in width or dimension.
-    """
+    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone."""
     if first.weights.shape[-2:] != second.weights.shape[-2:]:
         shapes = tuple(first.weights.shape), tuple(second.weights.shape)
         raise ValueError(f"`first` and `second` must have one width and dimension, got weights {shapes}.")
@@ -115,19 +88,6 @@ def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
     one, other = (torch.cat([net.weights.flatten(-2), net.biases, net.outputs], dim=-1) for net in (first, second))
     one, other = (part / part.abs().amax(-1, keepdim=True) for part in (one, other))
     return (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))
-
-
-def check_inputs(model: TwoLayer, points: Float[Tensor, "*b n d"]) -> None:
-    """Raise `ValueError` unless the parameters are finite and the points are finite ones that they are made for.
-
-    Leading dimensions have to be the same.
-    """
-    arguments.real("points", points, "*b n d", d=model.weights.shape[-1], like=model.weights)
-    arguments.filled("points", points)
-    if model.weights.shape[:-2] != points.shape[:-2]:
-        raise ValueError(f"`model` and `points` do not fit: {tuple(model.weights.shape)}, {tuple(points.shape)}.")
-    for part in (model.weights, model.biases, model.outputs):
-        arguments.real("model", part)
 
 
 def initial(
@@ -143,14 +103,7 @@ def initial(
 
     $w_j, b_j \sim N(0, \text{hidden\_scale}^2)$ and $v_j \sim \text{output\_scale} \cdot U(-1, 1)/\sqrt k$, so that
     $\lVert v(0) \rVert^2 \approx \text{output\_scale}^2/3$ at any width.
-
-    Raises:
-        ValueError: if the width or the dimension is not positive, or a scale is negative or not finite.
     """
-    for name, size in (("width", width), ("dimension", dimension)):
-        arguments.count(name, size, least=1)
-    for name, scale in (("hidden_scale", hidden_scale), ("output_scale", output_scale)):
-        arguments.number(name, scale, least=0)
     hidden = hidden_scale * gaussian((*runs, width, dimension + 1), generator=generator)
     uniform = torch.rand((*runs, width), generator=generator, device=generator.device, dtype=hidden.dtype)
     outputs = output_scale * (2 * uniform - 1) / math.sqrt(width)

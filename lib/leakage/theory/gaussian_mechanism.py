@@ -8,8 +8,6 @@ import math
 
 from scipy import optimize, special
 
-from leakage import arguments
-
 
 def delta(noise: float, epsilon: float) -> float:
     r"""The smallest δ for which the mechanism is (ε, δ)-differentially private.
@@ -22,25 +20,14 @@ def delta(noise: float, epsilon: float) -> float:
     Args:
         noise: σ > 0.
         epsilon: ε ≥ 0, in nats.
-
-    Raises:
-        ValueError: if a number is out of its range.
     """
-    arguments.number("noise", noise, above=0)
-    arguments.number("epsilon", epsilon, least=0)
     inside, outside = (sign / (2 * noise) - epsilon * noise for sign in (1, -1))
     # The second term by logarithms: e^ε alone overflows where the product is small.
     return float(special.ndtr(inside)) - math.exp(epsilon + float(special.log_ndtr(outside)))
 
 
 def epsilon(noise: float, delta: float) -> float:
-    """The smallest ε, in nats, for which the mechanism is (ε, δ)-differentially private: the root of `delta`.
-
-    Raises:
-        ValueError: if the noise is not positive or δ is outside (0, 1).
-    """
-    arguments.number("noise", noise, above=0)
-    arguments.number("delta", delta, above=0, below=1)
+    """The smallest ε, in nats, for which the mechanism is (ε, δ)-differentially private: the root of `delta`."""
     if _excess(0.0, noise, delta) <= 0:
         return 0.0
     # The loss is N(1/(2σ²), 1/σ²), and δ is less than the chance that it exceeds ε.

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.theory.density_crossings import distance_from_gaps, sign_changes
 
 _GRID = 1500  # points on which the sign of the density difference is read, at least: quantiles of all components
@@ -22,22 +22,10 @@ _TAIL = 9.0  # the outermost quantiles, in deviations
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    r"""Equal mixture of $N(\mu_i, v_i)$ along the last dimension.
-
-    Raises:
-        TypeError: if one is no tensor.
-        ValueError: if there is no atom, a mean is not finite or a variance not positive and finite, or one of them not
-            floating-point.
-    """
+    r"""Equal mixture of $N(\mu_i, v_i)$ along the last dimension."""
 
     means: Float[Tensor, "*batch atoms"]
     variances: Float[Tensor, "*batch atoms"]
-
-    def __post_init__(self) -> None:
-        atoms = arguments.real("means", self.means, "*batch atoms").shape[-1]
-        arguments.real("variances", self.variances, "*batch atoms", above=0, like=self.means, atoms=atoms)
-        if atoms == 0:
-            raise ValueError("`means` must have at least one atom along its last dimension.")
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         """Distribution function; y may be ±∞."""

@@ -16,7 +16,6 @@ from jaxtyping import Float, Real
 from scipy.optimize import root_scalar
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import chi_square
 from leakage.runtime import DTYPE
 from leakage.theory import two_gaussians
@@ -24,35 +23,17 @@ from leakage.theory import two_gaussians
 
 @dataclass(frozen=True)
 class Design:
-    r"""The linear model: `n` rows, `D` features in all, noise of standard deviation `sigma`.
-
-    Raises:
-        ValueError: if `n` or `D` is not a whole number of at least 1, or `sigma` is negative or not finite.
-    """
+    r"""The linear model: `n` rows, `D` features in all, noise of standard deviation `sigma`."""
 
     n: int
     D: int
     sigma: float = 1.0
 
-    def __post_init__(self) -> None:
-        for name in ("n", "D"):
-            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
-        object.__setattr__(self, "sigma", arguments.number("sigma", self.sigma, least=0))
-
-    def features(self, p: int) -> int:
-        """Return `p` if it is a legal number of features, 1 ≤ p ≤ D; raise `ValueError` otherwise."""
-        return arguments.count("p", p, least=1, most=self.D)
-
     def widths(
         self, p: int | Sequence[int] | Tensor, *, device: torch.device | str | None = None
     ) -> Float[Tensor, "*w"]:
-        """The numbers of features `p`, checked, as a float64 tensor; a tensor stays on its device if none is named."""
-        values = torch.as_tensor(p, device=device)
-        if values.is_floating_point() and not bool((values == values.round()).all()):
-            raise ValueError("`p` must hold whole numbers.")
-        if values.numel() == 0 or not bool(((values >= 1) & (values <= self.D)).all()):
-            raise ValueError(f"`p` must lie between 1 and D = {self.D}, got {p!r}.")
-        return values.to(DTYPE)
+        """The numbers of features `p` as a float64 tensor; a tensor stays on its device if none is named."""
+        return torch.as_tensor(p, device=device).to(DTYPE)
 
 
 @dataclass(frozen=True)
@@ -62,24 +43,10 @@ class Query:
     Args:
         used: $r^2 = \lVert x_{0,1:p} \rVert^2 > 0$.
         unused: $\rho^2 = \lVert x_{0,p+1:D} \rVert^2 \ge 0$, of the same shape.
-
-    Raises:
-        TypeError: if one is no tensor.
-        ValueError: if `used` is not positive (the prediction is then 0 whatever was trained), `unused` is negative, one
-            is not floating-point and finite, or their shapes differ.
     """
 
     used: Float[Tensor, "*q"]
     unused: Float[Tensor, "*q"]
-
-    def __post_init__(self) -> None:
-        # At 0 a point has no feature in use, and is always predicted as 0.
-        arguments.real("used", self.used, above=0)
-        arguments.real("unused", self.unused, least=0)
-        if self.used.shape != self.unused.shape:
-            raise ValueError(
-                f"`used` and `unused` must have one shape, got {tuple(self.used.shape)} and {tuple(self.unused.shape)}."
-            )
 
     @property
     def total(self) -> Float[Tensor, "*q"]:
@@ -99,9 +66,8 @@ class Query:
     @classmethod
     def of(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
         """The query of an actual point, whose last dimension must have length D."""
-        arguments.real("point", point, "*b D", D=design.D)
         squares = point.to(DTYPE).square()
-        used = squares[..., : design.features(p)].sum(-1)
+        used = squares[..., :p].sum(-1)
         return cls(used, squares[..., p:].sum(-1))
 
     @classmethod
@@ -111,8 +77,6 @@ class Query:
         The same point is seen at every width: its $r^2$ grows by independent $\chi^2$ increments.
         """
         widths = design.widths(list(p), device=generator.device)
-        if not bool((torch.diff(widths) > 0).all()):
-            raise ValueError("`p` must increase strictly.")
         steps = torch.diff(widths, prepend=widths.new_zeros(1))
         used = chi_square(steps, (count, len(widths)), generator=generator).cumsum(-1)
         rest = chi_square(design.D - float(widths[-1]), (count, 1), generator=generator)
@@ -146,12 +110,7 @@ def member_variance(design: Design, query: Query) -> Float[Tensor, "*q"]:
 
 
 def advantage(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Float[Tensor, "*q"]:
-    r"""The limit advantage of Tan et al. (2022), eq. (4), in the overparameterised regime.
-
-    Raises:
-        ValueError: if some p is smaller than n, where a training point's prediction is not its label.
-    """
-    arguments.real("p", design.widths(p), least=design.n)
+    r"""The limit advantage of Tan et al. (2022), eq. (4), in the overparameterised regime."""
     return two_gaussians.advantage(member=member_variance(design, query), outsider=outsider_variance(design, p, query))
 
 
@@ -173,11 +132,8 @@ def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tenso
        = 1 + \sigma^2 + \sigma_0^2\big|_{r^2 = p} - \frac{2n}{D} $$
 
     Source: Belkin, Hsu and Xu (2020), Corollary 2.2, as Tan et al. (2022) use it in Proposition 4.3.
-
-    Raises:
-        ValueError: if some p is below n + 2.
     """
-    p = arguments.real("p", design.widths(p), least=design.n + 2)
+    p = design.widths(p)
     noise = 1 - p / design.D + design.sigma**2
     return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
 
@@ -186,14 +142,8 @@ def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor,
     r"""Variance $\nu^2$ of output noise that gives the full model (p = D) a prediction error.
 
     $\nu^2 = \mathrm{err} - \mathrm{err}(D)$. Source: Tan et al. (2022), Lemma 4.4, eq. (6).
-
-    Raises:
-        ValueError: if an error is smaller than that of the full model, or not finite.
     """
-    arguments.real("error", error)
     extra = error - prediction_error(design, design.widths(design.D, device=error.device))
-    if bool((extra < 0).any()):
-        raise ValueError("`error` must be at least the error of the full model: noise cannot improve it.")
     return extra
 
 
@@ -205,11 +155,7 @@ def noise_advantage(
     With `on_members=False` the noise falls on outsiders only, $(\sigma_0^2 + \nu^2, \sigma_1^2)$, as in Lemma 4.4 of
     Tan et al. (2022): a defender who knows who is a member. With `on_members=True` every answer is perturbed,
     $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$, which is what a defender can do.
-
-    Raises:
-        ValueError: if a $\nu^2$ is negative or not finite.
     """
-    arguments.real("noise", noise, least=0)
     full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
@@ -221,13 +167,7 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
 
     The advantage falls until $p^*$ and rises after it, so the set is an interval; None if no width meets the budget.
     Not in the paper.
-
-    Raises:
-        ValueError: if `budget` is not strictly between 0 and 1, or no p ≥ n + 2 exists.
     """
-    arguments.number("budget", budget, above=0, below=1)
-    if design.D < design.n + 2:
-        raise ValueError(f"`design` has no width of at least n + 2 = {design.n + 2}: D is {design.D}.")
 
     def excess(p: float) -> float:
         width = torch.tensor(p, dtype=DTYPE)

@@ -40,7 +40,7 @@ def sample_outsider(
 def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draws of $B (1/D + τ²/K)$: the prediction's variance for r² = 1."""
     beta = torch.ones(size, dtype=DTYPE, device=generator.device)
-    if design.features(p) > design.n:
+    if p > design.n:
         kept = chi_square(design.n, size, generator=generator)
         beta = kept / (kept + chi_square(p - design.n, size, generator=generator))
     tail = chi_square(abs(p - design.n) + 1, size, generator=generator)
@@ -49,7 +49,7 @@ def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: to
 
 def unexplained(design: Design, p: int, size: tuple[int, ...], *, generator: torch.Generator) -> Float[Tensor, "*size"]:
     r"""Draws of $\tau^2$: the label's variance given the features in use, conditional on β."""
-    return design.sigma**2 + chi_square(design.D - design.features(p), size, generator=generator) / design.D
+    return design.sigma**2 + chi_square(design.D - p, size, generator=generator) / design.D
 
 
 def sample_member(
@@ -65,7 +65,7 @@ def sample_member(
     """
     size = (*query.used.shape, trials)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
-    if design.features(p) >= design.n:
+    if p >= design.n:
         return ((used + unused) / design.D + design.sigma**2).sqrt() * gaussian(size, generator=generator)
     odds = used / chi_square(design.n - p, size, generator=generator)
     along, tau2 = unused_direction(design, p, size, generator=generator)
@@ -95,7 +95,7 @@ def outsider_mixture(design: Design, p: int, query: Query, *, nodes: Sequence[in
 
     The batch is that of the query. Deterministic: total variation without sampling noise.
     """
-    gap = design.features(p) - design.n
+    gap = p - design.n
     beta, beta_weight = _quantile_rule(nodes[0], lambda u: special.betaincinv(design.n / 2, gap / 2, u), gap > 0, 1.0)
     tail, tail_weight = _chi_square_rule(nodes[1], abs(gap) + 1)
     rest, rest_weight = _chi_square_rule(nodes[2], design.D - p)
@@ -107,13 +107,7 @@ def outsider_mixture(design: Design, p: int, query: Query, *, nodes: Sequence[in
 
 
 def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:
-    """The exact law at a training point for p ≥ n: one Gaussian (see `sample_member`).
-
-    Raises:
-        ValueError: if p < n, where the law is no scale mixture of few scalars: sample it.
-    """
-    if design.features(p) < design.n:
-        raise ValueError(f"`p` must be at least n = {design.n}; use `sample_member` for p = {p}.")
+    """The exact law at a training point for p ≥ n: one Gaussian (see `sample_member`)."""
     return ScaleMixture((query.total / design.D + design.sigma**2).unsqueeze(-1))
 
 
@@ -126,13 +120,7 @@ def laws(design: Design, p: int, query: Query, *, nodes: Sequence[int] = NODES) 
 def total_variations(
     design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
 ) -> Float[Tensor, "*q w"]:
-    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis).
-
-    Raises:
-        ValueError: if the query was not made for as many widths, or some p is smaller than n.
-    """
-    if query.used.shape[-1:] != (len(widths),):
-        raise ValueError(f"`query` must have the {len(widths)} widths on its last axis, got {tuple(query.used.shape)}.")
+    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis)."""
     columns = [total_variation(**laws(design, p, query.at(index), nodes=nodes)) for index, p in enumerate(widths)]
     return torch.stack(columns, dim=-1)
 

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 
 
@@ -20,24 +19,12 @@ class PiecewiseLinear:
     """A function given by its kinks (`nodes`), the `values` there, and the slopes to the left and right of them all.
 
     A linear function has one node, at which it does not bend.
-
-    Raises:
-        ValueError: if the nodes are not strictly increasing, the shapes do not fit or something is not finite.
     """
 
     nodes: Float[Tensor, " B"]
     values: Float[Tensor, " B"]
     left_slope: Float[Tensor, ""]
     right_slope: Float[Tensor, ""]
-
-    def __post_init__(self) -> None:
-        arguments.filled("nodes", arguments.real("nodes", self.nodes, "B"))
-        arguments.real("values", self.values, "B", B=len(self.nodes), like=self.nodes)
-        for name in ("left_slope", "right_slope"):
-            if arguments.real(name, getattr(self, name), like=self.nodes).ndim:
-                raise ValueError(f"`{name}` must be one number, got shape {tuple(getattr(self, name).shape)}.")
-        if not bool((self.nodes.diff() > 0).all()):
-            raise ValueError("`nodes` must be strictly increasing: sort them and merge equal ones.")
 
     @property
     def slopes(self) -> Float[Tensor, " pieces"]:
@@ -46,12 +33,7 @@ class PiecewiseLinear:
         return torch.cat([self.left_slope[None], inner, self.right_slope[None]])
 
     def __call__(self, points: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        """The function at every point.
-
-        Raises:
-            ValueError: if a point is NaN, or dtype or device are others than the function's.
-        """
-        arguments.real("points", points, finite=False, like=self.nodes)
+        """The function at every point."""
         piece = torch.searchsorted(self.nodes, points.contiguous())
         anchor = (piece - 1).clamp_min(0)
         return self.values[anchor] + self.slopes[piece] * (points - self.nodes[anchor])
@@ -87,15 +69,7 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
     A neuron bends the function by $v_j |w_j|$. Kinks no further apart than `tolerance` (in units of the input) are
     merged into one, where their bends balance; kinks whose bends cancel to `tolerance` of what goes in are dropped.
     Neurons with $|w_j| \le \text{tolerance} \cdot |b_j|$, whose kink is that far out, count as constants.
-
-    Raises:
-        ValueError: if the model is not one network with one input, a parameter is not finite, or the tolerance is
-            negative.
     """
-    arguments.tensor("model", model.weights, "k 1")
-    arguments.number("tolerance", tolerance, least=0)
-    for part in (model.weights, model.biases, model.outputs):
-        arguments.real("model", part)
     weights = model.weights[:, 0]
     bending = (weights != 0) & (weights.abs() > tolerance * model.biases.abs())
     w, b, v = weights[bending], model.biases[bending], model.outputs[bending]
@@ -123,13 +97,7 @@ def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: f
     Ramer-Douglas-Peucker: between two points that stay, the chord is kept if no kink is further from it (measured
     along the values) than `tolerance`; otherwise the furthest kink stays. Outside of the window the outermost pieces
     go on.
-
-    Raises:
-        ValueError: if the window is empty or the tolerance is not positive.
     """
-    if not arguments.number("low", low) < arguments.number("high", high):
-        raise ValueError(f"`low` must be less than `high`, got {low!r} and {high!r}.")
-    arguments.number("tolerance", tolerance, above=0)
     inside = function.nodes[(function.nodes > low) & (function.nodes < high)]
     x = torch.cat([inside.new_tensor([low]), inside, inside.new_tensor([high])])
     y = function(x)
@@ -156,13 +124,7 @@ class Margins:
 
     @classmethod
     def of(cls, function: PiecewiseLinear, margin: float, *, tolerance: float) -> "Margins":
-        """Of `function` and ±`margin`; flat means within `tolerance` · m of m, or of -m, over the whole piece.
-
-        Raises:
-            ValueError: if the margin or the tolerance is not positive.
-        """
-        arguments.number("margin", margin, above=0)
-        arguments.number("tolerance", tolerance, above=0)
+        """Of `function` and ±`margin`; flat means within `tolerance` · m of m, or of -m, over the whole piece."""
         levels, near = (margin, -margin), tolerance * margin
         flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)
         crossings = torch.stack([function.crossings(level, tolerance=near) for level in levels], dim=-1)

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.least_squares import Design, Query
@@ -37,12 +36,9 @@ def limit_variances(
     $$ \sigma_1^2 = \frac{(r^2/D)(q^2 + 2qmu + a) + q^2 (\rho^2/D + \sigma^2) + t r^2 e/n}{(1 + q)^2}. $$
 
     Source: Tan et al. (2022), Theorem 4.1, without the derivatives of m, which cancel at large γ or λ.
-
-    Raises:
-        ValueError: if a penalty is negative, or zero where p = n (the limit diverges).
     """
     p = design.widths(p, device=query.used.device)
-    penalty = _penalties(penalty).to(query.used.device)
+    penalty = penalty.to(DTYPE).to(query.used.device)
     used, unused, n, D = query.used, query.unused, design.n, design.D
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
@@ -71,8 +67,6 @@ def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tens
     by $\lambda m = 1 - mu$ and $u = 1 - v$.
     """
     gamma, penalty = torch.broadcast_tensors(gamma, penalty)
-    if bool(((gamma == 1) & (penalty == 0)).any()):
-        raise ValueError("`penalty` must be positive where p = n: the limit variance diverges there.")
     root = 2 * (gamma * penalty).sqrt()
     below, above = 1 - gamma + penalty, gamma - 1 + penalty
     s = torch.hypot(below, root)
@@ -98,14 +92,7 @@ def variance_ratio(
 
     where $v = q/(1+q) \in [0, \min(1, \gamma)]$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
     chapter derives it and proves that ρ decreases in v.
-
-    Raises:
-        ValueError: if γ or ψ is not positive, ψ is below γ, a shrinkage is outside its interval, or σ is negative.
     """
-    _check_ratios(gamma, psi, sigma)
-    arguments.real("shrinkage", shrinkage, least=0, most=1)
-    if bool((shrinkage > gamma).any()):
-        raise ValueError("`shrinkage` must be at most γ: no fit keeps a larger share of a label.")
     phi = gamma / psi
     width = gamma + 1 - 2 * shrinkage
     unexplained = 1 + sigma**2 - phi
@@ -116,12 +103,7 @@ def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Flo
     r"""$v = q/(1 + q)$ at the typical point: the share of its own label a training point's prediction contains.
 
     The smaller root of $v^2 - (1 + \gamma + \lambda)v + \gamma = 0$.
-
-    Raises:
-        ValueError: if λ is negative or γ is not positive, or one is not finite.
     """
-    _penalties(penalty)
-    arguments.real("gamma", gamma, above=0)
     total = 1 + gamma + penalty
     return 2 * gamma / (total + ((1 - gamma + penalty).square() + 4 * gamma * penalty).sqrt())
 
@@ -136,11 +118,7 @@ def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, si
 
     which tends to $1 - \gamma/2$ as $\psi \to \infty$. NaN from $\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$ on, where every
     penalty leaves an advantage. Not in the paper.
-
-    Raises:
-        ValueError: if γ or ψ is not positive, or NaN; ψ may be infinite.
     """
-    _check_ratios(gamma, psi, sigma, ordered=False)
     # The root as a quotient, in units of T: a difference would lose digits at large ψ, and a square may be no number.
     inverse = 1 / (psi * (1 + sigma**2))
     total, factor = 1 + (gamma + 1) * inverse, 1 + 2 * inverse
@@ -150,24 +128,5 @@ def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, si
 
 
 def crossover_ratio(psi: Float[Tensor, "*b"], *, sigma: float) -> Float[Tensor, "*b"]:
-    r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance.
-
-    Raises:
-        ValueError: if ψ is not positive, or NaN.
-    """
-    arguments.real("psi", psi, above=0, finite=False)
-    arguments.number("sigma", sigma, least=0)
+    r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance."""
     return 2 - 1 / (psi * (1 + sigma**2))
-
-
-def _check_ratios(gamma: Tensor, psi: Tensor, sigma: float, *, ordered: bool = True) -> None:
-    """γ = p/n and ψ = D/n; a fit has at most the D features there are."""
-    arguments.real("gamma", gamma, above=0)
-    arguments.real("psi", psi, above=0, finite=False)
-    arguments.number("sigma", sigma, least=0)
-    if ordered and bool((gamma > psi).any()):
-        raise ValueError("`psi` = D/n must be at least `gamma` = p/n: no fit has more features than there are.")
-
-
-def _penalties(penalty: Tensor) -> Tensor:
-    return arguments.real("penalty", arguments.tensor("penalty", penalty).to(DTYPE), least=0)

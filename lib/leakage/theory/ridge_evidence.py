@@ -25,8 +25,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
-
 
 class Ratios(NamedTuple):
     """Log-likelihood ratios at equally likely outcomes, (points, outcomes), without the row and with it."""
@@ -46,9 +44,6 @@ class Rows:
         beta: the coefficients β behind the labels of the others.
         penalty: μ, added to the diagonal of $X^\top X$.
         noise: σ of the labels.
-
-    Raises:
-        ValueError: if shapes do not fit, there are no more rows than columns, or a scale is not positive.
     """
 
     others: Float[Tensor, "n p"]
@@ -57,20 +52,6 @@ class Rows:
     beta: Float[Tensor, " p"]
     penalty: float
     noise: float
-
-    def __post_init__(self) -> None:
-        arguments.number("penalty", self.penalty, least=0)
-        arguments.number("noise", self.noise, above=0)
-        n, p = arguments.real("others", self.others, "n p").shape
-        if n <= p:
-            raise ValueError(f"`others` must have more rows than columns, got {(n, p)}: the weights tell for certain.")
-        points = len(arguments.real("asked", self.asked, "points p", like=self.others, p=p))
-        if not bool(self.asked.any(-1).all()):
-            raise ValueError("`asked` must have no row of zeros: it takes part in no answer.")
-        if bool(torch.linalg.cholesky_ex(self.gram).info):
-            raise ValueError("`others` must have linearly independent columns.")
-        arguments.real("labels", self.labels, "points", like=self.others, points=points)
-        arguments.real("beta", self.beta, "p", like=self.others, p=p)
 
     @property
     def gram(self) -> Float[Tensor, "p p"]:
@@ -97,7 +78,6 @@ class Rows:
         r"""κ of whoever sees the weights or, with `queries`, the predictions at $x_0$ and at these points."""
         if queries is None:
             return (self.asked * torch.linalg.solve(self.gram, self.asked.mT).mT).sum(-1) / self.noise**2
-        arguments.real("queries", queries, "k p", like=self.others, p=len(self.beta))
         places = torch.cat([self.asked[:, None], queries.expand(len(self.asked), *queries.shape)], dim=1)
         maps = torch.linalg.solve(self.shrunk, places.mT).mT
         covariance = self.noise**2 * maps @ self.gram @ maps.mT
@@ -112,11 +92,7 @@ class Rows:
         return torch.where(values > rounding, parts, 0.0).sum(-1)
 
     def from_answers(self, queries: Float[Tensor, "k p"] | None = None, *, nodes: int = 128) -> Ratios:
-        """The ratio of predictions at $x_0$ and at `queries`, or of the weights, at `nodes`² equally likely outcomes.
-
-        Raises:
-            ValueError: if there are fewer than 8 nodes.
-        """
+        """The ratio of predictions at $x_0$ and `queries`, or of the weights, at `nodes`² equally likely outcomes."""
         return self._ratios(self.strength(queries), nodes=nodes)
 
     def from_prediction(self, *, nodes: int = 128) -> Ratios:
@@ -177,7 +153,6 @@ class Rows:
 
 def _outcomes(like: Tensor, nodes: int) -> tuple[Float[Tensor, " outcomes"], Float[Tensor, " outcomes"]]:
     """Two independent normal numbers at the midpoints of equally likely cells."""
-    arguments.count("nodes", nodes, least=8)
     shares = (torch.arange(nodes, dtype=like.dtype, device=like.device) + 0.5) / nodes
     normal = torch.special.ndtri(shares)
     return normal.repeat_interleave(nodes), normal.repeat(nodes)

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design, Query
@@ -60,15 +59,7 @@ def sample_resolvent(
 
     Returns:
         Tensors of shape `[*m, trials]`.
-
-    Raises:
-        ValueError: if there is no `mu`, one is below 1e-150, whose square is no number (λ = 0 is `least_squares_law`),
-            or the shape is wrong.
     """
-    arguments.count("rows", rows)
-    arguments.count("columns", columns, least=1)
-    arguments.count("trials", trials, least=1)
-    arguments.filled("mu", arguments.real("mu", mu, least=_LEAST_MU))
     heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
     mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
     inverse = (1 / mu).expand(*mu.shape[:-1], trials)
@@ -135,7 +126,7 @@ class Spectra:
         cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
     ) -> "Spectra":
         """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
-        mu = _positive(penalty).to(generator.device) * design.n
+        mu = penalty.to(DTYPE).to(generator.device) * design.n
         tau2 = unexplained(design, p, (trials,), generator=generator)
         outsider, member = (
             sample_resolvent(rows, p, mu, trials=trials, generator=generator) for rows in (design.n, design.n - 1)
@@ -173,7 +164,7 @@ def sample_outsider(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
     """`trials` exact predictions at a fresh point, one design each."""
-    mu = _positive(torch.tensor(penalty, dtype=DTYPE)) * design.n
+    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
     tau2 = unexplained(design, p, (trials,), generator=generator)
     gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
     variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
@@ -192,8 +183,8 @@ def sample_member(
 
     $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
     """
-    mu = _positive(torch.tensor(penalty, dtype=DTYPE)) * design.n
-    gains = sample_resolvent(design.n - 1, design.features(p), mu, trials=trials, generator=generator)
+    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
+    gains = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
     along, tau2 = unused_direction(design, p, (trials,), generator=generator)
     q = used * gains.inverse
@@ -202,7 +193,3 @@ def sample_member(
     size = (*query.used.shape, trials)
     label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
     return (spread * gaussian(size, generator=generator) + q * label) / (1 + q)
-
-
-def _positive(penalty: Tensor) -> Tensor:
-    return arguments.real("penalty", arguments.tensor("penalty", penalty).to(DTYPE), above=0)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from leakage import arguments
-from leakage.models.two_layer import TwoLayer, check_inputs
+from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 
 _EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
@@ -112,7 +112,6 @@ def train(
             diverges.
     """
     check(points, labels)
-    check_inputs(model, points)
     arguments.choice("route", route, ROUTES)
     kept = sorted(arguments.count("snapshots", step) for step in snapshots)
     if kept != list(snapshots) or (kept and kept[-1] > descent.steps):

@@ -66,7 +66,7 @@ def trained_predictions(
     Raises:
         ValueError: if the point has not D coordinates, or the widths or penalties are wrong.
     """
-    used = design.features(check_widths(widths)[-1])
+    used = check_widths(widths)[-1]
     if penalties and len(widths) > 1:
         raise ValueError(f"`widths` must be a single width where `penalties` are given, got {list(widths)!r}.")
     per_batch = max(1, _CHUNK // (design.n * design.D))

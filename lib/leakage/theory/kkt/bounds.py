@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.kkt.conditions import Conditions
 
@@ -35,13 +34,8 @@ class Geometry:
 
     @classmethod
     def of(cls, points: Float[Tensor, "*b n d"]) -> "Geometry":
-        """The geometry of these training points.
-
-        Raises:
-            ValueError: if there is no point, or one is not a finite floating-point number.
-        """
-        arguments.filled("points", arguments.real("points", points, "*b n d"))
-        gram = arguments.real("points @ points.mT", points @ points.mT)
+        """The geometry of these training points."""
+        gram = points @ points.mT
         squares = gram.diagonal(dim1=-2, dim2=-1)
         others = (gram - torch.diag_embed(squares)).abs()
         return cls(others.amax((-2, -1)), squares.amin(-1), squares.amax(-1), points.shape[-2])
@@ -57,12 +51,7 @@ class Geometry:
         return self.least + 1 - 2 * (self.delta + 1) * (self.n - 1)
 
     def delta_x(self, products: Float[Tensor, "*b t n"]) -> Float[Tensor, "*b t"]:
-        r"""$\delta_x = \max(\delta, \max_i |x_i^\top x|)$ of fresh points, from their `products` with each $x_i$.
-
-        Raises:
-            ValueError: if the products are not finite, or are not with n points.
-        """
-        arguments.real("products", products, "*b t n", n=self.n, like=self.delta)
+        r"""$\delta_x = \max(\delta, \max_i |x_i^\top x|)$ of fresh points, from their `products` with each $x_i$."""
         return torch.maximum(self.delta.unsqueeze(-1), products.abs().amax(-1))
 
 
@@ -70,11 +59,7 @@ def activation_ceiling(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Floa
     r"""The most that `activation_sums` can be at a KKT point: $m / \text{den}$.
 
     Source: Smorodinsky et al., Lemma B.3.
-
-    Raises:
-        ValueError: if a margin is not positive and finite.
     """
-    arguments.real("margin", margin, above=0, like=geometry.delta)
     return torch.where(geometry.den > 0, margin / geometry.den, torch.inf)
 
 
@@ -87,9 +72,6 @@ def activation_floor(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Float[
     lies on the margin. It is 0 where it says nothing.
 
     Source: Smorodinsky et al., Lemma B.4; the paper's expression is negative where ours is 0.
-
-    Raises:
-        ValueError: if a margin is not positive and finite.
     """
     others = (geometry.delta + 1) * (geometry.n - 1) * activation_ceiling(geometry, margin)
     return (margin - others).clamp_min(0) / (geometry.most + 1)
@@ -106,12 +88,7 @@ def output_bound(
     $\Phi$ have opposite signs, so the larger of them suffices (`factor` 1).
 
     Source: Smorodinsky et al., proof of Theorem 3.2.
-
-    Raises:
-        ValueError: if `factor` is neither 1 nor 2, a margin is not positive and finite, or $\delta_x$ is negative.
     """
-    arguments.count("factor", factor, least=1, most=2)
-    arguments.real("delta_x", delta_x, "*b t", least=0, like=geometry.delta)
     return factor * geometry.n * (delta_x + 1) * activation_ceiling(geometry, margin).unsqueeze(-1)
 
 

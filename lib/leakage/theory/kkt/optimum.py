@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 from leakage.theory.kkt.cone_program import Cones, feasible, solve
@@ -56,13 +55,7 @@ def univariate(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optim
 
     A neuron on the line is active on one side of its kink, which leaves $2n - 1$ patterns. Two rays span each cone:
     the neurons with their kink at either end of a gap between neighbours.
-
-    Raises:
-        ValueError: if there is no point, two coincide, something is not finite or a label is not ±1.
-        RuntimeError: if the duality gap is above $10^{-6}$ (points much closer together than the others).
     """
-    arguments.real("points", points, "n")
-    _check(points[:, None], labels)
     if len(points) == 1:
         return orthant(points[:, None], labels)
     order = points.argsort()
@@ -77,19 +70,9 @@ def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum
 
     Every pattern of signs is then taken by some neuron, and in the coordinates of a Cholesky factor of
     $K = XX^\top + 1$ each cone is an orthant up to a linear map.
-
-    Raises:
-        ValueError: if there are no points or too many, they are dependent, something is not finite or a label is not
-            ±1.
-        RuntimeError: if the duality gap is above $10^{-6}$.
     """
-    _check(points, labels)
-    if len(points) > MOST_POINTS:
-        raise ValueError(f"`points` must be at most {MOST_POINTS}: there are 2^n patterns; got {len(points)}.")
     extended = np.column_stack([_array(points), np.ones(len(points))])
     gram = extended @ extended.T
-    if np.linalg.cond(gram) > 1 / np.finfo(float).eps:
-        raise ValueError("`points` must be linearly independent once a coordinate 1 is appended; they are not.")
     factor = np.linalg.cholesky(gram)
     reduced, signs, multipliers, gap = solve(_orthants(factor), _array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
@@ -103,26 +86,12 @@ def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> 
        \qquad \lambda = 1 / \lVert\tilde x\rVert $$
 
     Source: Smorodinsky et al., Theorem 4.1, which states that the network determines x; the closed form is ours.
-
-    Raises:
-        ValueError: if the point is not finite, the label is not ±1 or the margin is not positive.
     """
-    arguments.filled("point", arguments.real("point", point, "d"))
-    if label not in (-1, 1):
-        raise ValueError(f"`label` must be -1 or 1, got {label!r}.")
-    arguments.number("margin", margin, above=0)
     extended = torch.cat([point, torch.ones_like(point[:1])])
     norm = extended.norm()
     output = label * (margin / norm).sqrt()
     hidden = label * output * extended / norm
     return TwoLayer(hidden[None, :-1], hidden[None, -1], output[None]), 1 / norm
-
-
-def _check(points: Tensor, labels: Tensor) -> None:
-    arguments.filled("points", arguments.real("points", points, "n d"))
-    arguments.signs("labels", labels, "n", n=len(points))
-    if len(points.unique(dim=0)) < len(points):
-        raise ValueError("`points` must be distinct: drop the copies (with opposite labels no network fits both).")
 
 
 def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, label_given_output, output_rule
 from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import curvature
@@ -80,14 +79,7 @@ def solve(
         iterations: steps, after the first six, after which a point counts as failed.
         strict: raise if a point fails; otherwise mark it by `converged` and NaN.
         method: `newton`, or `fixed point`, which the paper proposes, for comparison.
-
-    Raises:
-        ArithmeticError: if `strict` and a point did not converge.
-        ValueError: if the method is unknown, or there is no iteration.
     """
-    arguments.choice("method", method, _METHODS)
-    arguments.count("nodes", nodes, least=2)
-    arguments.count("iterations", iterations, least=1)
     flat = setting.flat()
     logs = _start(flat)
     for _ in range(_FIXED_POINT_STEPS):

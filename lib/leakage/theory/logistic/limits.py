@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
 from leakage.theory.logistic.problem import Setting, together
 from leakage.theory.logistic.prox import curvature
@@ -71,12 +70,7 @@ def infinite_ridge(
     Args:
         phi, eta, kappa: as in `Setting.bilevel`.
         delta, samples: $n/p$ or $n/d = \delta\phi$, one of them.
-
-    Raises:
-        ValueError: if not exactly one of `delta` and `samples` is given, or as in `Setting.bilevel`.
     """
-    if (delta is None) == (samples is None):
-        raise ValueError("give either `delta` (n/p) or `samples` (n/d), got both or none.")
     size = delta if delta is not None else samples
     phi, size, eta, kappa = together(phi=phi, size=size, eta=eta, kappa=kappa)  # pyright: ignore[reportArgumentType]
     delta = size if samples is None else size / phi
@@ -109,13 +103,8 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
 
     by a damped fixed point; the averages over $Z_2$ are closed. Not in the paper, whose Theorem 4(b) has every fixed
     threshold's advantage tend to 1 here.
-
-    Raises:
-        ValueError: if `samples` or η is not positive, or κ is negative, or one is not finite.
-        ArithmeticError: if the iteration does not settle.
     """
     samples, eta, kappa = together(samples=samples, eta=eta, kappa=kappa)
-    arguments.real("samples", samples, above=0)
     Setting.bilevel(penalty=1.0, delta=1.0, phi=2.0, eta=eta, kappa=kappa)  # for its checks
     rule = logit_rule(kappa, nodes=_NODES)
     alpha, sigma = torch.full_like(eta, 0.05), torch.full_like(eta, 0.5)

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox, side
 from leakage.theory.logistic.teacher import (
     SPAN,
@@ -32,22 +31,12 @@ _RULE_NODES = 120  # of `output_rule`: 11 digits in the corners of the parameter
 
 @dataclass(frozen=True)
 class OutputLaw:
-    r"""α, σ, γ and the teacher's κ, as tensors of one batch.
-
-    Raises:
-        ValueError: if one is not finite (an unconverged solution has NaN), σ is not positive, or γ or κ is negative.
-    """
+    r"""α, σ, γ and the teacher's κ, as tensors of one batch."""
 
     alpha: Float[Tensor, "*b"]
     sigma: Float[Tensor, "*b"]
     gamma: Float[Tensor, "*b"]
     kappa: Float[Tensor, "*b"]
-
-    def __post_init__(self) -> None:
-        arguments.real("alpha", self.alpha)
-        arguments.real("sigma", self.sigma, above=0)
-        arguments.real("gamma", self.gamma, least=0)
-        arguments.real("kappa", self.kappa, least=0)
 
     @property
     def spread(self) -> Float[Tensor, "*b"]:
@@ -94,8 +83,6 @@ def densities(
 
     Source: Tan et al. (2023), (64) and (65).
     """
-    arguments.real("outputs", outputs)
-    arguments.real("teacher", teacher)
     wide, mean, label = law.unsqueeze(), (law.alpha * teacher)[..., None], label[..., None]
     norm = wide.sigma * math.sqrt(2 * math.pi)
     before = inverse_prox(outputs, wide.gamma, label)
@@ -121,11 +108,7 @@ def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[T
 
     At $m - \max(9, \sigma)\,\sigma$ S is negative, at $\operatorname{Prox}(m + 9\sigma)$ it is positive. The root is
     not in the paper; the advantage is that of its (7), exactly.
-
-    Raises:
-        ValueError: if a label is neither 0 nor 1, or a teacher's logit is not finite.
     """
-    arguments.real("teacher", teacher)
     sign = side(label).to(law.alpha)
     root = _root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
     distance = (root - sign * law.alpha * teacher) / law.sigma
@@ -156,9 +139,6 @@ def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"
     r"""Mean over points and labels of the best advantage on each, $2\E[\rho'(Z)\operatorname{Adv}(Z, 1)]$.
 
     Source: Tan et al. (2023), (7) and (69), without their integral over outputs.
-
-    Raises:
-        ValueError: if there are fewer than 21 nodes.
     """
     rule = logit_rule(law.kappa, nodes=nodes)
     attack = sample_attack(law.unsqueeze(), teacher=rule.nodes, label=torch.ones_like(rule.nodes))

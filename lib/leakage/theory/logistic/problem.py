@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.runtime import DTYPE
 
 
@@ -57,13 +56,8 @@ class Setting:
         Eigenvalues of Σ: $\phi$ for a share $1/\phi$ of the features, which carry all the signal, and
         $\eta\phi/(\phi - 1)$ for the others. Source: Tan et al. (2023), equation (5), which in our copy prints
         $[\Sigma]^2$ where (53) and (61) use Σ. $\kappa = \sigma_\beta$.
-
-        Raises:
-            ValueError: if $\phi \le 1$ (no tail), or δ, λ or η is not positive, or κ is negative, or one is not finite.
         """
         penalty, delta, phi, eta, kappa = together(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
-        arguments.real("phi", phi, above=1)  # at 1 the tail has no features
-        arguments.real("eta", eta, above=0)
         head, tail = torch.ones_like(phi), torch.zeros_like(phi)
         spectrum = Spectrum(
             torch.stack([phi, eta * phi / (phi - 1)], -1),
@@ -82,21 +76,10 @@ class Setting:
         eta: Tensor | float = 1.0,
         kappa: Tensor | float = 10.0,
     ) -> "Setting":
-        r"""The bi-level ensemble in the variables of the figures: $\lambda\delta$, and `samples` $n/d = \delta\phi$.
-
-        Raises:
-            ValueError: as `bilevel`.
-        """
+        r"""The bi-level ensemble in the variables of the figures: $\lambda\delta$, and `samples` $n/d = \delta\phi$."""
         product, phi, samples = together(lambda_delta=lambda_delta, phi=phi, samples=samples)
-        arguments.real("samples", samples, above=0)
-        arguments.real("lambda_delta", product, above=0)
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
-
-    def __post_init__(self) -> None:
-        arguments.real("penalty", self.penalty, above=0)  # without a ridge separable data have no solution
-        arguments.real("delta", self.delta, above=0)
-        arguments.real("kappa", self.kappa, least=0)
 
     @property
     def shape(self) -> torch.Size:

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.prox import curvature
 
 SPAN = 8.5  # standard deviations that a rule covers: beyond them lies 2e-17 of the mass
@@ -43,11 +42,7 @@ def logit_rule(kappa: Float[Tensor, "*b"], *, nodes: int = NODES) -> Rule:
 
     The stretch puts as many nodes where Z is of order 1, where labels are drawn, as where it is of order κ. For
     $\kappa = 0$ every node is 0.
-
-    Raises:
-        ValueError: if there are fewer than 21 nodes, which leave errors beyond 2e-4.
     """
-    arguments.count("nodes", nodes, least=_FEWEST)
     end = torch.asinh(SPAN * kappa)[..., None]
     x = end * torch.linspace(-1, 1, nodes, dtype=kappa.dtype, device=kappa.device)
     z = torch.sinh(x)

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.output_law import LossThreshold, OutputLaw, exceedance
 from leakage.theory.logistic.prox import inverse_prox, prox
 
@@ -32,11 +31,7 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
 
     For label 1 the loss is below τ where the output exceeds $c = -\log(e^\tau - 1)$; a member's does if it exceeded
     $c - \gamma\rho'(-c)$ before.
-
-    Raises:
-        ValueError: if a threshold is not positive and finite: no loss is below 0.
     """
-    arguments.real("threshold", threshold, above=0)
     return _rates(law, -torch.log(torch.expm1(threshold)))
 
 
