@@ -43,12 +43,3 @@ def test_rows_are_taken_of_every_tensor():
     assert [tensor.shape for tensor in some.tensors] == [(2, 2), (2, 2, 2), (2, 2)]
     assert some.targets.tolist() == [[30, 0], [10, 20]]
     assert (len(examples), len(examples[slice(1, 3)])) == (4, 2)
-
-
-def test_tensors_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"equally many rows and at least one; got \[3, 4\]"):
-        Examples((torch.zeros(3),), torch.zeros(4))
-    with pytest.raises(ValueError, match="at least one; got"):
-        Examples((torch.zeros(0),), torch.zeros(0))
-    with pytest.raises(ValueError, match="at least one; got"):
-        Examples((), torch.zeros(2))

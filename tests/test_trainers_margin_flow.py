@@ -10,7 +10,6 @@ from torch.nn.functional import softplus
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent, log_loss, pulls, train
 
 PLAIN = Descent(steps=1000, learning_rate=0.05)
@@ -304,67 +303,6 @@ def test_margins_far_beyond_underflow_are_reached():
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"steps": -1},
-        {"learning_rate": 0.0},
-        {"learning_rate": math.inf},
-        {"margin": 0.0},
-        {"margin": math.nan},
-        {"stability": -1.0},
-        {"growth": 0.0},
-    ],
-)
-def test_a_recipe_that_goes_nowhere_is_refused(wrong):
-    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
-        Descent(**{"steps": 10, **wrong})
-
-
-def test_data_that_no_network_can_fit_are_refused():
-    _, points, labels = problem(batch=(2,))
-    points[1, 3] = points[1, 4]
-    with pytest.raises(ValueError, match="the same point twice with different labels"):
-        margin_flow.check(points, labels)
-    labels[1, 3] = labels[1, 4]
-    margin_flow.check(points, labels)
-
-
-def test_equal_points_contradict_each_other_only_within_a_run():
-    zero, labels = torch.zeros((2, 3, 1), dtype=torch.float32), torch.ones((2, 3))
-    labels[1] = -1
-    margin_flow.check(zero, labels)
-    labels[1, 2] = 1
-    for points in (zero, torch.tensor([[0.0], [1.0], [-0.0]]).expand(2, 3, 1)):  # 0 and -0 are one point
-        with pytest.raises(ValueError, match="the same point twice"):
-            margin_flow.check(points, labels)
-    margin_flow.check(zero[..., :0], labels)  # points without coordinates have no place to be the same
-
-
-def test_thousands_of_points_are_checked_without_comparing_all_pairs():
-    points = gaussian((4000, 200), generator=stream(0, "many"))  # 3 GB for all pairs
-    points[7], labels = points[3001], torch.ones(4000, dtype=DTYPE)
-    margin_flow.check(points, labels)
-    labels[7] = -1
-    with pytest.raises(ValueError, match="the same point twice"):
-        margin_flow.check(points, labels)
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"route": "sideways"}, "`route` must be one of auto, dual, primal; got 'sideways'"),
-        ({"snapshots": [5, 3]}, "`snapshots` must increase from 0 to at most 1000"),
-        ({"snapshots": [-1]}, "`snapshots` must be a whole number at least 0"),
-        ({"snapshots": [2.5]}, "`snapshots` must be a whole number"),
-        ({"snapshots": [1001]}, "`snapshots` must increase"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        train(*problem(), PLAIN, **options)
 
 
 def test_a_network_that_diverged_has_not_arrived():

@@ -73,12 +73,6 @@ def test_widths_must_increase_within_the_features(widths):
         nested_weights(features, queries, widths=widths)
 
 
-def test_queries_must_have_the_features_of_the_design():
-    features, _, queries = problem()
-    with pytest.raises(ValueError, match="must agree"):
-        nested_weights(features, queries[..., :-1], widths=[2])
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_gpu_gives_the_same_predictions():

@@ -238,19 +238,6 @@ def test_a_module_must_give_one_output_a_point():
         train(column, {}, points, labels, PLAIN)
 
 
-def test_bad_data_and_routes_are_refused():
-    model, points, labels = problem()
-    start = as_parameters(model)
-    with pytest.raises(ValueError, match="`labels` must be -1 or 1"):
-        train(MODULE, start, points, 2 * labels, PLAIN)
-    with pytest.raises(ValueError, match="`points` must be finite"):
-        train(MODULE, start, points / 0, labels, PLAIN)
-    with pytest.raises(ValueError, match="`route` must be one of auto, loop, vmap; got 'fast'"):
-        train(MODULE, start, points, labels, PLAIN, route="fast")
-    with pytest.raises(ValueError, match=r"`points` must have shape \(runs, t, d\)"):
-        outputs(MODULE, start, points[0])
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_gpu_gives_the_same_networks():

@@ -21,21 +21,10 @@ from leakage.trainers.sparse_rows import SparseRows
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What networks are asked and should answer: as many rows in every tensor.
-
-    Raises:
-        ValueError: if there is no input or no row, or the numbers of rows differ.
-    """
+    """What networks are asked and should answer: as many rows in every tensor."""
 
     inputs: tuple[Shaped[Tensor, "n ..."], ...]
     targets: Int[Tensor, "n ..."]
-
-    def __post_init__(self) -> None:
-        counts = [len(tensor) for tensor in self.tensors]
-        if not self.inputs or len(set(counts)) > 1 or not counts[0]:
-            raise ValueError(
-                f"`inputs` and `targets` must have equally many rows and at least one; got {counts}, the targets' last."
-            )
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
-from leakage import arguments
 from leakage.theory.logistic.prox import curvature, prox
 from leakage.trainers.logistic_newton import Newton, factor_of, rest_of
 
@@ -94,15 +93,7 @@ def fit(
         start: dual coefficients to start from, by default 0.
         tolerance: of the logits.
         most_steps: after which to give up.
-
-    Raises:
-        TypeError: if `gram` or `labels` is no tensor.
-        ValueError: if a label is neither 0 nor 1, μ is not positive and finite, the Gram matrices are not
-            floating-point and finite, or not positive semi-definite up to μ, or shapes do not fit.
     """
-    _check(gram, labels, ridge)
-    arguments.number("tolerance", tolerance, above=0)
-    arguments.count("most_steps", most_steps)
     n, batch = gram.shape[-1], gram.shape[:-2]
     state = Newton(gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n), ridge)
     if start is not None:
@@ -141,9 +132,6 @@ def with_point(
         cross: $k_j = X x_j$.
         squares: $\lVert x_j \rVert^2$.
         labels: $y_j$, 0 or 1.
-
-    Raises:
-        ValueError: if a label is neither 0 nor 1.
     """
     weighted = curvature(model.logits).sqrt().unsqueeze(-1) * cross
     explained = torch.linalg.solve_triangular(model.factor, weighted, upper=False).square().sum(-2)
@@ -160,11 +148,7 @@ def train_with_point(
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
 ) -> Fit:
-    """Train again with one point more, the last; from `with_point`'s answer, which others follow to first order.
-
-    Raises:
-        ValueError: as `fit`.
-    """
+    """Train again with one point more, the last; from `with_point`'s answer, which others follow to first order."""
     batch = cross.shape[:-1]
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
     added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
@@ -196,15 +180,3 @@ def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor,
     leverage = ((gram.diagonal(dim1=-2, dim2=-1) - explained) / model.ridge).clamp_min(0)
     gamma = leverage / (model.ridge * inverse.square().sum(-2))
     return Influence(model.logits - gamma * model.ridge * model.dual, model.logits, gamma)
-
-
-def _check(gram: Tensor, labels: Tensor, ridge: float) -> None:
-    arguments.real("gram", gram, "*b n n")
-    if gram.shape[:-1] != arguments.tensor("labels", labels).shape or not labels.numel():
-        raise ValueError(
-            f"`gram` must be n × n and `labels` its rows, got {tuple(gram.shape)} and {tuple(labels.shape)}."
-        )
-    arguments.number("ridge", ridge, above=0)  # without one a separable data set has no solution
-    if not bool(((labels == 0) | (labels == 1)).all()):
-        wrong = labels[(labels != 0) & (labels != 1)][0].item()
-        raise ValueError(f"`labels` must be 0 or 1, got {wrong!r} among them; for -1 and 1 use (labels + 1) / 2.")

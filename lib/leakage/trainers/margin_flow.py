@@ -16,13 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE
 
 _EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
 _CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
-ROUTES = ("auto", "dual", "primal")
 
 
 @dataclass(frozen=True)
@@ -42,12 +39,6 @@ class Descent:
     margin: float = math.inf
     stability: float = 0.5
     growth: float = 0.1
-
-    def __post_init__(self) -> None:
-        arguments.count("steps", self.steps)
-        arguments.number("margin", self.margin, above=0, finite=False)
-        for name in ("stability", "growth", *([] if self.learning_rate is None else ["learning_rate"])):
-            arguments.number(name, getattr(self, name), above=0)
 
 
 Networks = TypeVar("Networks", covariant=True)
@@ -105,19 +96,9 @@ def train(
         descent: steps and stop.
         snapshots: step counts (0 to `descent.steps`, increasing) at which the networks are kept.
         route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
-
-    Raises:
-        ValueError: if a label is not ±1, an input or a weight is not finite, two equal points have different labels,
-            shapes, dtypes or devices do not fit, the route is unknown, a snapshot is no step count, or a network
-            diverges.
     """
-    check(points, labels)
-    arguments.choice("route", route, ROUTES)
-    kept = sorted(arguments.count("snapshots", step) for step in snapshots)
-    if kept != list(snapshots) or (kept and kept[-1] > descent.steps):
-        raise ValueError(f"`snapshots` must increase from 0 to at most {descent.steps}, got {list(snapshots)!r}.")
     dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
-    return descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=kept)
+    return descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=snapshots)
 
 
 @runtime_checkable
@@ -161,26 +142,6 @@ def descend(motion: Motion[Networks], descent: Descent, *, snapshots: Sequence[i
         count = int((~margins.isfinite()).any(-1).sum())
         raise ValueError(f"`descent` must have shorter steps: {count} networks diverged with {descent}.")
     return Training(last, margins, motion.steps, tuple(copies.get(step, last) for step in snapshots))
-
-
-def check(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> None:
-    """Raise the errors of `train` that concern the data."""
-    arguments.real("points", points, "*b n d")
-    arguments.tensor("labels", labels)
-    if labels.shape != points.shape[:-1] or not labels.numel():
-        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(points.shape)}.")
-    arguments.signs("labels", labels)
-    arguments.real("labels", labels, like=points)
-    if points.shape[-1] and _contradictory(points, labels):
-        raise ValueError("`points` has the same point twice with different labels: no network fits both.")
-
-
-def _contradictory(points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"]) -> bool:
-    """Whether a run has one point with both labels: it then counts more labelled points than points."""
-    # All runs are sorted at once, with the run as a coordinate: in float64, which holds every index.
-    run = torch.arange(labels.numel(), device=labels.device) // labels.shape[-1]
-    rows = torch.cat([run.to(DTYPE)[:, None], points.flatten(0, -2), labels.flatten()[:, None]], dim=-1)
-    return len(rows.unique(dim=0)) > len(rows[:, :-1].unique(dim=0))
 
 
 def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:

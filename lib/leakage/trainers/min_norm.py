@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
-
 _SINGULAR = 1e-4  # pivots below this share of the largest go to the pseudo-inverse: condition 1e8 of a Gram matrix
 
 
@@ -27,12 +25,7 @@ def nested_min_norm(
     r"""Predictions of the minimum-norm fits on the first p features, for every p in `widths`.
 
     Takes the arguments of `nested_weights`, and the training labels $y$.
-
-    Raises:
-        ValueError: as `nested_weights`, or if there is not a label for each row.
     """
-    arguments.real("features", features, "*b n P")
-    arguments.real("labels", labels, "*b n", like=features, n=features.shape[-2])
     return (nested_weights(features, queries, widths=widths) @ labels[..., None, :, None]).squeeze(-1)
 
 
@@ -52,17 +45,7 @@ def nested_weights(
         features: the widest design.
         queries: the points asked about, in the same features.
         widths: strictly increasing, from 1 to P.
-
-    Raises:
-        ValueError: if the shapes do not fit together, a number is not finite or the widths are wrong.
     """
-    arguments.real("features", features, "*b n P")
-    arguments.real("queries", queries, "*b q P", like=features)
-    if features.shape[-1] != queries.shape[-1] or features.shape[:-2] != queries.shape[:-2]:
-        raise ValueError(
-            "`features` and `queries` must agree in all but their second-last dimension, "
-            f"got {tuple(features.shape)} and {tuple(queries.shape)}."
-        )
     checked, rows = check_widths(widths, limit=features.shape[-1]), features.shape[-2]
     designs, points = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (features, queries))
     narrow, wide = [p for p in checked if p <= rows], [p for p in checked if p > rows]

@@ -12,12 +12,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from leakage import arguments
-from leakage.trainers.margin_flow import Descent, Training, check, descend, pulls
+from leakage.trainers.margin_flow import Descent, Training, descend, pulls
 from leakage.trainers.modules import check_stacked
 
 _CHUNK = 256  # points whose outputs are computed at once
-ROUTES = ("auto", "loop", "vmap")
 
 Forward = Callable[[dict[str, Tensor], Tensor], Tensor]
 
@@ -50,15 +48,8 @@ def train(
         descent: steps and stop, shorter ones than `margin_flow`'s: those make a network of degree 3 oscillate.
         route: `loop` trains one network after the other, `vmap` all at once, `auto` chooses the faster: `loop` on a
             CPU, where large stacks miss the cache, and `vmap` elsewhere. They differ by rounding only.
-
-    Raises:
-        ValueError: if a label is not ±1, an input or a parameter is not finite, two equal points have different labels,
-            names, shapes, dtypes or devices do not fit, the module does not give one output a point, the route is
-            unknown, or a network diverges.
     """
-    check(points, labels)
     _check_stack(module, parameters, points)
-    arguments.choice("route", route, ROUTES)
     if route == "auto":
         route = "loop" if points.device.type == "cpu" else "vmap"
     stack = {name: tensor.detach() for name, tensor in parameters.items()}
@@ -76,11 +67,7 @@ def train(
 def outputs(
     module: nn.Module, parameters: Mapping[str, Tensor], points: Float[Tensor, "runs t d"]
 ) -> Float[Tensor, "runs t"]:
-    r"""$\Phi(\theta; x)$ of every network at its own points, a chunk of them at a time.
-
-    Raises:
-        ValueError: if names or shapes do not fit.
-    """
+    r"""$\Phi(\theta; x)$ of every network at its own points, a chunk of them at a time."""
     _check_stack(module, parameters, points)
     found = points.new_empty(points.shape[:-1])
     for run in range(len(points)):
@@ -153,10 +140,7 @@ def _at(parameters: Mapping[str, Tensor], runs: slice) -> dict[str, Tensor]:
 
 
 def _check_stack(module: nn.Module, parameters: Mapping[str, Tensor], points: Tensor) -> None:
-    arguments.real("points", points, "runs t d")
     check_stacked("parameters", parameters, dict(module.named_parameters()), len(points))
-    for name, values in parameters.items():
-        arguments.real(name, values, like=points)
     try:
         _alone(module)(_at(parameters, slice(0, 1)), points[:1, :1])
     except RuntimeError as error:
