@@ -22,7 +22,6 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from leakage.models.two_layer import TwoLayer, cosine
-from leakage.trainers import margin_flow
 
 _ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
 _SWEEPS = 10  # in one round
@@ -70,7 +69,6 @@ def check(
     Args:
         kinks: 0 frees exact zeros only, and every other s is 0 or 1.
     """
-    margin_flow.check(points, labels)
     fits = labels * model(points)
     margin = fits.amin(-1)
     pairs = _pairs(model, points, labels, kinks)
