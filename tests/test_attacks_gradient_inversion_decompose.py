@@ -150,33 +150,6 @@ def test_the_diagonaliser_makes_matrices_diagonal():
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(6, 5, dtype=DTYPE))
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 3), (3, 3), (2, 3, 3, 4), (0, 0, 0)])
-def test_sides_must_be_equal(shape):
-    with pytest.raises(ValueError, match="`tensor` must end"):
-        solve(torch.ones(shape, dtype=DTYPE))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(order=2), "`order` ≥ 3"),
-        (dict(method="guess"), "must be one of joint"),
-        (dict(starts=0), "`starts` must be a whole number at least 1, got 0"),
-        (dict(contractions=1), "`contractions` must be a whole number at least 2, got 1"),
-    ],
-)
-def test_settings_are_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        solve(torch.ones(2, 2, 2, dtype=DTYPE), **options)
-
-
-def test_a_tensor_must_be_finite_and_not_vanish():
-    with pytest.raises(ValueError, match="finite"):
-        solve(torch.full((2, 2, 2), math.nan, dtype=DTYPE))
-    with pytest.raises(ValueError, match="vanish"):
-        solve(torch.zeros(1, 2, 2, 2, dtype=DTYPE))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_one_term_is_found_by_every_method(method):
     found = solve(torch.tensor([[[-3.0]]], dtype=DTYPE), method=method)

@@ -69,21 +69,3 @@ def test_even_weights_cover_directions_better_than_independent_ones():
     assert error("orthogonal") < 0.7 * independent
     assert error("sobol") < 0.2 * independent
     assert error("white") < 1e-10 * independent
-
-
-@pytest.mark.parametrize(
-    ("kind", "m", "d", "complaint"),
-    [
-        ("normal", 8, 2, "`kind` must be one of iid, antithetic, .*; got 'normal'"),
-        ("iid", 0, 2, "`m` must be a whole number at least 1, got 0"),
-        ("sobol", 8, 0, "`d` must be a whole number at least 1"),
-        ("antithetic", 7, 2, "`m` must be even for antithetic weights, got 7"),
-        ("orthogonal_antithetic", 7, 2, "must be even"),
-        ("white", 4, 5, "`m` must be at least d = 5"),
-        ("white_antithetic", 8, 5, "twice that if antithetic; got 4"),
-        ("sobol", 8, 30_000, "at most 21201 for Sobol points"),
-    ],
-)
-def test_weights_that_cannot_be_are_refused(kind, m, d, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        drawn(kind, m=m, d=d)

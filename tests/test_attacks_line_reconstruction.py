@@ -178,7 +178,6 @@ def test_candidates_close_together_are_one():
         (dict(margin=1.0, algorithm="Algorithm 3"), "`algorithm` must be one of Algorithm 1"),
         (dict(margin=1.0, simplification=0.0), "`simplification` must be a number finite and above 0"),
         (dict(margin=1.0, apart=0.0), "`apart` must be a number finite and above 0"),
-        (dict(margin=1.0, high=-3.0), "`low` must be less"),
     ],
 )
 def test_mistakes_are_named(options, message):

@@ -15,8 +15,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage import arguments
-
 _MOST_SWEEPS = 300
 _STILL = 1e-13  # a sweep that changes the diagonaliser by less has arrived
 _CHECK_EVERY = 5  # sweeps between two looks at whether all have arrived: each look waits for the device
@@ -105,13 +103,7 @@ def decompose(
         contractions: $L$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many, which
             amounts to the slices of the tensor. Two at least, as one does not determine the factors.
         generator: for starts and contractions.
-
-    Raises:
-        TypeError: if `tensor` is none.
-        ValueError: if the order is below 3, sides differ, an entry is not a finite floating-point number, the tensor
-            vanishes, the method is unknown, or starts or contractions are too few.
     """
-    _check(tensor, order=order, method=method, starts=starts, contractions=contractions)
     batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
     largest = tensor.reshape(*batch, -1).abs().amax(-1)
     unit = largest / torch.frexp(largest).mantissa
@@ -126,13 +118,8 @@ def decompose(
 
 
 def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b k n"]:
-    r"""The flattened powers $u^{\otimes p}$ of the rows, of length $d^p$.
-
-    Raises:
-        ValueError: if the exponent is below 1.
-    """
-    arguments.count("exponent", exponent, least=1)
-    result = arguments.tensor("vectors", vectors, "*b k d")
+    r"""The flattened powers $u^{\otimes p}$ of the rows, of length $d^p$."""
+    result = vectors
     for _ in range(exponent - 1):
         result = _khatri_rao(result, vectors)
     return result
@@ -141,13 +128,7 @@ def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b
 def assemble(
     factors: Float[Tensor, "*b k d"], weights: Float[Tensor, "*b k"], *, order: int
 ) -> Float[Tensor, "*sides"]:
-    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides.
-
-    Raises:
-        ValueError: if the order is below 1, or factors and weights do not fit.
-    """
-    arguments.real("factors", factors, "*b k d", finite=False)
-    arguments.real("weights", weights, "*b k", k=factors.shape[-2], like=factors, finite=False)
+    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides."""
     flat = (weights.unsqueeze(-2) @ powers(factors, order)).squeeze(-2)
     return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
 
@@ -254,18 +235,3 @@ def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order:
     negative = (weights if order % 2 else largest) < 0
     sign = torch.where(negative, -1.0, 1.0).to(weights)
     return Decomposition(factors * sign.unsqueeze(-1), weights.abs() if order % 2 else weights, residual)
-
-
-def _check(tensor: Tensor, *, order: int, method: object, starts: int, contractions: int | None) -> None:
-    arguments.tensor("tensor", tensor)
-    arguments.count("order", order)
-    if order < 3 or tensor.ndim < order or len({*tensor.shape[tensor.ndim - order :]}) != 1 or not tensor.numel():
-        raise ValueError(f"`tensor` must end in `order` ≥ 3 equal sides, got {tuple(tensor.shape)} and order {order}.")
-    arguments.real("tensor", tensor)
-    if not bool((tensor.flatten(tensor.ndim - order) != 0).any(-1).all()):
-        raise ValueError("`tensor` must not vanish: a zero tensor has no terms.")
-    if not callable(method):
-        arguments.choice("method", method, METHODS)
-    arguments.count("starts", starts, least=1)
-    if contractions is not None:
-        arguments.count("contractions", contractions, least=2)

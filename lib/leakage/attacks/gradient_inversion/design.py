@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from leakage import arguments
 from leakage.data.gaussians import chi_square, gaussian
 
 
@@ -27,19 +26,10 @@ def draw(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tens
         m: how many rows.
         d: their length.
         generator: source of randomness; its device is the result's.
-
-    Raises:
-        ValueError: if the kind is unknown, a size is below 1, m is odd for antithetic rows, or too small for white
-            ones.
     """
-    arguments.choice("kind", kind, KINDS)
-    arguments.count("m", m, least=1)
-    arguments.count("d", d, least=1)
     rows, antithetic = KINDS[kind]
     if not antithetic:
         return rows(m, d, generator)
-    if m % 2:
-        raise ValueError(f"`m` must be even for {kind} weights, got {m!r}: each row comes with its negative.")
     half = rows(m // 2, d, generator)
     return torch.cat([half, -half])
 
@@ -61,14 +51,10 @@ def _orthogonal(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def _white(m: int, d: int, generator: torch.Generator) -> Tensor:
-    if m < d:
-        raise ValueError(f"`m` must be at least d = {d} for white weights, twice that if antithetic; got {m} rows.")
     return m**0.5 * _haar((), m, d, generator)
 
 
 def _sobol(m: int, d: int, generator: torch.Generator) -> Tensor:
-    if d > SobolEngine.MAXDIM:
-        raise ValueError(f"`d` must be at most {SobolEngine.MAXDIM} for Sobol points, got {d!r}.")
     seed = torch.randint(2**31, (), generator=generator, device=generator.device)
     points = SobolEngine(d, scramble=True, seed=int(seed)).draw(m, dtype=torch.float64)
     least = 2.0**-31  # half the distance between the points' levels: 0 itself would become an infinite weight

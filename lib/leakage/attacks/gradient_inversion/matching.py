@@ -17,7 +17,6 @@ from jaxtyping import Float
 from scipy import optimize
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -54,16 +53,7 @@ def match(
         labels: the labels if they are known; otherwise they move too, from standard normal draws.
         restarts: descents.
         iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed where the weights are.
-
-    Raises:
-        ValueError: if a count or the scale is not positive, the distance is unknown or the labels do not fit.
     """
-    arguments.choice("distance", distance, DISTANCES)
-    for name, value in (("batch", batch), ("restarts", restarts), ("iterations", iterations)):
-        arguments.count(name, value, least=1)
-    arguments.number("scale", scale, above=0)
-    if labels is not None:
-        arguments.real("labels", labels, "B", B=batch, like=observation.weights)
     target = observed(observation)
     units = _layer_norms(observation) if balanced else target.norm()
     goal = target / units
