@@ -6,14 +6,13 @@ import math
 import subprocess
 
 import pytest
-import yaml
 
 from declared import claim, declaration, save
 from kernels import without_kernels
 from leakage.claims import declarations
 from leakage.pipeline import plan, replications
 from leakage.pipeline.book import open_book
-from miniature import add_chapter, edit, executions, judgement, leakage, make_repository, run
+from miniature import add_chapter, edit, executions, leakage, make_repository, run
 from patience import HANGS
 
 
@@ -106,36 +105,6 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     assert seeds(repository, "words") == [old["words"][0]["seed"], replications.drawn(head, 1)[0]]
     told = replications.summaries(open_book(repository))
     assert {id: one["seeds"] for id, one in told.items()} == {"words.a": 2, "sums.a": 2}
-
-
-@pytest.fixture
-def long_chapter(repository):
-    """A third chapter, with a claim more, `long.b`, in a cell before that of `long.a`."""
-    add_chapter(repository, "long", "x = 1", "x, " + judgement("long.b"))
-    second = claim("long.b", values={"x": "w"}, holds="x.high < 4", refuted="x.low > 4")
-    path = repository / "book/claims/long.yml"
-    content = yaml.safe_load(path.read_text("utf-8"))
-    path.write_text(yaml.safe_dump(content | {"claims": [*content["claims"], second]}, sort_keys=False), "utf-8")
-    commit(repository)
-    return repository
-
-
-def test_only_the_cells_that_a_changed_rule_needs_are_executed(long_chapter, capsys):
-    assert ": 6 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
-    (whole,) = kept(long_chapter)["long"]
-    assert {id: one["seconds"] for id, one in whole["claims"].items()} == {"long.a": 0.5, "long.b": 1.0}
-    edit(long_chapter / "book/claims/long.yml", "x.high < 4", "x.high < 3")
-    commit(long_chapter)
-    assert ": 4 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
-    assert [{*one["claims"]} for one in kept(long_chapter)["long"]] == [{"long.a", "long.b"}, {"long.b"}]
-
-
-def test_claims_that_take_long_can_be_left_out(long_chapter):
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "1") == 0
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0") == 0
-    assert len(kept(long_chapter)["long"]) == 1
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0.6") == 0
-    assert len(kept(long_chapter)["long"]) == 3
 
 
 def test_without_a_clean_commit_nothing_is_replicated(repository, capsys):

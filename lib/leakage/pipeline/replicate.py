@@ -2,14 +2,13 @@
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 What was found is kept in `book/records/replication.json` as it comes, so an interrupted replication goes on where it
-stopped. Only what is lacking is executed: after a rule has changed, no other cells than those its claim needs.
+stopped. A chapter is executed whole, at as many new seeds as its claims lack by the rules they have now.
 """
 
 import fcntl
 import math
 import os
 import shutil
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from leakage.claims import measurements
 from leakage.claims.declarations import NOT_RUN, Claim
 from leakage.claims.ledger import absence
 from leakage.claims.texts import NOT_JUDGED
-from leakage.pipeline import collect, executed, slices
+from leakage.pipeline import collect, executed
 from leakage.pipeline.book import STANDARD, Book, Refusal
 from leakage.pipeline.build import CELL_SECONDS, alone, check, mark, on_this_machine
 from leakage.pipeline.execute import Place
@@ -38,7 +37,6 @@ def replicate(
     names: Sequence[str],
     *,
     seeds: int,
-    under: float = math.inf,
     checksum: Checksum,
     place: Place | None = None,
     progress: Progress,
@@ -51,7 +49,6 @@ def replicate(
         book: what to execute.
         names: chapters.
         seeds: how many seeds each claim shall have, those of earlier commits included.
-        under: only the claims whose own cells took less than so many seconds where they were last executed.
         checksum: gives the checksum of a data set by name.
         place: where chapters are executed; by default `build.on_this_machine`.
         progress: told what happens.
@@ -70,7 +67,7 @@ def replicate(
         raise Refusal("the seeds are drawn from the hash of a commit: commit first, then replicate.")
     kept = read(book)
     order = drawn(origin["commit"], seeds + max((len(runs) for runs in kept.values()), default=0))
-    wanted = _wanted(book, {c: kept.get(c, []) for c in chosen}, order, seeds, under)
+    wanted = _wanted(book, {c: kept.get(c, []) for c in chosen}, order, seeds)
     left = {seed: {*ids} for seed, ids in wanted.items()}
     total = sum(map(len, left.values()))
     progress.expect(total)
@@ -95,7 +92,7 @@ def replicate(
         nonlocal total
         kind = content_keys.device_kind(runtime.pick_device(device))
         for seed, ids in wanted.items():
-            there = replace(book, build=book.build / "replications" / str(seed), only=_slices(book, ids))
+            there = replace(book, build=book.build / "replications" / str(seed))
             for chapter in reversed(ids):  # as in a build
                 given = STANDARD | {"seed": seed}
                 plan = make_plan(there, chapter, given, checksum=checksum, device=kind)
@@ -130,22 +127,16 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _wanted(
-    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int, under: float
-) -> dict[int, dict[str, frozenset[str]]]:
-    """The claims to be judged, by seed and chapter: each chapter at the first seeds of `order` that it lacks."""
-    found: dict[int, dict[str, frozenset[str]]] = {seed: {} for seed in order}
+    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int
+) -> dict[int, list[str]]:
+    """The chapters to execute, by seed: each at the first seeds of `order` that it lacks."""
+    found: dict[int, list[str]] = {seed: [] for seed in order}
     for chapter, runs in kept.items():
-        lacking = _lacking(book, chapter, runs, seeds, under)
         used = {run["seed"] for run in runs}
-        fresh = (seed for seed in order if seed not in used)
-        for number, seed in zip(range(max(lacking.values(), default=0)), fresh, strict=False):
-            found[seed][chapter] = frozenset(claim for claim, lack in lacking.items() if lack > number)
-    return {seed: ids for seed, ids in found.items() if ids}
-
-
-def _slices(book: Book, ids: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Of which chapters no more is executed than what these claims need."""
-    return {chapter: some for chapter, some in ids.items() if len(some) < len(_judgeable(book, chapter))}
+        fresh = [seed for seed in order if seed not in used]
+        for seed in fresh[: _lacking(book, chapter, runs, seeds)]:
+            found[seed].append(chapter)
+    return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
 def _in_order(runs: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict[str, Any]]:
@@ -154,20 +145,11 @@ def _in_order(runs: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict
     return sorted(runs, key=lambda run: place.get(run["seed"], -1))
 
 
-def _judgeable(book: Book, chapter: str) -> list[Claim]:
-    """The claims that can be judged here: in this profile, with these data."""
+def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> int:
+    """How many runs the chapter lacks until every claim that can be judged here has so many seeds."""
     claims = book.declarations(chapter).claims
-    return [claim for claim in claims if claim.judged_in(STANDARD["profile"]) and not absence(claim)]
-
-
-def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int, under: float) -> dict[str, int]:
-    """How many seeds each claim lacks, by id."""
-    found = {}
-    for claim in _judgeable(book, chapter):
-        times = [one["seconds"] for run in runs if "seconds" in (one := run["claims"].get(claim.id, {}))]
-        if math.isinf(under) or (times and statistics.median(times) < under):
-            found[claim.id] = max(0, seeds - len(of_claim(runs, claim)))
-    return found
+    judgeable = [claim for claim in claims if claim.judged_in(STANDARD["profile"]) and not absence(claim)]
+    return max(0, seeds - min((len(of_claim(runs, claim)) for claim in judgeable), default=seeds))
 
 
 def _run(plan: Plan) -> dict[str, Any]:
@@ -179,15 +161,9 @@ def _run(plan: Plan) -> dict[str, Any]:
         said = {name: repro[name] for name in ("seed", "commit", "seconds")}
         return said | {"error": repro["error"]["error"], "claims": {}}
     ledger = collect.make_ledger(notebook, plan.declared)
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    durations = notebook.metadata[REPRO]["durations"]
     declared = plan.declared.by_id
     judged = [entry for entry in ledger["claims"] if entry["verdict"] not in (NOT_RUN, NOT_JUDGED)]
-    claims = {}
-    for entry in judged:
-        # The first cell imports what all of them share.
-        seconds = sum(durations[number] for number in slices.needed(sources, [entry["id"]]) if number)
-        claims[entry["id"]] = _found(entry, declared[entry["id"]]) | {"seconds": round(seconds, 2)}
+    claims = {entry["id"]: _found(entry, declared[entry["id"]]) for entry in judged}
     return {"seed": ledger["seed"], "commit": ledger["commit"], "seconds": ledger["seconds"], "claims": claims}
 
 
