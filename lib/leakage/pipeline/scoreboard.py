@@ -43,14 +43,14 @@ def findings(entries: Iterable[Entry]) -> str:
     """How our own findings fared, and why that is no score; "" without any."""
     ours = [entry for entry in entries if entry.claim.kind == "ours"]
     held = [entry for entry in ours if entry.verdict == HELD]
-    again = [entry.again for entry in held if entry.again]
-    same = sum(one["same"] == one["seeds"] for one in again)
+    again = [entry.again for entry in held if entry.again and entry.again.verdicts]
+    same = sum(one.same == one.verdicts.total() for one in again)
     if not ours:
         return ""
     told = f"**Of {len(ours)} findings of ours {len(held)} held.** That is no score: a paper's claim was there before "
     told += "we measured, while a finding of ours was written down after it was seen, with a rule that it satisfies."
     if again:
-        fewest = min(one["seeds"] for one in again)
+        fewest = min(one.verdicts.total() for one in again)
         told += (
             f" What it is worth shows afterwards, in the column *seeds*: {same} of the {len(again)} that were judged "
         )
@@ -95,7 +95,7 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
         "claim": (_claim(entry), None),
         "paper": (rendered(claim.paper), None),
         "ours": (_ours(entry), None),
-        "again": (f"{again['same']} of {again['seeds']}" if again else "", _share(entry)),
+        "again": (f"{again.same} of {again.verdicts.total()}" if again else "", _share(entry)),
         "needs": (escape(", ".join(claim.needs)), None),
         "full": (_full(entry), None),
     }
@@ -117,7 +117,8 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
 
 
 def _share(entry: Entry) -> str | None:
-    return f"{entry.again['same'] / entry.again['seeds']:.3f}" if entry.again else None
+    again = entry.again
+    return f"{again.same / again.verdicts.total():.3f}" if again and again.verdicts else None
 
 
 def _verdict(entry: Entry) -> str:
@@ -185,7 +186,7 @@ def _full(entry: Entry) -> str:
 
 def strip(entry: Entry) -> str:
     """A drawing of how far the rule was from its threshold, one dot for each seed; "" where nothing varies."""
-    finite = [one for one in entry.distances if math.isfinite(one)]
+    finite = [one for one in entry.again.distances if math.isfinite(one)] if entry.again else []
     if not finite:
         return ""
     least, most = min(0.0, *finite), max(0.0, *finite)
@@ -213,13 +214,14 @@ def as_csv(entries: Iterable[Entry]) -> str:
     heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
     writer.writerow([*heads, "needs", "profile", "seconds"])
     for entry in entries:
-        claim, record, again = entry.claim, entry.record, entry.again or {}
+        claim, record, again = entry.claim, entry.record, entry.again
+        seeds = [again.same, again.verdicts.total()] if again else ["", ""]
         ours = "; ".join(f"{name}: {text}" for name, text in _measured(entry).items())
         rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         writer.writerow(
             [
                 *(claim.id, entry.place.name, claim.kind, entry.verdict, claim.claim, claim.where, claim.paper, ours),
-                *(record["reason"], rule, again.get("same"), again.get("seeds")),
+                *(record["reason"], rule, *seeds),
                 *(" ".join(claim.needs), claim.profile, record["seconds"]),
             ]
         )
