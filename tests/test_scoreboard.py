@@ -117,6 +117,19 @@ def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_i
     assert not row(entry(again=replace(again, distances=(math.inf, math.inf)))).svg
 
 
+def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
+    again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
+    both = [entry(again=again), entry("t.two", again=Replication("held", Counter(held=5), Counter())), entry("t.three")]
+    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier rules 37 of 40"
+    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 2 undecided, 1 did not hold."
+    assert said in row(both[0]).details.get_text()
+    assert scoreboard.at_other_seeds(both) == (
+        "**At seeds that nobody chose, 15 of 15 verdicts of today's rules were the expected ones.** "
+        "Rules that have been replaced since gave 40 more, 37 of them the verdict expected today."
+    )
+    assert scoreboard.at_other_seeds(both[2:]) == ""
+
+
 def test_a_full_scale_run_stands_in_a_column_of_its_own():
     one = entry()
     full = one.record | {"verdict": "held in part"}
@@ -139,6 +152,7 @@ def test_the_rows_are_also_a_file_for_a_spreadsheet():
     again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))
     (read,) = csv.DictReader(scoreboard.as_csv([entry(again=again)]).splitlines())
     assert (read["id"], read["verdict"], read["same"], read["seeds"]) == ("t.one", "held", "3", "4")
+    assert (read["same_earlier"], read["seeds_earlier"]) == ("2", "2")
     assert read["rule"] == "held if x.high < 2; refuted if x.low > 2"
 
 

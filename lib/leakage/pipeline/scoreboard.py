@@ -34,7 +34,7 @@ def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: st
         lacking: the sentence that says which claims were not run for want of data; it stands first.
     """
     first = [f"{in_text(lacking)}\n"] if lacking else []
-    first += [f"{told}\n" for told in (findings(entries), at_full_scale(entries)) if told]
+    first += [f"{told}\n" for told in (findings(entries), at_other_seeds(entries), at_full_scale(entries)) if told]
     missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
     return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
 
@@ -55,6 +55,21 @@ def findings(entries: Iterable[Entry]) -> str:
             f" What it is worth shows afterwards, in the column *seeds*: {same} of the {len(again)} that were judged "
         )
         told += f"again gave the same verdict at every one of {fewest} or more seeds that nobody chose."
+    return told
+
+
+def at_other_seeds(entries: Iterable[Entry]) -> str:
+    """How often today's rules and the rules before them gave the expected verdict at drawn seeds; "" without any."""
+    again = [entry.again for entry in entries if entry.again]
+    if not again:
+        return ""
+    same, all_ = sum(one.same for one in again), sum(one.verdicts.total() for one in again)
+    told = f"**At seeds that nobody chose, {same:,} of {all_:,} verdicts of today's rules were the expected ones.**"
+    if earlier := sum(one.earlier.total() for one in again):
+        same = sum(one.earlier[one.expected] for one in again)
+        told += (
+            f" Rules that have been replaced since gave {earlier:,} more, {same:,} of them the verdict expected today."
+        )
     return told
 
 
@@ -95,7 +110,7 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
         "claim": (_claim(entry), None),
         "paper": (rendered(claim.paper), None),
         "ours": (_ours(entry), None),
-        "again": (f"{again.same} of {again.verdicts.total()}" if again else "", _share(entry)),
+        "again": (again.brief if again else "", _share(entry)),
         "needs": (escape(", ".join(claim.needs)), None),
         "full": (_full(entry), None),
     }
@@ -153,6 +168,7 @@ def _fold(entry: Entry) -> str:
     ways += [link(text, address) for text, address in _sources(entry) if address]
     ways += [f"decided in {entry.record['seconds']:.1f} s"] if entry.record["seconds"] is not None else []
     parts = [element("ul", rules, class_="rules"), element("ul", values, class_="values"), strip(entry)]
+    parts += [element("p", f"At other seeds. {escape(entry.again.sentence)}", class_="seeds")] if entry.again else []
     parts += [element("p", " · ".join(ways), class_="ways")]
     return element("details", element("summary", "rule, values, code") + "".join(parts))
 
@@ -212,10 +228,12 @@ def as_csv(entries: Iterable[Entry]) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
-    writer.writerow([*heads, "needs", "profile", "seconds"])
+    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "profile", "seconds"])
     for entry in entries:
         claim, record, again = entry.claim, entry.record, entry.again
-        seeds = [again.same, again.verdicts.total()] if again else ["", ""]
+        seeds: list[int | str] = [""] * 4
+        if again:
+            seeds = [again.same, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
         ours = "; ".join(f"{name}: {text}" for name, text in _measured(entry).items())
         rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         writer.writerow(
