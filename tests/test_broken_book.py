@@ -69,9 +69,9 @@ BROKEN = {
         kept({"values": [{"measured": FOUND}]}),
         kept({}, commit=3), kept({}, date=None), kept({}, dirty="no"), kept({}, seed=1.5), kept({}, claims={}),
     ],
-    "book/records/replication.json": [
-        "", "{", "[]", "3", '{"sums": 3}', '{"sums": {}}', '{"sums": [3]}', '{"sums": [{"claims": 3, "seed": 1}]}',
-        '{"sums": [{"claims": {}, "seed": "1"}]}', '{"sums": [{"claims": {"sums.a": {}}, "seed": 1}]}', '{"a":' * LONG,
+    "book/records/replication.jsonl": [
+        "{", "3", "{}", '{"chapter": "sums"}', '{"chapter": "sums", "seed": 1, "claims": 3}',
+        '{"chapter": "sums", "seed": 1, "claims": {"sums.a": {}}}', '{"a":' * LONG, b"\xff",
     ],
     "book/claims/sums.yml": ["", "- a", "chapter: [", b"chapter: \xff", LAUGHS, DEEP, "a: " + "x" * LONG],
     "book/sums.md": [

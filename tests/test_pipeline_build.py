@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from kernels import without_kernels
+from leakage.pipeline import replications
+from leakage.pipeline.book import open_book
 from miniature import (
     RULE,
     add_chapter,
@@ -426,6 +428,10 @@ def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(
     assert leakage(repository, "record", "sums") == 0
     kept = json.loads((repository / "book/records/sums.json").read_text("utf-8"))
     assert (kept["profile"], kept["claims"][0]["id"]) == ("paper", "sums.a")
+    book = open_book(repository)
+    assert kept["cells"] == replications.cells_digest(book.notebook("sums"))
+    (declared,) = book.declarations("sums").claims
+    assert kept["claims"][0]["rule_digest"] == replications.rule_digest(declared)
     assert rebuild(repository) == (0, ["sums"])
 
 

@@ -65,9 +65,10 @@ def root(committed, tmp_path):
 
 
 def kept(root) -> dict:
-    """The replications, without what clocks say."""
-    found = json.loads((root / "book/records/replication.json").read_text("utf-8"))
-    return {name: [one | {"seconds": 0} for one in runs] for name, runs in found.items()}
+    """The replications of each chapter in the order of their seeds, without what clocks say."""
+    lines = (root / "book/records/replication.jsonl").read_text("utf-8").splitlines()
+    runs = sorted((json.loads(line) | {"seconds": 0, "date": ""} for line in lines), key=lambda run: run["seed_index"])
+    return {name: [run for run in runs if run["chapter"] == name] for name in sorted({run["chapter"] for run in runs})}
 
 
 @pytest.fixture(scope="module")

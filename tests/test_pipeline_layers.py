@@ -43,9 +43,9 @@ def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **m
     return new_code_cell(source, metadata={"tags": [*tags], **metadata}, outputs=outputs)
 
 
-def arranged(*cells, ledger=LEDGER, record=None):
+def arranged(*cells, ledger=LEDGER, record=None, seeds=None):
     notebook = new_notebook(cells=[copy.deepcopy(cell) for cell in cells])
-    layers.arrange(notebook, ledger, record)
+    layers.arrange(notebook, ledger, record, seeds)
     return notebook.cells
 
 
@@ -113,6 +113,14 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
     assert (":class: held-in-part\n" in plain, ":class: held-in-part exact\n" in exact) == (True, True)
     assert "**◐ held in part, exact**" in exact
     assert "ours" not in chips.chip({**CLAIM, "shows": ""})
+
+
+def test_a_chip_says_in_its_fold_what_runs_at_other_seeds_found():
+    judged = code('ledger.judge("t.one", x=x)', claim="t.one")
+    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided."
+    strip = texts(arranged(judged, seeds={"t.one": said}))[-1]
+    assert f"**At other seeds.** {said}" in strip.splitlines()
+    assert "other seeds" not in texts(arranged(judged))[-1]
 
 
 def test_what_was_found_at_full_scale_stands_beside_it():

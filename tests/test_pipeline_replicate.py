@@ -6,14 +6,14 @@ import math
 import subprocess
 
 import pytest
-import yaml
 
 from declared import claim, declaration, save
 from kernels import without_kernels
-from leakage.claims import declarations
+from leakage.claims import declarations, measurements
+from leakage.metrics.intervals import Estimate
 from leakage.pipeline import plan, replications
 from leakage.pipeline.book import open_book
-from miniature import add_chapter, edit, executions, judgement, leakage, make_repository, run
+from miniature import add_chapter, edit, executions, leakage, make_repository, run
 from patience import HANGS
 
 
@@ -46,11 +46,13 @@ def commit(root) -> str:
 
 
 def kept(root) -> dict:
-    return json.loads((root / "book/records/replication.json").read_text("utf-8"))
+    """The runs of each chapter, in the order of their lines."""
+    return replications.read(open_book(root))
 
 
 def seeds(root, chapter) -> list[int]:
-    return [one["seed"] for one in kept(root)[chapter]]
+    """The seeds of the chapter's runs, in the order of the draw."""
+    return [one["seed"] for one in sorted(kept(root)[chapter], key=lambda one: one["seed_index"])]
 
 
 def test_every_chapter_runs_once_at_each_seed_of_the_commit(repository):
@@ -58,11 +60,27 @@ def test_every_chapter_runs_once_at_each_seed_of_the_commit(repository):
     assert leakage(repository, "replicate", "--seeds", "2") == 0
     assert seeds(repository, "sums") == seeds(repository, "words") == replications.drawn(head, 2)
     assert len(set(replications.drawn(head, 50))) == 50
-    (found,) = (one["claims"]["sums.a"] for one in kept(repository)["sums"][:1])
-    assert (found["verdict"], found["found"]) == ("held", "1.00 [0.90, 1.10]")
-    assert found["margins"] == {"held": [pytest.approx(0.9)], "refuted": [pytest.approx(-1.1)]}
     assert leakage(repository, "replicate", "--seeds", "2") == 0  # what is kept is no change, and is not run again
     assert len(executions(repository)) == 4
+
+
+def test_a_line_says_all_of_a_run(repository, monkeypatch):
+    edit(repository / "book/claims/sums.yml", "paper: key", "paper: key\ndata: [mnist, adult]")
+    head = commit(repository)
+    monkeypatch.setattr(plan, "registered_checksum", {"mnist": "absent", "adult": "abc"}.get)
+    assert leakage(repository, "replicate", "sums", "--seeds", "2", "--jobs", "1") == 0
+    lines = (repository / "book/records/replication.jsonl").read_text("utf-8").splitlines()
+    first, second = map(json.loads, lines)
+    assert [first["seed_index"], second["seed_index"]] == [0, 1]
+    assert (first["chapter"], first["seed"], first["commit"]) == ("sums", replications.drawn(head, 1)[0], head)
+    assert {"device", "device_name", "processor", "date", "seconds"} <= first.keys()
+    assert {"python", "torch", "numpy", "leakage"} <= first["versions"].keys()
+    assert first["data"] == {"adult": "abc"}
+    assert first["cells"] == replications.cells_digest(open_book(repository).notebook("sums"))
+    found = first["claims"]["sums.a"]
+    assert found["verdict"] == "held"
+    assert measurements.from_json(found["values"]["x"]) == Estimate(1.0, 0.9, 1.1, 5)
+    assert found["margins"] == {"held": [pytest.approx(0.9)], "refuted": [pytest.approx(-1.1)]}
 
 
 def test_what_was_found_before_an_interruption_stays_and_more_seeds_are_added(repository, monkeypatch):
@@ -73,24 +91,8 @@ def test_what_was_found_before_an_interruption_stays_and_more_seeds_are_added(re
             leakage(repository, "replicate", "--seeds", "3", "--jobs", "1")
     first = kept(repository)
     assert leakage(repository, "replicate", "--seeds", "3") == 0
-    assert [one["seed"] for one in first["sums"]] == seeds(repository, "sums")[:1]
+    assert kept(repository)["sums"][:1] == first["sums"]
     assert len(executions(repository)) == 6
-
-
-def test_runs_are_kept_as_they_end_in_the_order_of_their_seeds(repository, capsys):
-    whole = kept_after(repository, capsys, "--seeds", "3", "--jobs", "1")
-    path = repository / "book/records/replication.json"
-    path.write_text(json.dumps(whole | {"sums": [whole["sums"][0], whole["sums"][2]]}), "utf-8")
-    assert kept_after(repository, capsys, "--seeds", "3") == whole
-    assert len(executions(repository)) == 7
-
-
-def kept_after(repository, capsys, *arguments) -> dict:
-    """What is kept once `leakage replicate` has counted its tasks to the end, without what clocks say."""
-    out = run(repository, ["replicate", *arguments], capsys)[1].splitlines()
-    total = out[0].split()[0]
-    assert out[-2].endswith(f"({total} of {total} tasks)")
-    return {name: [one | {"seconds": 0} for one in runs] for name, runs in kept(repository).items()}
 
 
 def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
@@ -99,43 +101,18 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     edit(repository / "book/claims/sums.yml", "x.high < 2", "x.high < 3")
     edit(repository / "book/claims/words.yml", "Figure 1", "Figure 2")
     head = commit(repository)
-    assert replications.summaries(open_book(repository)).keys() == {"words.a"}
+    assert replications.sentences(open_book(repository)) == {
+        "words": {"words.a": "Runs by today's rules: 1 held."},
+        "sums": {"sums.a": "Runs by earlier rules: 1 held."},
+    }
     assert leakage(repository, "replicate", "--seeds", "2") == 0
     assert kept(repository)["sums"][:1] == old["sums"], "what the old rules said is kept"
-    assert seeds(repository, "sums")[1:] == replications.drawn(head, 2)
-    assert seeds(repository, "words") == [old["words"][0]["seed"], replications.drawn(head, 1)[0]]
-    told = replications.summaries(open_book(repository))
-    assert {id: one["seeds"] for id, one in told.items()} == {"words.a": 2, "sums.a": 2}
-
-
-@pytest.fixture
-def long_chapter(repository):
-    """A third chapter, with a claim more, `long.b`, in a cell before that of `long.a`."""
-    add_chapter(repository, "long", "x = 1", "x, " + judgement("long.b"))
-    second = claim("long.b", values={"x": "w"}, holds="x.high < 4", refuted="x.low > 4")
-    path = repository / "book/claims/long.yml"
-    content = yaml.safe_load(path.read_text("utf-8"))
-    path.write_text(yaml.safe_dump(content | {"claims": [*content["claims"], second]}, sort_keys=False), "utf-8")
-    commit(repository)
-    return repository
-
-
-def test_only_the_cells_that_a_changed_rule_needs_are_executed(long_chapter, capsys):
-    assert ": 6 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
-    (whole,) = kept(long_chapter)["long"]
-    assert {id: one["seconds"] for id, one in whole["claims"].items()} == {"long.a": 0.5, "long.b": 1.0}
-    edit(long_chapter / "book/claims/long.yml", "x.high < 4", "x.high < 3")
-    commit(long_chapter)
-    assert ": 4 cells in" in run(long_chapter, ["replicate", "long", "--seeds", "1"], capsys)[1]
-    assert [{*one["claims"]} for one in kept(long_chapter)["long"]] == [{"long.a", "long.b"}, {"long.b"}]
-
-
-def test_claims_that_take_long_can_be_left_out(long_chapter):
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "1") == 0
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0") == 0
-    assert len(kept(long_chapter)["long"]) == 1
-    assert leakage(long_chapter, "replicate", "long", "--seeds", "3", "--under", "0.6") == 0
-    assert len(kept(long_chapter)["long"]) == 3
+    assert {*seeds(repository, "sums")} == {old["sums"][0]["seed"], *replications.drawn(head, 2)}
+    assert {*seeds(repository, "words")} == {old["words"][0]["seed"], *replications.drawn(head, 1)}
+    assert replications.sentences(open_book(repository)) == {
+        "words": {"words.a": "Runs by today's rules: 2 held."},
+        "sums": {"sums.a": "Runs by today's rules: 2 held. Runs by earlier rules: 1 held."},
+    }
 
 
 def test_without_a_clean_commit_nothing_is_replicated(repository, capsys):
@@ -154,7 +131,7 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
     assert len(kept(repository)["words"][0]["claims"]) == 1
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     assert len(set(seeds(repository, "sums"))) == 2, "another seed takes its place, and the failure stays"
-    assert replications.summaries(open_book(repository))["sums.a"]["seeds"] == 1
+    assert replications.sentences(open_book(repository))["sums"] == {"sums.a": "Runs by today's rules: 1 held."}
 
 
 # ── what is said of them ────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,6 +139,7 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
 
 @pytest.fixture
 def declared(tmp_path):
+    """A claim whose rule has two comparisons."""
     listed = [claim("t.one", values={"x": "w", "y": "w"}, holds="x.high < 2 and y.low > 0", refuted="x.low > 2")]
     (one,) = declarations.load(save(tmp_path, declaration(claims=listed))).claims
     return one
@@ -169,11 +147,13 @@ def declared(tmp_path):
 
 @pytest.fixture
 def runs(declared):
-    def of(*margins: list[float], verdict="held", rule="") -> list[dict]:
+    """Runs of one verdict, by today's rule unless another is named, with the margins of both comparisons in each."""
+
+    def make(*margins: list, verdict="held", rule="") -> list[dict]:
         shared = {"rule": rule or replications.rule_digest(declared), "verdict": verdict}
         return [{"claims": {"t.one": shared | {"margins": {"held": one, "refuted": [-1]}}}} for one in margins]
 
-    return of
+    return make
 
 
 def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_are(declared):
@@ -181,19 +161,43 @@ def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_
     assert replications.rule_digest(shown) == replications.rule_digest(declared)
 
 
+def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
+    now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
+    earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
+    found = replications.replication([*earlier, *now, {"claims": {}}], declared)
+    assert found.brief == "2 of 3; under earlier rules 2 of 3"
+    assert found.sentence == "Runs by today's rules: 2 held, 1 undecided. Runs by earlier rules: 2 held, 1 undecided."
+    assert replications.replication(now, declared).brief == "2 of 3"
+    assert replications.replication(earlier, declared).brief == "none yet; under earlier rules 2 of 3"
+    assert replications.replication([{"claims": {}}], declared) is None
+
+
 def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):
-    told = replications.summary(runs([1, 10], [3, 30]), declared)
-    assert (told["seeds"], told["same"]) == (2, 2)
-    assert told["distance"] == pytest.approx((1 + 3) / 2 / math.sqrt(2))  # both are as far in units of their own
-    assert replications.summary(runs([1, "inf"], [3, "inf"]), declared)["distance"] == pytest.approx(math.sqrt(2))
-    # The least of the means, and not the mean of the least: 2 and 2, though at each seed one of them is at 1.
-    assert replications.summary(runs([1, 3], [3, 1]), declared)["distance"] == pytest.approx(2 / math.sqrt(2))
-    assert replications.summary(runs([1, 5], [1, 5]), declared)["distance"] == math.inf
-    assert replications.summary(runs([1, "-inf"], [1, 5]), declared)["distance"] == -math.inf
-    assert replications.summary(runs([1, 5]), declared)["distance"] is None
-    assert replications.summary(runs([1, 5], [1, 5], verdict="undecided"), declared)["same"] == 0
-    assert replications.summary([{"claims": {}}], declared) is None
-    assert replications.summary(runs([1, 5], rule="of another time"), declared) is None
+    def distances(*margins):
+        return replications.replication(runs(*margins), declared).distances
+
+    deviation = math.sqrt(2)  # of 1 and 3; that of 10 and 30 is ten times as large
+    assert distances([1, 10], [3, 30]) == pytest.approx([1 / deviation, 3 / deviation])
+    assert distances([1, 3], [3, 1]) == pytest.approx([1 / deviation, 1 / deviation])
+    assert distances([1, "inf"], [3, "inf"]) == pytest.approx([1 / deviation, 3 / deviation])
+    assert distances([1, 5], [1, 5]) == (math.inf, math.inf)  # nothing varies
+    assert distances([1, "-inf"], [1, 5]) == (-math.inf, math.inf)
+    assert distances([1, 5]) == ()
+
+
+# ── the chapter's code ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_digest_of_a_chapters_code_ignores_prose_and_parameters_and_nothing_else(repository):
+    def digest() -> str:
+        return replications.cells_digest(open_book(repository).notebook("sums"))
+
+    before = digest()
+    edit(repository / "book/sums.md", "Words.", "Other words.")
+    edit(repository / "book/sums.md", "seed = 0", "seed = 5")
+    assert digest() == before
+    edit(repository / "book/sums.md", "from leakage import numbers", "from leakage import letters")
+    assert digest() != before
 
 
 def test_replications_in_two_folders_at_once_keep_what_both_found(repository, monkeypatch):

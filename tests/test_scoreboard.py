@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -14,6 +15,7 @@ from leakage.claims.declarations import Claim
 from leakage.claims.rules import Rule
 from leakage.pipeline import entries, inline, page_tables, scoreboard
 from leakage.pipeline.entries import Entry, Place
+from leakage.pipeline.replications import Replication
 from miniature import add_chapter, build, make_repository, staged
 
 PLACE = Place("toy", "A toy", "3")
@@ -79,7 +81,7 @@ def test_the_value_that_a_claim_shows_stands_first():
 
 
 def test_our_own_findings_are_said_to_be_no_score():
-    again = {"seeds": 9, "same": 9, "distance": 1.0}
+    again = Replication("held", Counter(held=9), Counter())
     ours = [entry("t.a", fields={"kind": "ours"}, again=again), entry("t.b", "undecided", fields={"kind": "ours"})]
     told = scoreboard.findings([entry(), *ours])
     assert told.startswith("**Of 2 findings of ours 1 held.** That is no score")
@@ -107,12 +109,25 @@ def test_an_unexpected_verdict_is_marked():
 
 
 def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_it_was():
-    again = {"seeds": 4, "same": 3, "distance": 1.0}
-    found = row(entry(again=again, distances=(1.0, 2.0, -0.5, math.inf)))
+    again = Replication("held", Counter(held=3, undecided=1), Counter(), (1.0, 2.0, -0.5, math.inf))
+    found = row(entry(again=again))
     assert found.select_one(".again").get_text() == "3 of 4"
     assert len(found.select("svg.strip circle")) == 3
     assert "-0.5 to 2.0 standard deviations" in found.svg["aria-label"]
-    assert not row(entry(again=again, distances=(math.inf, math.inf))).svg
+    assert not row(entry(again=replace(again, distances=(math.inf, math.inf)))).svg
+
+
+def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
+    again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
+    both = [entry(again=again), entry("t.two", again=Replication("held", Counter(held=5), Counter())), entry("t.three")]
+    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier rules 37 of 40"
+    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 2 undecided, 1 did not hold."
+    assert said in row(both[0]).details.get_text()
+    assert scoreboard.at_other_seeds(both) == (
+        "**At seeds that nobody chose, 15 of 15 verdicts of today's rules were the expected ones.** "
+        "Rules that have been replaced since gave 40 more, 37 of them the verdict expected today."
+    )
+    assert scoreboard.at_other_seeds(both[2:]) == ""
 
 
 def test_a_full_scale_run_stands_in_a_column_of_its_own():
@@ -134,8 +149,10 @@ def test_a_chapter_without_a_ledger_is_named():
 
 
 def test_the_rows_are_also_a_file_for_a_spreadsheet():
-    (read,) = csv.DictReader(scoreboard.as_csv([entry(again={"seeds": 4, "same": 3})]).splitlines())
+    again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))
+    (read,) = csv.DictReader(scoreboard.as_csv([entry(again=again)]).splitlines())
     assert (read["id"], read["verdict"], read["same"], read["seeds"]) == ("t.one", "held", "3", "4")
+    assert (read["same_earlier"], read["seeds_earlier"]) == ("2", "2")
     assert read["rule"] == "held if x.high < 2; refuted if x.low > 2"
 
 

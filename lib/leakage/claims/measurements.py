@@ -123,8 +123,16 @@ def to_json(measured: Measured) -> Any:
     return {"kind": type(measured).__name__.lower(), **numbers}
 
 
+def to_columns(measured: Measured) -> dict[str, Any]:
+    """As `to_json`, but several measurements of one kind are one object with a list for each of their numbers."""
+    rows = to_json(measured)
+    if isinstance(rows, dict):
+        return rows
+    return {"kind": rows[0]["kind"]} | {name: [row[name] for row in rows] for name in rows[0] if name != "kind"}
+
+
 def from_json(stored: Any) -> Measured:
-    """The measurement that `to_json` has written.
+    """The measurement that `to_json` or `to_columns` has written.
 
     Raises:
         ValueError: if it has not.
@@ -132,6 +140,10 @@ def from_json(stored: Any) -> Measured:
     if isinstance(stored, list):
         return checked("stored", [from_json(member) for member in stored])
     try:
+        columns = {name: numbers for name, numbers in stored.items() if isinstance(numbers, list)}
+        if columns:
+            rows = zip(*columns.values(), strict=True)
+            return from_json([{"kind": stored["kind"]} | dict(zip(columns, row, strict=True)) for row in rows])
         numbers: dict[str, Any] = {
             name: float(value) if isinstance(value, str) else value for name, value in stored.items() if name != "kind"
         }

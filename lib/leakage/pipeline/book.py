@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from nbformat import NotebookNode
 from leakage import arguments, content_keys
 from leakage.claims import declarations, strict_yaml
 from leakage.claims.declarations import Declarations
-from leakage.pipeline import slices
 from leakage.pipeline.storage import MARKER
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
@@ -35,14 +34,10 @@ class Refusal(click.ClickException):
 
 @dataclass(frozen=True)
 class Book:
-    """The repository at `root`, built into the folder `build`.
-
-    Of a chapter in `only`, no other cells are executed than those that the claims named there need.
-    """
+    """The repository at `root`, built into the folder `build`."""
 
     root: Path
     build: Path
-    only: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def chapters(self) -> tuple[str, ...]:
@@ -110,7 +105,7 @@ class Book:
         if {name: type(value) for name, value in found.items()} != {n: type(v) for n, v in STANDARD.items()}:
             wanted = ", ".join(f"{name} = {value!r}" for name, value in STANDARD.items())
             raise Refusal(f"book/{chapter}.md: the `parameters` cell must hold exactly {wanted}.")
-        return slices.cut(notebook, self.only[chapter]) if chapter in self.only else notebook
+        return notebook
 
     def choose(self, names: Sequence[str]) -> tuple[str, ...]:
         """The chapters named, in the book's order, all if none is named; a `Refusal` for a name that is no chapter."""

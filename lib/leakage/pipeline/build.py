@@ -18,7 +18,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from leakage import checked_files, content_keys, runtime
-from leakage.pipeline import collect, contents, execute, executed, tables
+from leakage.pipeline import collect, contents, execute, executed, replications, tables
 from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
@@ -27,7 +27,7 @@ from leakage.pipeline.options import check_place
 from leakage.pipeline.plan import Checksum, Plan, cores, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
 from leakage.pipeline.render import render, stage
-from leakage.pipeline.storage import MARKED, MARKER, write_json
+from leakage.pipeline.storage import MARKED, MARKER, write_json, write_record
 
 _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
@@ -257,8 +257,12 @@ def keep_record(book: Book, chapter: str) -> Path:
     notebook = executed.read(book.executed("paper", chapter))
     if notebook is None or notebook.metadata[REPRO]["status"] != "ok" or notebook.metadata[REPRO]["changed"]:
         raise Refusal(f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one.")
-    ledger = collect.make_ledger(notebook, book.declarations(chapter))
-    write_json(book.record(chapter), ledger)
+    declared = book.declarations(chapter)
+    ledger = collect.make_ledger(notebook, declared)
+    digests = {claim.id: replications.rule_digest(claim) for claim in declared.claims}
+    claims = [{"id": claim["id"], "rule_digest": digests[claim["id"]]} | claim for claim in ledger.pop("claims")]
+    ledger["cells"] = replications.cells_digest(notebook)
+    write_record(book.record(chapter), ledger, claims)
     return book.record(chapter)
 
 

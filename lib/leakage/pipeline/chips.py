@@ -27,13 +27,14 @@ def row_anchor(id: str) -> str:
     return f"row-{slug(id)}"
 
 
-def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | None = None) -> str:
+def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | None = None, seeds: str = "") -> str:
     """A verdict as Markdown: sign, claim and value on one line, and below it in a fold how it was judged.
 
     Args:
         claim: an entry of a ledger.
         code: the statement that judged it.
         full: its entry in the record of a full-scale run, where there is one.
+        seeds: what its replications say, in words.
     """
     beside = [f"ours: {in_text(claim['shows'])}"] if claim["shows"] else []
     if full is not None and full["verdict"] != claim["verdict"]:  # what agrees has its place in the fold
@@ -47,6 +48,7 @@ def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | Non
     lines += [f"**Measured.** {_measured(claim)}"] if claim["values"] else []
     if full is not None and full.get("values"):
         lines += [f"**At full scale.** {SIGNS[full['verdict']]} {full['verdict']}: {_measured(full)}"]
+    lines += [f"**At other seeds.** {seeds}"] if seeds else []
     lines += [f"**Rule.** {in_text(claim['how'])}"]
     lines += [f"```python\n{code}\n```"] if code else []
     classes = slug(claim["verdict"]) + f" {EXACT}" * claim["exact"]

@@ -91,13 +91,11 @@ def build(
 @commands.command()
 @click.argument("chapters", nargs=-1)
 @click.option("--seeds", type=Whole(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim.")
-@click.option("--under", type=click.FloatRange(0), default=float("inf"), help="Only claims that take fewer seconds.")
 @options.machines
 @options.where
 def replicate(
     chapters: tuple[str, ...],
     seeds: int,
-    under: float,
     jobs: int | None,
     workers: int | None,
     cluster: str | None,
@@ -114,13 +112,14 @@ def replicate(
 
     book = open_book(root, build_dir)
     lend_a_home(book.build)
-    given = {"seeds": seeds, "under": under, "checksum": registered_checksum}
     machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
     with (
         Progress() as progress,
         place_of(book, chapters, STANDARD["device"], **machines, say=progress.say) as place,
     ):
-        faults = replicate_book(book, chapters, **given, place=place, progress=progress)
+        faults = replicate_book(
+            book, chapters, seeds=seeds, checksum=registered_checksum, place=place, progress=progress
+        )
     for fault in faults:
         click.echo(fault, err=True)
     click.echo(f"Kept {replications.path_of(book)}.")

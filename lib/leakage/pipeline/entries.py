@@ -15,6 +15,7 @@ from leakage.claims.texts import NOT_JUDGED
 from leakage.pipeline import contents, replications
 from leakage.pipeline.book import Book, read_mapping
 from leakage.pipeline.chips import chip_anchor, row_anchor
+from leakage.pipeline.replications import Replication
 
 ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)  # of verdicts: what needs reading comes first
 
@@ -40,8 +41,7 @@ class Entry:
         place: the chapter.
         claim: as declared.
         record: its entry in the chapter's ledger.
-        again: the summary of its replications, None without one.
-        distances: how far its rule was from the threshold at each seed, in standard deviations over the seeds.
+        again: what its replications say, None without one.
         page: the address of its chip in the chapter, or of the chapter where it has none.
         declared: the address of its lines in the claims file, "" if the book has no public repository.
         judged: the same for the line that judges it.
@@ -51,8 +51,7 @@ class Entry:
     place: Place
     claim: Claim
     record: Mapping[str, Any]
-    again: Mapping[str, Any] | None = None
-    distances: tuple[float, ...] = ()
+    again: Replication | None = None
     page: str = ""
     declared: str = ""
     judged: str = ""
@@ -76,11 +75,9 @@ class Entry:
 
 def gather(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
     """The entries of all chapters that have a ledger, what needs reading first, otherwise in the book's order."""
-    kept, again, chapters = replications.read(book), replications.summaries(book), places(book)
+    kept, chapters = replications.read(book), places(book)
     found = [
-        entry
-        for name, ledger in ledgers.items()
-        for entry in _of_chapter(book, chapters[name], ledger, kept.get(name, ()), again)
+        entry for name, ledger in ledgers.items() for entry in _of_chapter(book, chapters[name], ledger, kept[name])
     ]
     return sorted(found, key=lambda entry: ORDER.index(entry.verdict))
 
@@ -92,7 +89,7 @@ def places(book: Book) -> dict[str, Place]:
 
 
 def _of_chapter(
-    book: Book, place: Place, ledger: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], again: Mapping[str, Any]
+    book: Book, place: Place, ledger: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
 ) -> Iterator[Entry]:
     records = {record["id"]: record for record in ledger["claims"]}
     full = {record["id"]: record for record in contents.record(book, place.name).get("claims", ())}
@@ -106,8 +103,7 @@ def _of_chapter(
             place,
             claim,
             records[claim.id],
-            again.get(claim.id),
-            replications.distances(runs, claim),
+            replications.replication(runs, claim),
             f"{place.name}.html" + f"#{chip_anchor(claim.id)}" * (claim.id in chips),
             sources.declared(claim.id),
             sources.judged(claim.id),

@@ -55,16 +55,24 @@ class _Part:
         return list(takewhile(lambda piece: piece.level != FOLD, self.pieces))
 
 
-def arrange(notebook: NotebookNode, ledger: Mapping[str, Any] | None, record: Mapping[str, Any] | None = None) -> None:
+def arrange(
+    notebook: NotebookNode,
+    ledger: Mapping[str, Any] | None,
+    record: Mapping[str, Any] | None = None,
+    seeds: Mapping[str, str] | None = None,
+) -> None:
     """Give the cells of an executed notebook the order of a page.
 
     Args:
         notebook: executed; its cells are replaced.
         ledger: what was judged; None where the chapter did not come to its end, so that verdicts stay plain lines.
         record: the ledger of a full-scale run, shown beside it.
+        seeds: what the replications of each claim say, in words, by id.
     """
     full = {claim["id"]: claim for claim in (record or {}).get("claims", ())}
-    claims = {claim["id"]: claim | {"full": full.get(claim["id"])} for claim in (ledger or {}).get("claims", ())}
+    judged = (ledger or {}).get("claims", ())
+    again = seeds or {}
+    claims = {one["id"]: one | {"full": full.get(one["id"]), "seeds": again.get(one["id"], "")} for one in judged}
     parts = [_Part([])]
     for piece in chain.from_iterable(map(_split, notebook.cells)):
         if 0 < piece.level < FOLD:
@@ -242,7 +250,7 @@ def _code(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
 
 
 def _strip(judged: Iterable[tuple[Mapping[str, Any], str]]) -> str:
-    return "\n".join(chip(claim, code, claim["full"]) for claim, code in judged)
+    return "\n".join(chip(claim, code, claim["full"], claim["seeds"]) for claim, code in judged)
 
 
 def _told(ledger: Mapping[str, Any], parts: Iterable[_Part]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage.pipeline import contents, downloads, executed, generated, lacking_data, layers, tree
+from leakage.pipeline import contents, downloads, executed, generated, lacking_data, layers, replications, tree
 from leakage.pipeline.book import Book, code, read_mapping
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
@@ -51,6 +51,7 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     copy_tree(book.package, book.staged / "lib" / book.package.name)
     library = read_library(book)
     repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
+    seeds = replications.sentences(book)
     absent = []
     for chapter in book.chapters:
         notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
@@ -68,7 +69,7 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
                 notebook.cells.append(
                     new_markdown_cell(f"#### The library behind this\n\n{library.of_chapter(chapter)}")
                 )
-            layers.arrange(notebook, ledgers.get(chapter), contents.record(book, chapter))
+            layers.arrange(notebook, ledgers.get(chapter), contents.record(book, chapter), seeds.get(chapter))
             told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
             _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
             write_notebook(page.with_suffix(".ipynb"), notebook)

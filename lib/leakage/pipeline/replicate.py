@@ -1,19 +1,14 @@
 """Replication: the chapters at seeds that nobody chose, and what each claim's rules say there.
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
-What was found is kept in `book/records/replication.json` as it comes, so an interrupted replication goes on where it
-stopped. Only what is lacking is executed: after a rule has changed, no other cells than those its claim needs.
+Each run is kept in `book/records/replication.jsonl` when it ends, so an interrupted replication goes on where it
+stopped. A chapter is executed whole, at as many new seeds as its claims lack under today's rules.
 """
 
-import fcntl
 import math
-import os
 import shutil
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from leakage import content_keys, runtime
@@ -21,16 +16,16 @@ from leakage.claims import measurements
 from leakage.claims.declarations import NOT_RUN, Claim
 from leakage.claims.ledger import absence
 from leakage.claims.texts import NOT_JUDGED
-from leakage.pipeline import collect, executed, slices
+from leakage.pipeline import collect, executed, replications
 from leakage.pipeline.book import STANDARD, Book, Refusal
 from leakage.pipeline.build import CELL_SECONDS, alone, check, mark, on_this_machine
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.executions import Work, carry_out
-from leakage.pipeline.plan import Checksum, Plan, execution_provenance, make_plan
+from leakage.pipeline.plan import ABSENT, Checksum, Plan, execution_provenance, make_plan
 from leakage.pipeline.progress import Progress
-from leakage.pipeline.replications import drawn, of_claim, path_of, read, rule_digest
-from leakage.pipeline.storage import write_json
+
+_ORIGIN = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
 
 
 def replicate(
@@ -38,7 +33,6 @@ def replicate(
     names: Sequence[str],
     *,
     seeds: int,
-    under: float = math.inf,
     checksum: Checksum,
     place: Place | None = None,
     progress: Progress,
@@ -51,7 +45,6 @@ def replicate(
         book: what to execute.
         names: chapters.
         seeds: how many seeds each claim shall have, those of earlier commits included.
-        under: only the claims whose own cells took less than so many seconds where they were last executed.
         checksum: gives the checksum of a data set by name.
         place: where chapters are executed; by default `build.on_this_machine`.
         progress: told what happens.
@@ -68,10 +61,10 @@ def replicate(
     origin = execution_provenance(book, device)
     if origin["commit"] is None or origin["dirty"]:
         raise Refusal("the seeds are drawn from the hash of a commit: commit first, then replicate.")
-    kept = read(book)
-    order = drawn(origin["commit"], seeds + max((len(runs) for runs in kept.values()), default=0))
-    wanted = _wanted(book, {c: kept.get(c, []) for c in chosen}, order, seeds, under)
-    left = {seed: {*ids} for seed, ids in wanted.items()}
+    kept = replications.read(book)
+    order = replications.drawn(origin["commit"], seeds + max(map(len, kept.values()), default=0))
+    wanted = _wanted(book, {chapter: kept[chapter] for chapter in chosen}, order, seeds)
+    left = {seed: {*chapters} for seed, chapters in wanted.items()}
     total = sum(map(len, left.values()))
     progress.expect(total)
     progress.say(f"{total} tasks, at {len(wanted)} seeds")
@@ -79,13 +72,10 @@ def replicate(
 
     def keep(there: Book, plan: Plan) -> None:
         seed = plan.parameters["seed"]
-        found = _run(plan)
-        with _held(path_of(book).parent):  # another replication may have written since
-            kept = read(book)
-            kept[plan.chapter] = _in_order([*kept.get(plan.chapter, []), found], order)
-            write_json(path_of(book), kept)
-        if "error" in found:  # of a failure, somebody wants to see the notebook
-            faults.append(f"{plan.chapter}, seed {seed}: {found['error']}")
+        run = _run(plan, order.index(seed))
+        replications.append(book, run)
+        if "error" in run:  # of a failure, somebody wants to see the notebook
+            faults.append(f"{plan.chapter}, seed {seed}: {run['error']}")
             return
         left[seed].remove(plan.chapter)
         if not left[seed]:
@@ -94,9 +84,9 @@ def replicate(
     def work() -> Iterator[Work]:
         nonlocal total
         kind = content_keys.device_kind(runtime.pick_device(device))
-        for seed, ids in wanted.items():
-            there = replace(book, build=book.build / "replications" / str(seed), only=_slices(book, ids))
-            for chapter in reversed(ids):  # as in a build
+        for seed, chapters in wanted.items():
+            there = replace(book, build=book.build / "replications" / str(seed))
+            for chapter in reversed(chapters):  # as in a build
                 given = STANDARD | {"seed": seed}
                 plan = make_plan(there, chapter, given, checksum=checksum, device=kind)
                 if plan.state != "fresh":
@@ -117,85 +107,53 @@ def replicate(
     return tuple(faults)
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Alone among replications that keep their runs in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _wanted(
-    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int, under: float
-) -> dict[int, dict[str, frozenset[str]]]:
-    """The claims to be judged, by seed and chapter: each chapter at the first seeds of `order` that it lacks."""
-    found: dict[int, dict[str, frozenset[str]]] = {seed: {} for seed in order}
+    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int
+) -> dict[int, list[str]]:
+    """The chapters to execute, by seed: each at the first seeds of `order` that it lacks."""
+    found: dict[int, list[str]] = {seed: [] for seed in order}
     for chapter, runs in kept.items():
-        lacking = _lacking(book, chapter, runs, seeds, under)
         used = {run["seed"] for run in runs}
-        fresh = (seed for seed in order if seed not in used)
-        for number, seed in zip(range(max(lacking.values(), default=0)), fresh, strict=False):
-            found[seed][chapter] = frozenset(claim for claim, lack in lacking.items() if lack > number)
-    return {seed: ids for seed, ids in found.items() if ids}
+        fresh = [seed for seed in order if seed not in used]
+        for seed in fresh[: _lacking(book, chapter, runs, seeds)]:
+            found[seed].append(chapter)
+    return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
-def _slices(book: Book, ids: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Of which chapters no more is executed than what these claims need."""
-    return {chapter: some for chapter, some in ids.items() if len(some) < len(_judgeable(book, chapter))}
-
-
-def _in_order(runs: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict[str, Any]]:
-    """Runs of earlier commits, then those of this one in the order of its seeds, whichever ended first."""
-    place = {seed: number for number, seed in enumerate(order)}
-    return sorted(runs, key=lambda run: place.get(run["seed"], -1))
-
-
-def _judgeable(book: Book, chapter: str) -> list[Claim]:
-    """The claims that can be judged here: in this profile, with these data."""
+def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> int:
+    """How many runs the chapter lacks until every claim that can be judged here has so many seeds."""
     claims = book.declarations(chapter).claims
-    return [claim for claim in claims if claim.judged_in(STANDARD["profile"]) and not absence(claim)]
+    judgeable = [claim for claim in claims if claim.judged_in(STANDARD["profile"]) and not absence(claim)]
+    fewest = min((len(replications.under_todays_rules(runs, claim)) for claim in judgeable), default=seeds)
+    return max(0, seeds - fewest)
 
 
-def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int, under: float) -> dict[str, int]:
-    """How many seeds each claim lacks, by id."""
-    found = {}
-    for claim in _judgeable(book, chapter):
-        times = [one["seconds"] for run in runs if "seconds" in (one := run["claims"].get(claim.id, {}))]
-        if math.isinf(under) or (times and statistics.median(times) < under):
-            found[claim.id] = max(0, seeds - len(of_claim(runs, claim)))
-    return found
-
-
-def _run(plan: Plan) -> dict[str, Any]:
-    """What one execution has found; of one that failed, how: no seed goes unsaid because a chapter broke at it."""
+def _run(plan: Plan, seed_index: int) -> dict[str, Any]:
+    """What one execution found; a failed one is kept too, with its error and without claims."""
     notebook = executed.read(plan.target)
     assert notebook is not None, "it was executed"
-    if notebook.metadata[REPRO]["status"] != "ok":
-        repro = notebook.metadata[REPRO]
-        said = {name: repro[name] for name in ("seed", "commit", "seconds")}
-        return said | {"error": repro["error"]["error"], "claims": {}}
+    repro = notebook.metadata[REPRO]
+    run = {"chapter": plan.chapter, "seed": repro["seed"], "seed_index": seed_index}
+    run |= {name: repro[name] for name in _ORIGIN}
+    run["data"] = {name: checksum for name, checksum in repro["data"].items() if checksum != ABSENT}
+    run["cells"] = replications.cells_digest(notebook)
+    if repro["status"] != "ok":
+        return run | {"error": repro["error"]["error"], "claims": {}}
     ledger = collect.make_ledger(notebook, plan.declared)
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    durations = notebook.metadata[REPRO]["durations"]
     declared = plan.declared.by_id
     judged = [entry for entry in ledger["claims"] if entry["verdict"] not in (NOT_RUN, NOT_JUDGED)]
-    claims = {}
-    for entry in judged:
-        # The first cell imports what all of them share.
-        seconds = sum(durations[number] for number in slices.needed(sources, [entry["id"]]) if number)
-        claims[entry["id"]] = _found(entry, declared[entry["id"]]) | {"seconds": round(seconds, 2)}
-    return {"seed": ledger["seed"], "commit": ledger["commit"], "seconds": ledger["seconds"], "claims": claims}
+    return run | {"claims": {entry["id"]: _found(entry, declared[entry["id"]]) for entry in judged}}
 
 
 def _found(entry: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
     values = {one["name"]: measurements.from_json(one["measured"]) for one in entry["values"]}
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
-    first = measurements.shown(next(iter(values.values()))) if values else ""
-    return {"rule": rule_digest(claim), "verdict": entry["verdict"], "found": first, "margins": margins}
+    return {
+        "rule": replications.rule_digest(claim),
+        "verdict": entry["verdict"],
+        "values": {name: measurements.to_columns(value) for name, value in values.items()},
+        "margins": margins,
+    }
 
 
 def _finite(margin: float) -> float | str:

@@ -1,29 +1,81 @@
-"""The kept replications of the book: what each claim's rules said at seeds that nobody chose.
+"""The kept replications: what each claim's rules said at seeds that nobody chose.
 
-`book/records/replication.json` has for each chapter its runs: the seed, the commit whose hash gave it, and what was
-found of each claim with a digest of the rules that said so. Runs of rules that have been replaced stay, and say nothing
-of the rules of today.
+`book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
+its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
+every measured value, the margins of the rules and a digest of the rules. Lines are only ever added. A run whose rule
+was replaced since then stays, and is counted apart from the runs under today's rule.
+
+The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
 """
 
+import fcntl
 import hashlib
+import json
 import math
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from nbformat import NotebookNode
 
-from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim, Declarations
-from leakage.pipeline.book import Book, Refusal, read_json
+from leakage.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim
+from leakage.pipeline.book import Book, Refusal
+from leakage.pipeline.storage import write_text
 
-_DIGITS = 12  # hexadecimal ones, of the digest of a rule
-_WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # of the rule that gives a verdict
+_DIGITS = 12  # hexadecimal digits of a digest
+_WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
+_PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
+
+
+@dataclass(frozen=True)
+class Replication:
+    """How often a claim was judged at drawn seeds, and with which verdicts.
+
+    Attributes:
+        expected: the verdict that is declared.
+        verdicts: how many runs gave which verdict under today's rules.
+        earlier: the same of the runs under rules that were replaced since.
+        distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
+            rules, in standard deviations over these runs; empty for fewer than two.
+    """
+
+    expected: str
+    verdicts: Counter[str]
+    earlier: Counter[str]
+    distances: tuple[float, ...] = ()
+
+    @property
+    def same(self) -> int:
+        """How many runs under today's rules gave the expected verdict."""
+        return self.verdicts[self.expected]
+
+    @property
+    def brief(self) -> str:
+        """Expected verdicts among all runs: `10 of 10; under earlier rules 37 of 40`."""
+        now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "none yet"
+        earlier = f"; under earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
+        return now + earlier * bool(self.earlier)
+
+    @property
+    def sentence(self) -> str:
+        """All verdicts in words: `Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided.`"""
+        named = {"today's": self.verdicts, "earlier": self.earlier}
+        return " ".join(f"Runs by {rules} rules: {_listed(counts)}." for rules, counts in named.items() if counts)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
 
 
 def path_of(book: Book) -> Path:
     """Where the replications are kept."""
-    return book.folder / "records" / "replication.json"
+    return book.folder / "records" / "replication.jsonl"
 
 
 def drawn(commit: str, number: int) -> list[int]:
@@ -32,60 +84,98 @@ def drawn(commit: str, number: int) -> list[int]:
 
 
 def rule_digest(claim: Claim) -> str:
-    """A digest of the rules of a claim, the verdict expected of them and what they measure, whatever else is said.
-
-    Who measures more than before says so among the values, and what fewer samples have shown does not count for it.
-    """
+    """A digest of a claim's rules, its expected verdict and the descriptions of its values, and of nothing else."""
     rules = [(word, rule.text) for word, rule in claim.rules.items()]
-    return hashlib.sha256(repr((claim.id, claim.expected, rules, [*claim.values.items()])).encode()).hexdigest()[
-        :_DIGITS
-    ]
+    return _digest((claim.id, claim.expected, rules, [*claim.values.items()]))
 
 
-def of_claim(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
-    """What the runs of a chapter found of the claim, by the rules that it has now."""
-    found = (run["claims"][claim.id] for run in runs if claim.id in run["claims"])
-    return [one for one in found if one["rule"] == rule_digest(claim)]
+def cells_digest(notebook: NotebookNode) -> str:
+    """A digest of the source of a chapter's code cells, in their order.
 
-
-def summary(runs: Sequence[Mapping[str, Any]], claim: Claim) -> dict[str, Any] | None:
-    """Of one claim: seeds at which it was judged, those with the expected verdict, and the distance from the threshold.
-
-    The distance is that of the rule that gives the expected verdict, at the mean margin over the seeds of each of its
-    comparisons, in units of that margin's own standard deviation over them; infinite where nothing varies. None for a
-    claim that fewer than two runs have judged by the rules of today. A p-value, which is uniform where the law that it
-    tests is true, is some 1.7 from zero by this measure, however often one tries.
+    Prose, outputs and the cells of the parameters do not count, so it is the same before and after an execution and
+    for every seed.
     """
-    found = of_claim(runs, claim)
-    if not found:
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    return _digest([cell.source for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))])
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:_DIGITS]
+
+
+def append(book: Book, run: Mapping[str, Any]) -> None:
+    """Add a run to the file, whole or not at all; other replications that write to it wait."""
+    path = path_of(book)
+    with _locked(path.parent):
+        lines = path.read_text("utf-8") if path.is_file() else ""
+        write_text(path, f"{lines}{json.dumps(run, allow_nan=False)}\n")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder until the end, so that no other replication writes into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(book: Book) -> dict[str, list[dict[str, Any]]]:
+    """The kept runs of each chapter; a `Refusal` if the file is not what `leakage replicate` writes."""
+    path = path_of(book)
+    found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in book.chapters}
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    try:
+        for run in map(json.loads, lines):
+            found.setdefault(run["chapter"], []).append(run)
+        for chapter in book.chapters:
+            for claim in book.declarations(chapter).claims:
+                replication(found[chapter], claim)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
+    return found
+
+
+def under_todays_rules(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    """What those runs of a chapter found that judged the claim by the rules it has now."""
+    today = rule_digest(claim)
+    return [one for one in _judgements(runs, claim) if one["rule"] == today]
+
+
+def _judgements(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    return [run["claims"][claim.id] for run in runs if claim.id in run["claims"]]
+
+
+def replication(runs: Sequence[Mapping[str, Any]], claim: Claim) -> Replication | None:
+    """What the runs of a chapter say of a claim; None if none of them judged it."""
+    judged, now = _judgements(runs, claim), under_todays_rules(runs, claim)
+    if not judged:
         return None
-    rows = _scaled(runs, claim)
-    away = claim.rules[_WORDS[claim.expected]].distance([*map(_mean, zip(*rows, strict=True))]) if rows else None
-    same = sum(one["verdict"] == claim.expected for one in found)
-    return {"seeds": len(found), "same": same, "distance": away}
+    verdicts = Counter(one["verdict"] for one in now)
+    earlier = Counter(one["verdict"] for one in judged) - verdicts
+    return Replication(claim.expected, verdicts, earlier, _distances(now, claim))
 
 
-def distances(runs: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
-    """How far the rule that gives the expected verdict was from its threshold at each seed, in standard deviations.
+def sentences(book: Book) -> dict[str, dict[str, str]]:
+    """What the replications of each claim say in words, by chapter and id."""
+    kept, found = read(book), {}
+    for chapter in book.chapters:
+        claims = book.declarations(chapter).claims
+        found[chapter] = {claim.id: one.sentence for claim in claims if (one := replication(kept[chapter], claim))}
+    return found
 
-    Empty for a claim that fewer than two runs have judged by the rules of today.
-    """
-    return tuple(claim.rules[_WORDS[claim.expected]].distance(row) for row in _scaled(runs, claim))
 
-
-def _scaled(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[list[float]]:
-    """Run by run the margins of that rule's comparisons, each in units of its own standard deviation over the runs."""
+def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
+    """For each run the distance of the deciding rule, with each margin in units of its standard deviation."""
     word = _WORDS.get(claim.expected, "")
-    margins = [run["margins"] for run in of_claim(runs, claim)]
-    found = [[float(margin) for margin in one[word]] for one in margins if word in one]
-    if len(found) < 2:
-        return []
-    deviations = [_deviation(column) for column in zip(*found, strict=True)]
-    return [[_divided(*pair) for pair in zip(row, deviations, strict=True)] for row in found]
-
-
-def _mean(margins: Sequence[float]) -> float:
-    return statistics.fmean(margins) if all(map(math.isfinite, margins)) else min(margins)
+    margins = [[float(margin) for margin in one["margins"][word]] for one in found if word in one["margins"]]
+    if len(margins) < 2:
+        return ()
+    deviations = [_deviation(column) for column in zip(*margins, strict=True)]
+    return tuple(claim.rules[word].distance([*map(_divided, row, deviations)]) for row in margins)
 
 
 def _deviation(margins: Sequence[float]) -> float:
@@ -94,32 +184,3 @@ def _deviation(margins: Sequence[float]) -> float:
 
 def _divided(margin: float, deviation: float) -> float:
     return margin / deviation if deviation else math.copysign(math.inf, margin)
-
-
-def read(book: Book) -> dict[str, Any]:
-    """The kept replications by chapter, none without the file; a `Refusal` if it is not what `replicate` writes."""
-    path = path_of(book)
-    if not path.is_file():
-        return {}
-    kept = read_json(path)
-    try:
-        for chapter in (name for name in book.chapters if name in kept):
-            _summaries([*kept[chapter]], book.declarations(chapter))
-            if not {type(run["seed"]) for run in kept[chapter]} <= {int} or not isinstance(kept[chapter], list):
-                raise ValueError("runs are a list, and seeds are whole numbers.")
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
-    return kept
-
-
-def summaries(book: Book) -> dict[str, dict[str, Any]]:
-    """The summaries of all claims that were replicated with the rules they have now, by id."""
-    found = {}
-    for chapter, runs in read(book).items():
-        if chapter in book.chapters:
-            found |= _summaries(runs, book.declarations(chapter))
-    return found
-
-
-def _summaries(runs: Sequence[Mapping[str, Any]], declared: Declarations) -> dict[str, dict[str, Any]]:
-    return {claim.id: one for claim in declared.claims if (one := summary(runs, claim))}

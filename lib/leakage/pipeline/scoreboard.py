@@ -34,7 +34,7 @@ def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: st
         lacking: the sentence that says which claims were not run for want of data; it stands first.
     """
     first = [f"{in_text(lacking)}\n"] if lacking else []
-    first += [f"{told}\n" for told in (findings(entries), at_full_scale(entries)) if told]
+    first += [f"{told}\n" for told in (findings(entries), at_other_seeds(entries), at_full_scale(entries)) if told]
     missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
     return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
 
@@ -43,18 +43,33 @@ def findings(entries: Iterable[Entry]) -> str:
     """How our own findings fared, and why that is no score; "" without any."""
     ours = [entry for entry in entries if entry.claim.kind == "ours"]
     held = [entry for entry in ours if entry.verdict == HELD]
-    again = [entry.again for entry in held if entry.again]
-    same = sum(one["same"] == one["seeds"] for one in again)
+    again = [entry.again for entry in held if entry.again and entry.again.verdicts]
+    same = sum(one.same == one.verdicts.total() for one in again)
     if not ours:
         return ""
     told = f"**Of {len(ours)} findings of ours {len(held)} held.** That is no score: a paper's claim was there before "
     told += "we measured, while a finding of ours was written down after it was seen, with a rule that it satisfies."
     if again:
-        fewest = min(one["seeds"] for one in again)
+        fewest = min(one.verdicts.total() for one in again)
         told += (
             f" What it is worth shows afterwards, in the column *seeds*: {same} of the {len(again)} that were judged "
         )
         told += f"again gave the same verdict at every one of {fewest} or more seeds that nobody chose."
+    return told
+
+
+def at_other_seeds(entries: Iterable[Entry]) -> str:
+    """How often today's rules and the rules before them gave the expected verdict at drawn seeds; "" without any."""
+    again = [entry.again for entry in entries if entry.again]
+    if not again:
+        return ""
+    same, all_ = sum(one.same for one in again), sum(one.verdicts.total() for one in again)
+    told = f"**At seeds that nobody chose, {same:,} of {all_:,} verdicts of today's rules were the expected ones.**"
+    if earlier := sum(one.earlier.total() for one in again):
+        same = sum(one.earlier[one.expected] for one in again)
+        told += (
+            f" Rules that have been replaced since gave {earlier:,} more, {same:,} of them the verdict expected today."
+        )
     return told
 
 
@@ -95,7 +110,7 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
         "claim": (_claim(entry), None),
         "paper": (rendered(claim.paper), None),
         "ours": (_ours(entry), None),
-        "again": (f"{again['same']} of {again['seeds']}" if again else "", _share(entry)),
+        "again": (again.brief if again else "", _share(entry)),
         "needs": (escape(", ".join(claim.needs)), None),
         "full": (_full(entry), None),
     }
@@ -117,7 +132,8 @@ def _row(entry: Entry, heads: Mapping[str, str]) -> str:
 
 
 def _share(entry: Entry) -> str | None:
-    return f"{entry.again['same'] / entry.again['seeds']:.3f}" if entry.again else None
+    again = entry.again
+    return f"{again.same / again.verdicts.total():.3f}" if again and again.verdicts else None
 
 
 def _verdict(entry: Entry) -> str:
@@ -152,6 +168,7 @@ def _fold(entry: Entry) -> str:
     ways += [link(text, address) for text, address in _sources(entry) if address]
     ways += [f"decided in {entry.record['seconds']:.1f} s"] if entry.record["seconds"] is not None else []
     parts = [element("ul", rules, class_="rules"), element("ul", values, class_="values"), strip(entry)]
+    parts += [element("p", f"At other seeds. {escape(entry.again.sentence)}", class_="seeds")] if entry.again else []
     parts += [element("p", " · ".join(ways), class_="ways")]
     return element("details", element("summary", "rule, values, code") + "".join(parts))
 
@@ -185,7 +202,7 @@ def _full(entry: Entry) -> str:
 
 def strip(entry: Entry) -> str:
     """A drawing of how far the rule was from its threshold, one dot for each seed; "" where nothing varies."""
-    finite = [one for one in entry.distances if math.isfinite(one)]
+    finite = [one for one in entry.again.distances if math.isfinite(one)] if entry.again else []
     if not finite:
         return ""
     least, most = min(0.0, *finite), max(0.0, *finite)
@@ -211,15 +228,18 @@ def as_csv(entries: Iterable[Entry]) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
-    writer.writerow([*heads, "needs", "profile", "seconds"])
+    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "profile", "seconds"])
     for entry in entries:
-        claim, record, again = entry.claim, entry.record, entry.again or {}
+        claim, record, again = entry.claim, entry.record, entry.again
+        seeds: list[int | str] = [""] * 4
+        if again:
+            seeds = [again.same, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
         ours = "; ".join(f"{name}: {text}" for name, text in _measured(entry).items())
         rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         writer.writerow(
             [
                 *(claim.id, entry.place.name, claim.kind, entry.verdict, claim.claim, claim.where, claim.paper, ours),
-                *(record["reason"], rule, again.get("same"), again.get("seeds")),
+                *(record["reason"], rule, *seeds),
                 *(" ".join(claim.needs), claim.profile, record["seconds"]),
             ]
         )

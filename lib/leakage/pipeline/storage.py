@@ -6,7 +6,7 @@ A build folder is told by the file `MARKER` in it: whatever lies beside it may b
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,13 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON; NaN, which is not JSON, is an error."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_record(path: Path, origin: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> None:
+    """Write a record of a run as JSON: a line that says where it comes from, and a line for each claim."""
+    first = json.dumps({**origin, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
+    rows = ",\n".join(json.dumps(claim, ensure_ascii=False, allow_nan=False) for claim in claims)
+    write_text(path, f"{first}\n{rows}\n]}}\n")
 
 
 def write_notebook(path: Path, notebook: NotebookNode) -> None:

@@ -93,4 +93,4 @@ def _sureness(entry: Entry) -> Iterator[str]:
     if totals := [one.of for one in singles if isinstance(one, Count)]:
         yield f"Counted among {max(totals):,}."
     if entry.again:
-        yield f"The same at {entry.again['same']} of {entry.again['seeds']} seeds that nobody chose."
+        yield f"The expected verdict at seeds that nobody chose: {entry.again.brief}."
