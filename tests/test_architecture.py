@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "figures": GROUND | {"palette", "plots"},
     "data": GROUND | {"fingerprints"},
     "models": GROUND | {"data"},
-    "trainers": MIDDLE | UPPER | {"checked_files", "content_keys", "fingerprints"},
+    "trainers": MIDDLE | UPPER | {"content_keys"},
     "theory": MIDDLE | UPPER,
     "geometry": MIDDLE | UPPER,
     "attacks": MIDDLE | UPPER,

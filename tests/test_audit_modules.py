@@ -123,7 +123,7 @@ def test_a_damaged_file_counts_as_absent(spoil, trained, tmp_path):
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS - 1])
-def test_all_at_once(rows, tmp_path):
+def test_all_at_once(rows, tmp_path, monkeypatch):
     def make():
         return nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 3))
 
@@ -131,7 +131,8 @@ def test_all_at_once(rows, tmp_path):
     given = {"rows": X[:rows], "labels": Y[:rows], "make": make, "recipe": recipe}
     found = audited(None, **given, folder=tmp_path)
     assert found.strongest.auc.low > 0.75
-    assert [path.suffix for path in tmp_path.iterdir()] == [".pt"]
+    assert len([*tmp_path.iterdir()]) == 1
+    monkeypatch.setattr("leakage.trainers.ensembles.train", None)  # nothing is trained again
     assert str(audited(None, **given, folder=tmp_path)) == str(found)
 
 

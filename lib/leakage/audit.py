@@ -159,9 +159,10 @@ def of_module(
         groups: a name for each row, for slices.
         fprs: false positive rates.
         level: of the intervals.
-        folder: keeps what each finished model says, so that an interrupted audit goes on. A file counts only for the
-            same data, halves, initial weights, source of `train` and settings that a `partial` or an object holds; what
-            `train` calls or closes over is not looked into.
+        folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
+            once, what all say in the end. A file counts only for the same data, halves, initial weights, `recipe`,
+            source of `train` and settings that a `partial` or an object holds; what `train` calls or closes over is not
+            looked into.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
 
     Raises:

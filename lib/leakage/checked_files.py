@@ -31,8 +31,8 @@ def pack(value: Any) -> bytes:
     return hashlib.sha256(payload).digest() + payload
 
 
-def unpack(content: bytes, *, device: torch.device | str = "cpu") -> Any:
-    """The value that was packed, with its tensors on `device`.
+def unpack(content: bytes) -> Any:
+    """The value that was packed, with its tensors on the CPU.
 
     Raises:
         Damaged: if the checksum is another, or the content was not made by `pack`.
@@ -41,7 +41,7 @@ def unpack(content: bytes, *, device: torch.device | str = "cpu") -> Any:
     if hashlib.sha256(payload).digest() != digest:
         raise Damaged("its checksum is another")
     try:
-        return torch.load(io.BytesIO(payload), weights_only=True, map_location=device)
+        return torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
     except Exception as error:  # bytes that were never packed make torch raise almost anything
         raise Damaged(f"it holds no tensors or plain values ({type(error).__name__})") from error
 
@@ -75,11 +75,11 @@ def sweep_up(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def read(path: Path, *, device: torch.device | str = "cpu") -> Any:
+def read(path: Path) -> Any:
     """The value in a file.
 
     Raises:
         Damaged: see `unpack`.
         FileNotFoundError: if there is none.
     """
-    return unpack(path.read_bytes(), device=device)
+    return unpack(path.read_bytes())
