@@ -160,9 +160,9 @@ def of_module(
         fprs: false positive rates.
         level: of the intervals.
         folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
-            once, what all say in the end. A file counts only for the same data, halves, initial weights, `recipe`,
-            source of `train` and settings that a `partial` or an object holds; what `train` calls or closes over is not
-            looked into.
+            once, what all say in the end. A file counts only for the same data, halves, initial weights and `recipe`.
+            Name another folder if you change `train`: the code of `train` is not looked at, and files of the old one
+            would be read.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
 
     Raises:

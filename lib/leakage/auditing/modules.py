@@ -5,8 +5,6 @@ for each model, or one for all that are trained at once. It is NumPy's format wi
 that no file can run code.
 """
 
-import functools
-import inspect
 import io
 import zipfile
 from collections.abc import Callable
@@ -59,8 +57,7 @@ def trained(
         starts = torch.randint(2**62, (models,), generator=draws).tolist()
         _new(factory)
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
-        sources = _source(factory), _source(train)  # before a training changes what an object holds
-        found = [_one(factory, train, X, y, member[place], starts[place], folder, sources) for place in places]
+        found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
     known = given(losses, member, correct=correct, labels=y, groups=groups)
     return known, of_duplicates(X, y.tolist(), member)
@@ -74,7 +71,6 @@ def _one(
     member: Tensor,
     start: int,
     folder: Path | str | None,
-    sources: Any,
 ) -> tuple[Tensor, Tensor]:
     """The losses of one model, and whether it is right; from its file if there is a good one."""
     with torch.random.fork_rng():
@@ -90,7 +86,7 @@ def _one(
                 raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
             return _asked(module, X, y)
 
-        return _kept(answers, folder, (X, y, member, start, repr(module), weights, sources))
+        return _load_or_compute(answers, folder, (X, y, member, start, repr(module), weights))
 
 
 def _like(module: nn.Module, X: Tensor) -> Tensor:
@@ -135,7 +131,7 @@ def _at_once(
         return score.losses, score.wrong == 0
 
     weights = stack.parameters | stack.buffers
-    return _kept(answers, folder, (X, y, rows, recipe, draws.get_state(), repr(module), weights))
+    return _load_or_compute(answers, folder, (X, y, rows, recipe, draws.get_state(), repr(module), weights))
 
 
 def _equal_halves(rows: int, models: int, draws: torch.Generator) -> Tensor:
@@ -186,41 +182,15 @@ def _numbers(name: str, values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _source(value: Any, *, outer: tuple[int, ...] = ()) -> Any:
-    """The text of a function or class, with what a `partial` or an object holds; of what has neither, its type's name.
-
-    What a function closes over or calls is not looked into.
-    """
-    if id(value) in outer:
-        return "itself"
-    inner = functools.partial(_source, outer=(*outer, id(value)))
-    if isinstance(value, functools.partial):
-        return "partial", inner(value.func), [*map(inner, value.args)], {k: inner(v) for k, v in value.keywords.items()}
-    if inspect.ismethod(value):
-        return "method", inner(value.__func__), inner(value.__self__)
-    if inspect.isroutine(value) or inspect.isclass(value):
-        try:
-            return inspect.getsource(value)
-        except (OSError, TypeError):
-            return value.__qualname__
-    if isinstance(value, nn.Module):
-        return repr(value), {name: part for name, part in value.state_dict().items() if isinstance(part, Tensor)}
-    try:
-        return fingerprint(value)
-    except TypeError:
-        held = {name: inner(part) for name, part in getattr(value, "__dict__", {}).items()}
-        return inner(type(value)), held
-
-
-def _kept(
-    answers: Callable[[], tuple[Tensor, Tensor]], folder: Path | str | None, content: Any
+def _load_or_compute(
+    compute: Callable[[], tuple[Tensor, Tensor]], folder: Path | str | None, content: Any
 ) -> tuple[Tensor, Tensor]:
     """The losses of trained models and whether they are right, from the file named after `content` if it is there."""
     if folder is None:
-        return answers()
+        return compute()
     path = Path(folder) / f"{fingerprint(content)}.npz"
     if (found := _read(path)) is None:
-        found = answers()
+        found = compute()
         _write(path, found)
     return found
 
