@@ -61,7 +61,7 @@ lab: $(READY) ## open the chapters as notebooks in JupyterLab
 	$(JUPYTER) $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
 serve: $(READY) ## show the site in a browser
-	$(BIN)/leakage serve
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/site/_build/html
 
 lint: $(READY) ## check format, style, types and who imports what, of the chapters too
 	$(BIN)/ruff format --check

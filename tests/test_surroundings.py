@@ -1,13 +1,11 @@
 """What is around a build may be missing, foreign, full or of another encoding: one line says so, nothing is lost."""
 
 import errno
-import http.client
 import io
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,7 +14,7 @@ import pytest
 from leakage.claims import declarations
 from leakage.claims.rules import Rule
 from leakage.pipeline import build as building
-from leakage.pipeline import cli, lacking_data, plan, scoreboard, serve
+from leakage.pipeline import cli, lacking_data, plan, scoreboard
 from leakage.pipeline.book import Book
 from leakage.pipeline.progress import Progress
 from miniature import add_chapter, build, leakage, make_repository, without_chapters
@@ -105,7 +103,7 @@ def test_a_terminal_of_another_encoding_is_written_to(book, monkeypatch, encodin
 
 def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(book):
     code = "import sys; sys.modules['{}'] = None; from leakage.pipeline import cli; sys.exit(cli.main({}))"
-    for package, command in (("jupytext", "status"), ("jupytext", "build"), ("nbformat", "serve")):
+    for package, command in (("jupytext", "status"), ("jupytext", "build")):
         arguments = [command, "--root", str(book)]
         script = [sys.executable, "-c", code.format(package, arguments)]
         done = subprocess.run(script, capture_output=True, text=True, timeout=HANGS)
@@ -184,66 +182,6 @@ def test_a_commit_is_that_of_the_repository_itself_and_of_no_other(book, tmp_pat
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     (book / "new").touch()
     assert plan._commit(book) == (own, True)
-
-
-# ── the server ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def answer(tmp_path):
-    """Ask the server of a small site for a path; status and body."""
-    site = tmp_path / "site"
-    (site / "empty").mkdir(parents=True)
-    (site / "deep").mkdir()
-    (tmp_path / "secret").mkdir()
-    for path in ("site/index.html", "site/deep/index.html", "secret/index.html", "secret.txt"):
-        (tmp_path / path).write_text(path, "utf-8")
-    for link, target in (("out.txt", "secret.txt"), ("out", "secret"), ("circle", "site/circle")):
-        (site / link).symlink_to(tmp_path / target)
-    (site / "in.html").symlink_to(site / "deep" / "index.html")
-    (site / "empty" / "index.html").symlink_to(tmp_path / "secret.txt")
-    running = serve.server(site, 0)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-
-    def ask(path: str, host: str | None = "localhost", method: str = "GET") -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", running.server_port, timeout=HANGS)
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        if host is not None:
-            connection.putheader("Host", host)
-        connection.endheaders()
-        response = connection.getresponse()
-        body = response.read().decode()
-        connection.close()
-        return response.status, body
-
-    yield ask
-    running.shutdown()
-    running.server_close()
-    thread.join()
-
-
-def test_the_server_answers_with_files_of_the_site_to_this_machine_only(answer):
-    pages = {"/": "site/index.html", "/index.html?x#y": "site/index.html", "/deep/": "site/deep/index.html"}
-    pages |= {"/in.html": "site/deep/index.html", "/%69ndex.html": "site/index.html"}
-    for path, body in pages.items():
-        assert answer(path) == (200, body)
-    for path in ("/out.txt", "/out/", "/out/index.html", "/empty/", "/circle", "/nowhere", "/../secret.txt", "/%00"):
-        status, body = answer(path)
-        assert (status, "secret" in body) == (404, False), path
-    for path in ("//secret.txt", "/..%2fsecret.txt", "/%2e%2e/secret.txt", f"/{'x' * 5000}", "/deep/../../secret.txt"):
-        assert answer(path)[0] == 404, path
-    assert answer("/", method="POST")[0] == 501
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:1", "[::1]:8000", None])
-def test_the_server_knows_this_machine_by_its_names(answer, host):
-    assert answer("/", host)[0] == 200
-
-
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", "0.0.0.0"])
-def test_the_server_has_no_answer_for_another_host(answer, host):
-    assert answer("/", host)[0] == 421
 
 
 # ── data that is not here ───────────────────────────────────────────────────────────────────────────────────────────
@@ -342,13 +280,3 @@ def test_a_map_that_has_no_place_is_one_line(book, capsys, monkeypatch):
         (book / "CONTRIBUTING.md").write_bytes(content)
         status = cli.main(["map"])
         assert (status, capsys.readouterr().err.count("\n")) == (2, 1)
-
-
-def test_a_browser_that_goes_away_is_no_news(tmp_path, capsys):
-    with serve.server(tmp_path, 0) as serving:
-        for error, told in ((ConnectionResetError(), False), (ValueError("news"), True)):
-            try:
-                raise error
-            except Exception:
-                serving.handle_error(None, None)
-            assert ("Traceback" in capsys.readouterr().err) == told

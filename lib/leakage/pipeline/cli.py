@@ -207,27 +207,6 @@ def draw_map(root: Path | None, build_dir: Path | None) -> int:
     return 0
 
 
-@commands.command()
-@click.option("--port", type=Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@options.where
-def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
-    """Show the site in a browser, from this machine only."""
-    from leakage.pipeline.book import Refusal, open_book
-    from leakage.pipeline.serve import server
-
-    site = open_book(root, build_dir).site
-    if not (site / "index.html").is_file():
-        raise Refusal(f"there is no site in {site}; run `leakage build` first.")
-    try:
-        running = server(site, port)
-    except OSError as error:
-        raise Refusal(f"port {port} cannot be used ({error.strerror}); choose another with --port.") from error
-    with running, suppress(KeyboardInterrupt):
-        click.echo(f"http://localhost:{running.server_port}/ (stop with Ctrl-C)")
-        running.serve_forever()
-    return 0
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     gc.set_threshold(_NEW_OBJECTS)
