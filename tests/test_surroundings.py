@@ -272,11 +272,3 @@ def test_a_build_without_a_standard_output_is_a_build(book, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     with Progress() as progress:
         progress.say("nobody hears")
-
-
-def test_a_map_that_has_no_place_is_one_line(book, capsys, monkeypatch):
-    monkeypatch.chdir(book)
-    for content in (b"", b"\xff"):
-        (book / "CONTRIBUTING.md").write_bytes(content)
-        status = cli.main(["map"])
-        assert (status, capsys.readouterr().err.count("\n")) == (2, 1)

@@ -189,24 +189,6 @@ def status(
     return 0
 
 
-@commands.command("map")
-@options.where
-def draw_map(root: Path | None, build_dir: Path | None) -> int:
-    """Draw the rooms of the library and what they import into CONTRIBUTING.md."""
-    from leakage.pipeline import floor_plan
-    from leakage.pipeline.book import Refusal, open_book
-    from leakage.pipeline.storage import write_text
-
-    book = open_book(root, build_dir)
-    path = book.root / "CONTRIBUTING.md"
-    try:
-        text = floor_plan.redrawn(path.read_text("utf-8"), book.package)
-    except ValueError as error:  # no marks, or no text
-        raise Refusal(f"{path}: {error}") from error
-    write_text(path, text)
-    return 0
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     gc.set_threshold(_NEW_OBJECTS)
