@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "attacks": MIDDLE | UPPER,
     "panel": MIDDLE | UPPER | {"attacks"},
     "auditing": MIDDLE | UPPER | {"attacks", "checked_files", "fingerprints", "palette"},
-    "audit": frozenset({"auditing"}),
+    "audit": frozenset({"auditing", "metrics"}),
     "studies": MIDDLE | UPPER | {"attacks", "panel"},
     "pipeline": MIDDLE
     | UPPER

@@ -3,16 +3,15 @@
 Four doors lead to one `Audit`: losses that are saved already, models that are trained already, a scikit-learn
 classifier and a PyTorch module, which are trained here. Two more calls hold a promise of differential privacy against
 what was guessed. NumPy, PyTorch and lists come in. What the sample cannot show is said in the notes and never raised;
-what cannot be used is refused with the cure. A score is larger for a likelier member. PyTorch and scikit-learn are
-imported by the calls, so that importing this module is quick.
+what cannot be used is refused with the cure. A score is larger for a likelier member.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakage.auditing.evidence import Bound
 from leakage.auditing.result import Audit
+from leakage.metrics.epsilon_bounds import Bound
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -93,9 +92,9 @@ def of_panel(
         ValueError: if a model does not answer as the panel says, or as `of_losses`.
     """
     from leakage.auditing.audited import audited
-    from leakage.auditing.panels import known
+    from leakage.auditing.given import from_panel
 
-    return audited(known(panel, target=target, groups=groups), fprs=fprs, level=level)
+    return audited(from_panel(panel, target=target, groups=groups), fprs=fprs, level=level)
 
 
 def of_sklearn(
