@@ -4,12 +4,10 @@ Chapters run without a kernel here: their cells are not executed, only the claim
 """
 
 import copy
-import importlib.util
 import io
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
@@ -23,7 +21,6 @@ from kernels import Meanwhile, without_kernels
 from leakage.pipeline import execute, executed, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
 from leakage.pipeline.build import build as build_book
-from leakage.pipeline.executions import _forget_old_bytecode
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
@@ -129,26 +126,6 @@ def test_an_execution_of_another_processor_counts_and_says_so(repository, monkey
     assert build(repository) == 0
     assert executions(repository) == before
     assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
-
-
-def test_compiled_modules_older_than_their_source_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    source = tmp_path / "module_of_one_size.py"
-
-    def value() -> int:
-        spec = importlib.util.spec_from_file_location(source.stem, source)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.VALUE
-
-    source.write_text("VALUE = 3\n")
-    before = source.stat()
-    assert value() == 3
-    source.write_text("VALUE = 4\n")
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert value() == 3, "Python believes the size and the date"
-    _forget_old_bytecode(tmp_path)
-    assert value() == 4
 
 
 def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tmp_path, capsys):
@@ -278,16 +255,6 @@ def test_an_error_of_who_is_told_is_not_taken_for_the_end_of_what_is_told():
     with pytest.raises(OSError, match="gone"):
         messages.throw(OSError("the terminal is gone"))
     assert list(execute._received(receiving)) == [""]
-
-
-def test_a_user_whom_the_system_does_not_know_gets_a_home(monkeypatch, tmp_path):
-    def unknown():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert "HOME" not in execute.kernel_variables(package=tmp_path, build=tmp_path)
-    monkeypatch.setattr(Path, "home", unknown)
-    assert execute.kernel_variables(package=tmp_path, build=tmp_path)["HOME"] == str(tmp_path / "home")
 
 
 @pytest.mark.parametrize(
