@@ -6,7 +6,6 @@ carried out (one line on stderr, nothing changed), 130 if it was interrupted. He
 commands, so that help is instant.
 """
 
-import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +15,9 @@ import click
 from leakage.pipeline import options
 from leakage.pipeline.audit_command import audit
 from leakage.pipeline.options import FOLDER, Whole
-from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
+from leakage.pipeline.worker import one_line
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-_NEW_OBJECTS = 10_000  # between two searches for garbage: at 700, a sixth of the time of plans and pages
 _MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 
@@ -65,7 +63,6 @@ def build(
     book = open_book(root, build_dir)
     book.choose(chapters)
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
-    lend_a_home(book.build)
     machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
     with Progress() as progress, place_of(book, chapters, given["device"], **machines, say=progress.say) as place:
         report = build_book(
@@ -113,7 +110,6 @@ def replicate(
     from leakage.pipeline.replicate import replicate as replicate_book
 
     book = open_book(root, build_dir)
-    lend_a_home(book.build)
     given = {"seeds": seeds, "under": under, "checksum": registered_checksum}
     machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
     with (
@@ -183,7 +179,6 @@ def status(
 
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
     book = open_book(root, build_dir)
-    lend_a_home(book.build)
     for line in state_lines(book, given, checksum=registered_checksum):
         click.echo(line)
     return 0
@@ -191,8 +186,6 @@ def status(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    gc.set_threshold(_NEW_OBJECTS)
-    write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -223,8 +223,7 @@ def _show_error(notebook: NotebookNode, outcome: Outcome) -> None:
 def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
     """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars.
 
-    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel. A user
-    whom the system does not know, as in many containers, has no home; the tools ask for one.
+    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel.
     """
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {
@@ -240,9 +239,5 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
         content_keys.BUILD_VARIABLE: str(build),
         content_keys.QUIET_VARIABLE: "1",
     }
-    try:
-        Path.home()
-    except RuntimeError:
-        variables["HOME"] = str(build / "home")
     # Kernels start in another folder.
     return variables | ({"LEAKAGE_DATA": str(states.folder())} if os.environ.get("LEAKAGE_DATA") else {})

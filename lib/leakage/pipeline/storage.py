@@ -43,20 +43,8 @@ def write_notebook(path: Path, notebook: NotebookNode) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the contents of the sources below `source` into a new folder, and none of their modes.
-
-    The copy of a tree that nobody may write to is made to be written to, and deleted.
-
-    Args:
-        source: a folder; a link in it is copied as what it points to.
-        target: must not exist.
-    """
-    target.mkdir(parents=True)
-    for path in _pages(source):
-        if path.is_dir():
-            copy_tree(path, target / path.name)
-        else:
-            shutil.copyfile(path, target / path.name)
+    """Copy the sources below `source` into a new folder; a link is copied as what it points to."""
+    shutil.copytree(source, target, ignore=_NOT_PAGES)
 
 
 def lost_links(source: Path) -> Iterator[Path]:
