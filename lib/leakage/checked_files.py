@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 _DIGEST_BYTES = 32
 _PARTIAL = re.compile(r"\.([0-9]+)-[0-9]+\.partial")  # the end of the name of a file that process … is writing
@@ -25,6 +24,8 @@ class Damaged(ValueError):
 
 def pack(value: Any) -> bytes:
     """The content of a file that holds `value`: numbers, text and tensors in lists, tuples and dictionaries."""
+    import torch  # not for those who only write
+
     buffer = io.BytesIO()
     torch.save(value, buffer)
     payload = buffer.getvalue()
@@ -37,6 +38,8 @@ def unpack(content: bytes) -> Any:
     Raises:
         Damaged: if the checksum is another, or the content was not made by `pack`.
     """
+    import torch
+
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
         raise Damaged("its checksum is another")
@@ -47,7 +50,7 @@ def unpack(content: bytes) -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put packed content into place in one step."""
+    """Write a file in one step: it is there completely, or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:

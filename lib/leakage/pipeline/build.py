@@ -170,10 +170,10 @@ def alone(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refusal(f"another build is running in {folder}.") from error
-        for left in folder.glob("executed/*/*.partial*"):
+        for left in folder.glob("executed/*/*.partial.ipynb"):
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
-        checked_files.sweep_up(folder / "grids")
+        checked_files.sweep_up(folder)
         yield
 
 

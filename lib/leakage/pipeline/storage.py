@@ -13,23 +13,17 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from leakage import checked_files
+
 MARKER = ".leakage-build"
 GENERATED = "_generated"  # the folder of the staged pages that holds what a build says
 MARKED = "This folder was made by `leakage build`, which may overwrite and delete everything in it.\n"
 _NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, then move it there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
-
-
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, as `write_bytes` does."""
-    write_bytes(path, text.encode())
+    """Write `text` as UTF-8 in one step."""
+    checked_files.write(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
