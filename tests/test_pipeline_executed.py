@@ -134,13 +134,6 @@ def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tm
     assert f"no folder above the package may have '{os.pathsep}' in its name" in capsys.readouterr().err
 
 
-def test_a_folder_whose_name_is_no_text_is_refused(finished, tmp_path, capsys):
-    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
-    assert leakage(finished, "build", "--build-dir", folder) == 2
-    assert "a folder's name must be text in UTF-8" in capsys.readouterr().err
-    assert not os.path.exists(folder)
-
-
 # ── what is altered afterwards ──────────────────────────────────────────────────────────────────────────────────────
 
 

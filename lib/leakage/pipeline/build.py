@@ -141,11 +141,6 @@ def check(book: Book) -> None:
     """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
     contents.check(book)
     book.check_folder()
-    for folder in (book.root, book.build):
-        try:
-            str(folder).encode()
-        except UnicodeEncodeError as error:
-            raise Refusal(f"{os.fsencode(folder)!r}: a folder's name must be text in UTF-8.") from error
     if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
         raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
 

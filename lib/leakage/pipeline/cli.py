@@ -14,7 +14,7 @@ import click
 
 from leakage.pipeline import options
 from leakage.pipeline.audit_command import audit
-from leakage.pipeline.options import FOLDER, Whole
+from leakage.pipeline.options import FOLDER
 from leakage.pipeline.worker import one_line
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
@@ -35,7 +35,9 @@ commands.add_command(audit)
 @click.argument("chapters", nargs=-1)
 @options.parameters
 @options.machines
-@click.option("--timeout", type=Whole(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]")
+@click.option(
+    "--timeout", type=click.IntRange(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]"
+)
 @click.option("--no-render", is_flag=True, help="Execute and judge, but do not make the site.")
 @options.where
 def build(
@@ -87,7 +89,9 @@ def build(
 
 @commands.command()
 @click.argument("chapters", nargs=-1)
-@click.option("--seeds", type=Whole(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim.")
+@click.option(
+    "--seeds", type=click.IntRange(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim."
+)
 @click.option("--under", type=click.FloatRange(0), default=float("inf"), help="Only claims that take fewer seconds.")
 @options.machines
 @options.where
