@@ -22,10 +22,10 @@ def spare(function: Callable[[Any], Any], points: int, device: torch.device) -> 
     if points < 2 or device.type != "cpu" or not asked.isdecimal() or int(asked) < 2:
         return None
     try:
-        pickle.dumps(function)
-    except (pickle.PicklingError, AttributeError, TypeError):  # written in a notebook, say
+        named = pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, say
         return None
-    return _processes(int(asked))
+    return None if b"__main__" in named else _processes(int(asked))  # written in a notebook, which only this one has
 
 
 def give_memory_back() -> None:
