@@ -190,9 +190,8 @@ def _compute(
                 error.add_note(f"at the grid point {point!r}")
                 raise
         return
-    processes.give_memory_back()
     futures: dict[Future[bytes], Path] = {
-        executor.submit(_packed_apart, function, point): cell for cell, point in missing.items()
+        executor.submit(_packed, function, point): cell for cell, point in missing.items()
     }
     try:
         for future in as_completed(futures):
@@ -207,13 +206,6 @@ def _compute(
 
 def _packed(function: Callable[[Any], Any], point: Any) -> bytes:
     return checked_files.pack(_encode(function(point)))
-
-
-def _packed_apart(function: Callable[[Any], Any], point: Any) -> bytes:
-    try:
-        return _packed(function, point)
-    finally:
-        processes.give_memory_back()
 
 
 def _root() -> Path | None:

@@ -25,7 +25,6 @@ from distributed import Client, Future, LocalCluster, Worker, as_completed, get_
 from leakage.checked_files import Damaged
 from leakage.pipeline.book import Refusal
 from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
-from leakage.pipeline.execute import KEPT_MEMORY
 from leakage.pipeline.worker import one_line
 
 _ATTEMPTS = 3  # how often a call is made whose results cannot be believed
@@ -40,7 +39,6 @@ _OF_OURS = {
     "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
-    **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in KEPT_MEMORY.items()},
 }
 _Found = TypeVar("_Found")
 

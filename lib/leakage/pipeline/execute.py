@@ -32,8 +32,6 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 # One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and
 # costs ten times the work on a busy one. And sums do not depend on how many cores there are.
 THREADS = 1
-# What glibc gives back to the system it must ask for again, page by page, which costs more than most sums over it.
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 
 
 @dataclass(frozen=True)
@@ -228,7 +226,6 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {
         **{name: str(THREADS) for name in THREAD_VARIABLES},
-        **KEPT_MEMORY,
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
         "IPYTHONDIR": str(build / "ipython"),
