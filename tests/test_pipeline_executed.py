@@ -3,12 +3,10 @@
 Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
 """
 
-import copy
 import io
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -16,9 +14,8 @@ import nbformat
 import pytest
 from papermill.engines import NBClientEngine
 
-import alterations
 from kernels import Meanwhile, without_kernels
-from leakage.pipeline import execute, executed, plan, worker
+from leakage.pipeline import execute, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
 from leakage.pipeline.build import build as build_book
 from leakage.pipeline.progress import Progress
@@ -137,66 +134,26 @@ def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tm
 # ── what is altered afterwards ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def no_notebooks(good: bytes) -> Iterator[bytes]:
-    """The file after what happens to files, and files that hold something else."""
-    yield from alterations.at_random(good)
-    yield from (b"{}", b"[]", b"null", b"3", b'"text"', b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b'{"metadata":')
+ALTERATIONS = {
+    "cut short": lambda good: good[: len(good) // 2],
+    "empty": lambda good: b"",
+    "another file": lambda good: b"{}",
+    "no text": lambda good: b"\xff\xfe",
+    "a verdict changed by hand": lambda good: good.replace(b'"verdict": "held"', b'"verdict": "did not hold"'),
+}
 
 
-def places(node, path=()) -> Iterator[tuple]:
-    """Every place in a JSON value below its root."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
-
-
-WORDS = (None, 3, "held", [], {})
-
-
-def by_hand(good: bytes) -> Iterator[bytes]:
-    """The notebook with one value after the other taken out, and put in place of each other thing."""
-    content = json.loads(good)
-    for number, path in enumerate(places(content)):
-        for new in (..., WORDS[number % 5], WORDS[(number + 2) % 5]):
-            altered = copy.deepcopy(content)
-            at = altered
-            for key in path[:-1]:
-                at = at[key]
-            if new is ...:
-                del at[path[-1]]
-            elif at[path[-1]] == new:
-                continue
-            else:
-                at[path[-1]] = new
-            yield json.dumps(altered).encode()
-
-
-@pytest.mark.parametrize("kind", [no_notebooks, by_hand])
-def test_an_altered_notebook_counts_as_none(repository, kind):
+@pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
+def test_an_altered_notebook_counts_as_none(repository, capsys, alter):
     path = repository / "_build/executed/ci/sums.ipynb"
     good = path.read_bytes()
-    assert executed.repro(path)["status"] == "ok"
-    same, tried = json.loads(good), 0
-    for content in kind(good):
-        path.write_bytes(content)
-        if executed.read(path) is not None:
-            assert json.loads(content) == same, content
-        tried += 1
-    assert tried >= alterations.LEAST
-
-
-def test_every_command_gets_along_with_altered_notebooks(repository, capsys):
-    path = repository / "_build/executed/ci/sums.ipynb"
-    good = path.read_bytes()
-    contents = [*no_notebooks(good)][::40] + [*by_hand(good)][::200]
-    for content in contents:
-        path.write_bytes(content)
-        assert build(repository, "words") == 0, "another chapter than the one that was altered"
-        assert leakage(repository, "status") == 0
-        assert "sums: new" in capsys.readouterr().out
-        assert leakage(repository, "record", "sums") == 2
-        assert not (repository / "_build/claims/sums.json").exists()
+    path.write_bytes(alter(good))
+    assert path.read_bytes() != good
+    assert build(repository, "words") == 0, "another chapter than the one that was altered"
+    assert leakage(repository, "status") == 0
+    assert "sums: new" in capsys.readouterr().out
+    assert leakage(repository, "record", "sums") == 2
+    assert not (repository / "_build/claims/sums.json").exists()
     before = len(executions(repository))
     assert build(repository) == 0
     assert executions(repository)[before:] == ["sums"]
