@@ -60,7 +60,7 @@ lab: $(READY) ## open the chapters as notebooks in JupyterLab
 	$(JUPYTER) $(BIN)/jupytext-config set-default-viewer
 	$(JUPYTER) $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
-serve: $(READY) ## show the site in a browser
+serve: $(READY) ## serve the site at http://127.0.0.1:8000/
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/site/_build/html
 
 lint: $(READY) ## check format, style, types and who imports what, of the chapters too
