@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint map lock clean
+.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -60,8 +60,8 @@ lab: $(READY) ## open the chapters as notebooks in JupyterLab
 	$(JUPYTER) $(BIN)/jupytext-config set-default-viewer
 	$(JUPYTER) $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
-serve: $(READY) ## show the site in a browser
-	$(BIN)/leakage serve
+serve: $(READY) ## serve the site at http://127.0.0.1:8000/
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/site/_build/html
 
 lint: $(READY) ## check format, style, types and who imports what, of the chapters too
 	$(BIN)/ruff format --check
@@ -69,9 +69,6 @@ lint: $(READY) ## check format, style, types and who imports what, of the chapte
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q --durations=0 tests/test_architecture.py
 	.ci/lint-chapters $(wildcard book/*.md)
-
-map: $(READY) ## draw the rooms of the library and their imports into CONTRIBUTING.md
-	$(BIN)/leakage map
 
 # One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.
 lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (needs uv)

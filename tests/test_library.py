@@ -1,11 +1,11 @@
-"""The pages of the library and the drawing of its rooms follow from the tree: nothing is missing, no link is dead."""
+"""The pages of the library follow from the tree: nothing is missing, no link is dead."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from leakage.pipeline import floor_plan, library, tree
+from leakage.pipeline import library, tree
 from leakage.pipeline.site import source_url
 
 ROOT = Path(__file__).parents[1]
@@ -164,39 +164,6 @@ def test_a_page_of_the_library_is_edited_where_it_comes_from():
     assert source_url(f"{edit}/book/library/theory.kkt.md") == f"{edit}/lib/leakage/theory/kkt/__init__.py"
     assert source_url(f"{edit}/book/library/leakage.md") == f"{edit}/lib/leakage/__init__.py"
     assert source_url(f"{edit}/book/library.md") == f"{edit}/book/library.md"
-
-
-def test_the_map_in_contributing_is_true():
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    assert floor_plan.redrawn(text, PACKAGE) == text, "imports have changed: run `make map`"
-
-
-def test_the_map_leaves_out_what_other_arrows_show_and_boxes_what_goes_round(toy):
-    (toy.package / "paper.py").write_text("import toy.rock", "utf-8")
-    (toy.package / "rock.py").write_text("from toy import paper, sky", "utf-8")
-    (toy.package / "sky.py").write_text("", "utf-8")
-    (toy.package / "tools.py").write_text("from toy import sky\nfrom toy.stones import stone", "utf-8")
-    (toy.package / "pipeline" / "cli.py").write_text("import toy.tools", "utf-8")
-    assert floor_plan.drawing(toy.package).splitlines() == [
-        "```mermaid",
-        "flowchart TD",
-        '    pipeline["pipeline"]',
-        '    tools["tools"]',
-        '    stones["stones"]',
-        '    paper["paper · rock"]',
-        '    sky["sky"]',
-        "    paper --> sky",
-        "    pipeline --> tools",
-        "    stones --> paper",
-        "    tools --> stones",
-        "```",
-    ]
-
-
-@pytest.mark.parametrize("text", ["", "<!-- map: made by `make map` -->\n", "<!-- end of map -->"])
-def test_a_text_without_a_place_for_the_map_is_refused(text):
-    with pytest.raises(ValueError, match="end of map"):
-        floor_plan.redrawn(text, PACKAGE)
 
 
 def test_a_file_that_is_no_python_imports_nothing(toy):

@@ -41,7 +41,7 @@ def test_the_module_is_a_form_without_parameters():
 
 
 def test_heads_change_the_function_and_show_in_print():
-    # The parameters are the same, so a checkpoint's name has to tell them apart by what is printed.
+    # The parameters are the same, so only what is printed tells them apart.
     (one, own), (two, same) = network(heads=1), network(heads=2)
     assert torch.equal(own["encoder.0.attention.query.weight"], same["encoder.0.attention.query.weight"])
     assert not torch.allclose(*(logits(module, own, SOURCE, TARGET) for module in (one, two)))

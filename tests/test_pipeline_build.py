@@ -444,11 +444,6 @@ def test_the_variables_of_make_reach_the_command_line():
     assert lines[-1] == '.venv/bin/leakage build one two --profile "smoke" --seed "7" --jobs "2"'
 
 
-def test_serve_without_a_site_is_refused(repository, capsys):
-    assert leakage(repository, "serve") == 2
-    assert "run `leakage build` first" in capsys.readouterr().err
-
-
 def test_a_warning_of_the_renderer_fails_the_build_and_the_site_is_kept(repository, capsys):
     edit(repository / "book/intro.md", "# A small book", "# A small book\n\n{ref}`nowhere`\n")
     assert build(repository, "--seed", "5", render=True) == 1

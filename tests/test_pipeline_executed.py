@@ -3,14 +3,10 @@
 Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
 """
 
-import copy
-import importlib.util
 import io
 import json
 import os
 import shutil
-import sys
-from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -18,12 +14,10 @@ import nbformat
 import pytest
 from papermill.engines import NBClientEngine
 
-import alterations
 from kernels import Meanwhile, without_kernels
-from leakage.pipeline import execute, executed, plan, worker
+from leakage.pipeline import execute, plan, worker
 from leakage.pipeline.book import STANDARD, open_book
 from leakage.pipeline.build import build as build_book
-from leakage.pipeline.executions import _forget_old_bytecode
 from leakage.pipeline.progress import Progress
 from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
@@ -131,102 +125,35 @@ def test_an_execution_of_another_processor_counts_and_says_so(repository, monkey
     assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
 
 
-def test_compiled_modules_older_than_their_source_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    source = tmp_path / "module_of_one_size.py"
-
-    def value() -> int:
-        spec = importlib.util.spec_from_file_location(source.stem, source)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.VALUE
-
-    source.write_text("VALUE = 3\n")
-    before = source.stat()
-    assert value() == 3
-    source.write_text("VALUE = 4\n")
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert value() == 3, "Python believes the size and the date"
-    _forget_old_bytecode(tmp_path)
-    assert value() == 4
-
-
 def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tmp_path, capsys):
     root = copy_of(finished, tmp_path / f"a{os.pathsep}b")
     assert build(root) == 2
     assert f"no folder above the package may have '{os.pathsep}' in its name" in capsys.readouterr().err
 
 
-def test_a_folder_whose_name_is_no_text_is_refused(finished, tmp_path, capsys):
-    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
-    assert leakage(finished, "build", "--build-dir", folder) == 2
-    assert "a folder's name must be text in UTF-8" in capsys.readouterr().err
-    assert not os.path.exists(folder)
-
-
 # ── what is altered afterwards ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def no_notebooks(good: bytes) -> Iterator[bytes]:
-    """The file after what happens to files, and files that hold something else."""
-    yield from alterations.at_random(good)
-    yield from (b"{}", b"[]", b"null", b"3", b'"text"', b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b'{"metadata":')
+ALTERATIONS = {
+    "cut short": lambda good: good[: len(good) // 2],
+    "empty": lambda good: b"",
+    "another file": lambda good: b"{}",
+    "no text": lambda good: b"\xff\xfe",
+    "a verdict changed by hand": lambda good: good.replace(b'"verdict": "held"', b'"verdict": "did not hold"'),
+}
 
 
-def places(node, path=()) -> Iterator[tuple]:
-    """Every place in a JSON value below its root."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
-
-
-WORDS = (None, 3, "held", [], {})
-
-
-def by_hand(good: bytes) -> Iterator[bytes]:
-    """The notebook with one value after the other taken out, and put in place of each other thing."""
-    content = json.loads(good)
-    for number, path in enumerate(places(content)):
-        for new in (..., WORDS[number % 5], WORDS[(number + 2) % 5]):
-            altered = copy.deepcopy(content)
-            at = altered
-            for key in path[:-1]:
-                at = at[key]
-            if new is ...:
-                del at[path[-1]]
-            elif at[path[-1]] == new:
-                continue
-            else:
-                at[path[-1]] = new
-            yield json.dumps(altered).encode()
-
-
-@pytest.mark.parametrize("kind", [no_notebooks, by_hand])
-def test_an_altered_notebook_counts_as_none(repository, kind):
+@pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
+def test_an_altered_notebook_counts_as_none(repository, capsys, alter):
     path = repository / "_build/executed/ci/sums.ipynb"
     good = path.read_bytes()
-    assert executed.repro(path)["status"] == "ok"
-    same, tried = json.loads(good), 0
-    for content in kind(good):
-        path.write_bytes(content)
-        if executed.read(path) is not None:
-            assert json.loads(content) == same, content
-        tried += 1
-    assert tried >= alterations.LEAST
-
-
-def test_every_command_gets_along_with_altered_notebooks(repository, capsys):
-    path = repository / "_build/executed/ci/sums.ipynb"
-    good = path.read_bytes()
-    contents = [*no_notebooks(good)][::40] + [*by_hand(good)][::200]
-    for content in contents:
-        path.write_bytes(content)
-        assert build(repository, "words") == 0, "another chapter than the one that was altered"
-        assert leakage(repository, "status") == 0
-        assert "sums: new" in capsys.readouterr().out
-        assert leakage(repository, "record", "sums") == 2
-        assert not (repository / "_build/claims/sums.json").exists()
+    path.write_bytes(alter(good))
+    assert path.read_bytes() != good
+    assert build(repository, "words") == 0, "another chapter than the one that was altered"
+    assert leakage(repository, "status") == 0
+    assert "sums: new" in capsys.readouterr().out
+    assert leakage(repository, "record", "sums") == 2
+    assert not (repository / "_build/claims/sums.json").exists()
     before = len(executions(repository))
     assert build(repository) == 0
     assert executions(repository)[before:] == ["sums"]
@@ -278,16 +205,6 @@ def test_an_error_of_who_is_told_is_not_taken_for_the_end_of_what_is_told():
     with pytest.raises(OSError, match="gone"):
         messages.throw(OSError("the terminal is gone"))
     assert list(execute._received(receiving)) == [""]
-
-
-def test_a_user_whom_the_system_does_not_know_gets_a_home(monkeypatch, tmp_path):
-    def unknown():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert "HOME" not in execute.kernel_variables(package=tmp_path, build=tmp_path)
-    monkeypatch.setattr(Path, "home", unknown)
-    assert execute.kernel_variables(package=tmp_path, build=tmp_path)["HOME"] == str(tmp_path / "home")
 
 
 @pytest.mark.parametrize(

@@ -1,62 +1,102 @@
 """A build may be killed anywhere: the next one goes on from there, and finds what an undisturbed one finds."""
 
-import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
-import pytest
+import psutil
 
-import kill_points
-from miniature import HEADER, PARAMETERS, cell, claims_text, make_repository
-from patience import HANGS
+from miniature import HEADER, PARAMETERS, cell, claims_text, ledger, make_repository
+from patience import HANGS, wait_until
+
+CHAPTERS, POINTS = ("first", "second"), 4
+# A point notes that it was begun. The one that makes so many notes as STUCK_AT says never ends: no clock decides when a
+# kill comes.
+IMPORTS = "import os, time, IPython\nfrom leakage import runtime, sweeps"
+SQUARE = """
+def square(point):
+    with open("begun.txt", "a+") as notes:
+        print(*point, file=notes, flush=True)
+        notes.seek(0)
+        if len(notes.readlines()) == int(os.environ["STUCK_AT"]):
+            time.sleep(10**6)
+    return float(point[1] ** 2)
+"""
+GRID = """
+run = runtime.begin(profile, seed, "cpu")
+total = sum(sweeps.sweep(square, [({name!r}, x) for x in range({points})], name={name!r}, run=run))
+record = {{"id": "{name}.a", "verdict": "held", "rule": "x < 20", "reason": "", "seconds": 0.1}}
+record |= {{"profile": profile, "seed": seed, "device": "cpu"}}
+record |= {{"values": [{{"name": "x", "measured": {{"kind": "exact", "value": total, "error": 0}}}}]}}
+IPython.display.display({{"text/plain": ""}}, raw=True, metadata={{"claim": record}})
+"""
+# After how many begun points a kill comes, and whom it hits. The last two spare the runner, which would go on with a
+# further chapter.
+KILLS = [(1, "the runner"), (3, "all of them"), (8, "the runner"), (9, "the chapter's process"), (11, "the kernel")]
 
 
-@pytest.fixture(scope="module")
-def trials(tmp_path_factory):
-    """What came of each kill."""
-    folder = tmp_path_factory.mktemp("kills")
-    root = make_repository(folder / "book", *kill_points.CHAPTERS)
-    for name in kill_points.CHAPTERS:
-        record = {"id": f"{name}.a", "verdict": "held", "rule": "x < 20"}
-        record |= {"reason": "", "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
-        sources = [
-            "import kill_points",
-            f"found = kill_points.grid({name!r})",
-            "measured = {'kind': 'exact', 'value': found, 'error': 0}",
-            f"show({record} | {{'values': [{{'name': 'x', 'measured': measured}}]}})",
+def a_book(root: Path) -> Path:
+    """A book of two chapters, each with a grid, that uses the real library."""
+    make_repository(root, *CHAPTERS)
+    shutil.rmtree(root / "lib")
+    for name in CHAPTERS:
+        blocks = [
+            cell(IMPORTS),
+            cell(PARAMETERS, "parameters"),
+            cell(SQUARE),
+            cell(GRID.format(name=name, points=POINTS)),
         ]
-        blocks = [cell(sources[0]), cell(PARAMETERS, "parameters"), *map(cell, sources[1:])]
         (root / "book" / f"{name}.md").write_text(f"{HEADER}\n# {name}\n\n" + "\nWords.\n\n".join(blocks), "utf-8")
         (root / "book" / "claims" / f"{name}.yml").write_text(claims_text(name), "utf-8")
-    command = [sys.executable, kill_points.__file__, folder]
-    paths = os.pathsep.join([str(Path(kill_points.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return root
 
 
-def test_there_are_many_kills_of_every_victim_and_each_came_about(trials):
-    undisturbed, *killed = trials
-    assert undisturbed["statuses"] == [0, 0]
-    assert undisturbed["computed"] == len(kill_points.CHAPTERS) * kill_points.POINTS
-    assert len(killed) >= 30
-    assert {kill["kill"][3] for kill in killed} == {"itself", "runner", "group", "kernel"}
-    assert [kill["kill"] for kill in killed if kill["statuses"][0] == 0] == []
+def begun(root: Path) -> list[str]:
+    """The points that were begun, in order."""
+    notes = root / "begun.txt"
+    return notes.read_text("utf-8").splitlines() if notes.exists() else []
 
 
-def test_after_every_kill_the_next_build_finds_what_an_undisturbed_one_finds(trials):
-    assert [one["kill"] for one in trials if one["statuses"][1] != 0 or not one["as expected"]] == []
+def start(root: Path, *, stuck_at: int = 0) -> subprocess.Popen:
+    command = [Path(sys.executable).with_name("leakage"), "build", "--root", root, "--jobs", "1", "--no-render"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, env=os.environ | {"STUCK_AT": str(stuck_at)}, start_new_session=True, **quiet)
 
 
-def test_no_finished_point_is_computed_again(trials):
-    assert [one["kill"] for one in trials if one["computed twice"]] == []
+def kill(runner: psutil.Process, victim: str) -> None:
+    """Kill one process of a build, or all, and wait until none is left."""
+    family = [runner, *runner.children(recursive=True)]
+    kernel = next(member for member in family if any("ipykernel" in word for word in member.cmdline()))
+    hit = {
+        "the runner": [runner],
+        "the kernel": [kernel],
+        "the chapter's process": [kernel.parent()],
+        "all of them": family,
+    }
+    for member in hit[victim]:
+        member.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
 
 
-def test_nothing_half_written_is_left_among_the_executed_chapters(trials):
-    assert [one["kill"] for one in trials if one["half notebooks"]] == []
+def test_a_build_that_is_killed_five_times_goes_on_each_time(tmp_path):
+    root = a_book(tmp_path / "book")
+    for stuck_at, victim in KILLS:
+        runner = start(root, stuck_at=stuck_at)
+        wait_until(lambda: len(begun(root)) == stuck_at)  # noqa: B023
+        kill(psutil.Process(runner.pid), victim)
+        runner.wait(HANGS)
+    assert start(root).wait(HANGS) == 0
+    # Only points that were killed are begun again, and at once.
+    assert len(begun(root)) == len(CHAPTERS) * POINTS + len(KILLS)
+    once = [point for point, _ in groupby(begun(root))]
+    assert sorted(once) == [f"{name} {x}" for name in CHAPTERS for x in range(POINTS)]
+    for name in CHAPTERS:
+        assert ledger(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(x**2 for x in range(POINTS))
+    assert [*(root / "_build").rglob("*.partial*")] == []
 
 
 def test_a_program_ends_with_whoever_started_it(tmp_path):

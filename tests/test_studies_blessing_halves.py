@@ -6,7 +6,6 @@ import torch
 
 from leakage.runtime import stream
 from leakage.studies.blessing import purchase_like, width_audit
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from refusing import refusals
 
@@ -63,12 +62,6 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
     assert not torch.equal(narrow.member, other.member)
     assert torch.equal(run().kept.losses, wide.losses)
     assert not torch.equal(run(seed=1).kept.losses, wide.losses)
-
-
-def test_a_training_can_be_taken_up_again(tmp_path):
-    first, again, alone = (run(**how).kept.losses for how in ({"checkpoint": Checkpoint(tmp_path)},) * 2 + ({},))
-    assert torch.equal(first, again)
-    assert torch.equal(first, alone)
 
 
 test_a_pool_without_a_rest_is_refused = refusals(

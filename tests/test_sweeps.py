@@ -5,12 +5,11 @@ import hashlib
 import io
 import os
 import pickle
-import platform
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ import torch
 import alterations
 from leakage import content_keys, processes, runtime, sweeps
 from leakage.metrics.intervals import Estimate
-from leakage.pipeline.execute import KEPT_MEMORY
 from patience import HANGS, wait_until
 
 RUN = runtime.begin("ci", 0, "cpu")
@@ -89,11 +87,10 @@ def test_what_was_finished_before_an_error_is_kept_and_the_point_is_named(tmp_pa
     [
         {"run": runtime.begin("ci", 1, "cpu")},
         {"run": runtime.begin("smoke", 0, "cpu")},
-        {"settings": {"n": 5}},
         {"name": "other"},
     ],
 )
-def test_another_seed_profile_setting_or_name_computes_again(tmp_path, notes, change):
+def test_another_seed_profile_or_name_computes_again(tmp_path, notes, change):
     measure = functools.partial(noted_square, notes=notes)
     sweep(measure, [1], tmp_path)
     sweep(measure, [1], tmp_path, **change)
@@ -226,22 +223,6 @@ def test_a_name_that_is_no_folder_name_is_refused(tmp_path, name):
         sweep(square, [1], tmp_path, name=name)
 
 
-def test_threads_give_the_same_values_in_order(tmp_path, notes):
-    with ThreadPoolExecutor(4) as executor:
-        values = sweep(functools.partial(noted_square, notes=notes), range(20), tmp_path, executor=executor)
-    assert values == [x * x for x in range(20)]
-    assert sweep(functools.partial(noted_square, notes=notes), range(20), tmp_path) == values
-    assert len(computed(notes)) == 20
-
-
-def test_processes_give_the_same_values(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
-    executor = processes.spare(square, 2, torch.device("cpu"))
-    monkeypatch.delenv("LEAKAGE_PROCESSES")
-    assert isinstance(executor, ProcessPoolExecutor)
-    assert sweep(square, [1, 2], tmp_path, executor=executor) == [1, 4]
-
-
 def whose(_):
     return os.getpid()
 
@@ -249,8 +230,8 @@ def whose(_):
 def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
     here = os.getpid()
-    assert sweep(whose, [1], tmp_path, settings="one point is not divided") == [here]
-    assert set(sweep(lambda _: os.getpid(), [1, 2], tmp_path, settings="nor what no process can be told")) == {here}
+    assert sweep(whose, [1], tmp_path / "one point") == [here]
+    assert set(sweep(lambda _: os.getpid(), [1, 2], tmp_path / "what no process can be told")) == {here}
     first, second = sweep(whose, range(4), tmp_path), sweep(whose, range(4, 8), tmp_path)
     assert here not in first
     assert len({*first, *second}) <= 2, "they are kept for the next grid"
@@ -293,30 +274,11 @@ class Cancelling(Executor):
         return self.futures[-1]
 
 
-ROOM = """
-import psutil, torch
-from leakage import processes
-
-held, rows = psutil.Process().memory_info, [torch.ones(2**20) for _ in range(50)]
-del rows
-before = held().rss
-processes.give_memory_back()
-print(before - held().rss)
-"""
-
-
-def test_a_process_that_waits_gives_back_the_room_that_kernels_keep():
-    result = subprocess.run(
-        [sys.executable, "-c", ROOM], env=os.environ | KEPT_MEMORY, capture_output=True, text=True, timeout=HANGS
-    )
-    given_back = int(result.stdout)
-    assert given_back > 100 * 2**20 or platform.libc_ver()[0] != "glibc", result.stderr
-
-
-def test_an_error_in_an_executor_cancels_what_has_not_begun(tmp_path):
+def test_an_error_in_a_process_cancels_what_has_not_begun(tmp_path, monkeypatch):
     executor = Cancelling()
+    monkeypatch.setattr(processes, "spare", lambda *_: executor)
     with pytest.raises(ArithmeticError) as caught:
-        sweep(square, range(50), tmp_path, executor=executor)
+        sweep(square, range(50), tmp_path)
     assert caught.value.__notes__ == ["at the grid point 0"]
     assert [future.cancelled() for future in executor.futures] == [False] + [True] * 49
     assert not (tmp_path / "grids").exists()

@@ -1,4 +1,4 @@
-"""An ensemble trains as separate PyTorch networks do, and goes on after an interruption."""
+"""An ensemble trains as separate PyTorch networks do."""
 
 import itertools
 from dataclasses import replace
@@ -8,13 +8,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import alterations
-from leakage import content_keys
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles, perceptrons
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
 from leakage.trainers.ensembles import Recipe, Recorder
 from leakage.trainers.perceptrons import Perceptrons
 
@@ -158,136 +155,6 @@ def test_the_epochs_asked_for_are_observed():
     assert torch.equal(kept[5].weights[0], last.weights[0])
     shorter = ensembles.train(start, examples, rows, replace(RECIPE, epochs=2), generator=stream(0, "shuffle"))
     assert torch.equal(kept[2].weights[0], shorter.weights[0])
-
-
-class Interruption(Exception):
-    pass
-
-
-class Fragile(Recorder):
-    """A recorder that fails once at the third epoch."""
-
-    broken = False
-
-    def __call__(self, epoch, networks):
-        if epoch == 3 and not self.broken:
-            self.broken = True
-            raise Interruption
-        super().__call__(epoch, networks)
-
-
-@pytest.mark.parametrize("optimiser", ensembles.OPTIMISERS)
-def test_two_epochs_and_the_rest_after_an_interruption_equal_all_at_once(tmp_path, optimiser):
-    examples, rows = a_problem()
-    recipe = replace(RECIPE, epochs=4, optimiser=optimiser, momentum=0.9 if optimiser == "sgd" else 0.0)
-    start = a_start()
-
-    def run(observe, checkpoint=None):
-        return ensembles.train(
-            start,
-            examples,
-            rows,
-            recipe,
-            generator=stream(0, "shuffle"),
-            observe=observe,
-            checkpoint=checkpoint,
-        )
-
-    def measure(networks):
-        return {"losses": networks.scores(examples).losses}
-
-    whole = Recorder(measure)
-    expected = run(whole)
-    checkpoint = Checkpoint(tmp_path, seconds=0)
-    first = Fragile(measure)
-    with pytest.raises(Interruption):
-        run(first, checkpoint)
-    resumed = Recorder(measure)  # as in a new process: it has seen nothing yet
-    found = run(resumed, checkpoint)
-    assert resumed.epochs == whole.epochs == [1, 2, 3, 4]
-    assert torch.equal(resumed.stacked()["losses"], whole.stacked()["losses"])
-    for ours, theirs in zip((*found.weights, *found.biases), (*expected.weights, *expected.biases), strict=True):
-        assert torch.equal(ours, theirs)  # bit for bit
-    finished = Recorder(measure)
-    assert torch.equal(run(finished, checkpoint).weights[0], found.weights[0])
-    assert finished.epochs == [1, 2, 3, 4]
-    assert len(list(tmp_path.iterdir())) == 1, "no temporary file is left"
-
-
-def test_another_seed_recipe_or_datum_has_a_file_of_its_own(tmp_path):
-    examples, rows = a_problem()
-    start = a_start()
-    variants = [
-        (examples, RECIPE, 0),
-        (examples, RECIPE, 1),
-        (examples, replace(RECIPE, epochs=6), 0),
-        (Examples((examples.inputs[0] + 1e-9,), examples.targets), RECIPE, 0),
-    ]
-    for asked, recipe, seed in variants:
-        draws = stream(seed, "shuffle")
-        ensembles.train(start, asked, rows, recipe, generator=draws, checkpoint=Checkpoint(tmp_path))
-    assert len(list(tmp_path.iterdir())) == len(variants)
-
-
-def a_journal(folder, start: float) -> Journal:
-    """The journal of a training of one number, and the state it begins with."""
-    weights = torch.full((3,), start, requires_grad=True)
-    steps = torch.optim.Adam([weights])
-    weights.grad = torch.ones(3)
-    steps.step()
-    return Journal(
-        Checkpoint(folder, seconds=0),
-        lambda: "key",
-        parameters=[weights],
-        optimiser=steps,
-        generator=stream(0, "draws"),
-    )
-
-
-def test_an_altered_checkpoint_is_never_taken_up(tmp_path):
-    written, read = a_journal(tmp_path, 1.0), a_journal(tmp_path, 2.0)
-    written.save(3)
-    (path,) = tmp_path.iterdir()
-    good, before, tried = path.read_bytes(), read.parameters[0].clone(), 0
-    for content in alterations.at_random(good):
-        path.write_bytes(content)
-        assert read.resume() == 0
-        tried += 1
-    assert tried >= alterations.LEAST
-    assert torch.equal(read.parameters[0], before)
-    path.write_bytes(good)
-    assert read.resume() == 3
-    assert torch.equal(read.parameters[0], written.parameters[0])
-
-
-def test_a_checkpoint_of_other_code_is_not_taken_up(tmp_path, monkeypatch):
-    a_journal(tmp_path, 1.0).save(3)
-    monkeypatch.setattr(content_keys, "file_digest", lambda path: f"another version of {path}")
-    assert a_journal(tmp_path, 2.0).resume() == 0
-    monkeypatch.undo()
-    running = a_journal(tmp_path, 2.0)
-    monkeypatch.setattr(content_keys.Watch, "changed", lambda watch: ["ensembles.py"])
-    assert running.resume() == 0
-    before = [path.read_bytes() for path in tmp_path.iterdir()]
-    running.save(4)
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == before
-
-
-def test_an_observer_that_would_lose_what_it_saw_is_refused(tmp_path):
-    examples, rows = a_problem()
-    start = a_start()
-    with pytest.raises(ValueError, match="lost on resuming"):
-        ensembles.train(
-            start,
-            examples,
-            rows,
-            RECIPE,
-            generator=stream(0, "shuffle"),
-            observe=lambda epoch, networks: None,
-            checkpoint=Checkpoint(tmp_path),
-        )
-    with pytest.raises(ValueError, match="seconds"):
-        Checkpoint(tmp_path, seconds=-1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ensembles of any module equal separate PyTorch trainings, on every route and after every interruption."""
+"""Ensembles of any module equal separate PyTorch trainings, on every route."""
 
 import copy
 from dataclasses import replace
@@ -14,8 +14,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.trainers import criteria, ensembles
 from leakage.trainers import modules as room
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensemble_checkpoints import Checkpoint
-from leakage.trainers.ensembles import Recipe, Recorder, shuffled
+from leakage.trainers.ensembles import Recipe, shuffled
 from leakage.trainers.modules import Modules
 
 MODELS, POINTS, SIDE = 3, 40, 4
@@ -109,45 +108,6 @@ def test_losses_of_float32_networks_are_judged_in_float64():
     stack = Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {})
     score = of(stack, nn.Linear(1, 2)).scores(Examples((torch.ones(1, 1),), torch.tensor([0])))
     assert float(score.losses) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
-
-
-class Interrupted(Recorder):
-    """A recorder that fails once, when an epoch is first seen."""
-
-    def __call__(self, epoch, networks):
-        super().__call__(epoch, networks)
-        if epoch == 3:
-            raise KeyboardInterrupt
-
-
-def measure(networks: Modules) -> dict[str, torch.Tensor]:
-    return {"weight": networks.stack.parameters["upper.weight"].clone()}
-
-
-def test_a_training_resumes_bit_for_bit_with_its_running_means(tmp_path):
-    _, stack, examples, rows = problem()
-
-    def noisy(images, generator):
-        return images + 0.1 * gaussian(tuple(images.shape), generator=generator)
-
-    whole, again = Recorder(measure), Recorder(measure)
-    expected = trained(stack, examples, rows, observe=whole, augment=noisy)
-    settings: dict[str, Any] = {"checkpoint": Checkpoint(tmp_path, seconds=0), "augment": noisy}
-    with pytest.raises(KeyboardInterrupt):
-        trained(stack, examples, rows, observe=Interrupted(measure), **settings)
-    found = trained(stack, examples, rows, observe=again, **settings)
-    assert differences(found, expected) == 0
-    assert again.epochs == whole.epochs == [1, 2, 3, 4]
-    assert torch.equal(again.stacked()["weight"], whole.stacked()["weight"])
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_other_settings_have_another_checkpoint(tmp_path):
-    _, stack, examples, rows = problem()
-    short = replace(RECIPE, epochs=1)
-    for recipe, augment in ((short, None), (replace(short, batch=13), None), (short, lambda images, _: images)):
-        trained(stack, examples, rows, recipe, checkpoint=Checkpoint(tmp_path), augment=augment)
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_augmented_inputs_are_what_networks_are_trained_on():

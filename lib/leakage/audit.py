@@ -3,16 +3,15 @@
 Four doors lead to one `Audit`: losses that are saved already, models that are trained already, a scikit-learn
 classifier and a PyTorch module, which are trained here. Two more calls hold a promise of differential privacy against
 what was guessed. NumPy, PyTorch and lists come in. What the sample cannot show is said in the notes and never raised;
-what cannot be used is refused with the cure. A score is larger for a likelier member. PyTorch and scikit-learn are
-imported by the calls, so that importing this module is quick.
+what cannot be used is refused with the cure. A score is larger for a likelier member.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakage.auditing.evidence import Bound
 from leakage.auditing.result import Audit
+from leakage.metrics.epsilon_bounds import Bound
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -93,9 +92,9 @@ def of_panel(
         ValueError: if a model does not answer as the panel says, or as `of_losses`.
     """
     from leakage.auditing.audited import audited
-    from leakage.auditing.panels import known
+    from leakage.auditing.given import from_panel
 
-    return audited(known(panel, target=target, groups=groups), fprs=fprs, level=level)
+    return audited(from_panel(panel, target=target, groups=groups), fprs=fprs, level=level)
 
 
 def of_sklearn(
@@ -159,9 +158,10 @@ def of_module(
         groups: a name for each row, for slices.
         fprs: false positive rates.
         level: of the intervals.
-        folder: keeps what each finished model says, so that an interrupted audit goes on. A file counts only for the
-            same data, halves, initial weights, source of `train` and settings that a `partial` or an object holds; what
-            `train` calls or closes over is not looked into.
+        folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
+            once, what all say in the end. A file counts only for the same data, halves, initial weights and `recipe`.
+            Name another folder if you change `train`: the code of `train` is not looked at, and files of the old one
+            would be read.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
 
     Raises:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 _DIGEST_BYTES = 32
 _PARTIAL = re.compile(r"\.([0-9]+)-[0-9]+\.partial")  # the end of the name of a file that process … is writing
@@ -25,29 +24,33 @@ class Damaged(ValueError):
 
 def pack(value: Any) -> bytes:
     """The content of a file that holds `value`: numbers, text and tensors in lists, tuples and dictionaries."""
+    import torch  # not for those who only write
+
     buffer = io.BytesIO()
     torch.save(value, buffer)
     payload = buffer.getvalue()
     return hashlib.sha256(payload).digest() + payload
 
 
-def unpack(content: bytes, *, device: torch.device | str = "cpu") -> Any:
-    """The value that was packed, with its tensors on `device`.
+def unpack(content: bytes) -> Any:
+    """The value that was packed, with its tensors on the CPU.
 
     Raises:
         Damaged: if the checksum is another, or the content was not made by `pack`.
     """
+    import torch
+
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
         raise Damaged("its checksum is another")
     try:
-        return torch.load(io.BytesIO(payload), weights_only=True, map_location=device)
+        return torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
     except Exception as error:  # bytes that were never packed make torch raise almost anything
         raise Damaged(f"it holds no tensors or plain values ({type(error).__name__})") from error
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put packed content into place in one step."""
+    """Write a file in one step: it is there completely, or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:
@@ -75,11 +78,11 @@ def sweep_up(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def read(path: Path, *, device: torch.device | str = "cpu") -> Any:
+def read(path: Path) -> Any:
     """The value in a file.
 
     Raises:
         Damaged: see `unpack`.
         FileNotFoundError: if there is none.
     """
-    return unpack(path.read_bytes(), device=device)
+    return unpack(path.read_bytes())

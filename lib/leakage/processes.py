@@ -1,10 +1,8 @@
 """Processes of this machine that a build leaves to one of its chapters, for the points of a grid."""
 
-import ctypes
 import functools
 import os
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -22,16 +20,10 @@ def spare(function: Callable[[Any], Any], points: int, device: torch.device) -> 
     if points < 2 or device.type != "cpu" or not asked.isdecimal() or int(asked) < 2:
         return None
     try:
-        pickle.dumps(function)
-    except (pickle.PicklingError, AttributeError, TypeError):  # written in a notebook, say
+        named = pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, say
         return None
-    return _processes(int(asked))
-
-
-def give_memory_back() -> None:
-    """Return to the system what is free: a process that waits for others must not hold the room of what it has done."""
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # glibc's
-        trim(0)
+    return None if b"__main__" in named else _processes(int(asked))  # written in a notebook, which only this one has
 
 
 @functools.cache

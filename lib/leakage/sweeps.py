@@ -35,40 +35,36 @@ def sweep(
     *,
     name: str,
     run: Run,
-    settings: Any = None,
     folder: Path | str | None = None,
-    executor: Executor | None = None,
     description: str | None = None,
     bar: bool = True,
 ) -> list[Any]:
     """`function(point)` for each point, in order; points finished earlier are not computed again.
 
     A result is reused while the point, profile, seed, kind of device and of processor (no grid mixes the last digits
-    of two), `settings`, Python, the locked packages and the function are the same. Of the function, its module with all
-    it imports from `leakage` counts, or its text and the variables it uses if it is written in a notebook; with
+    of two), Python, the locked packages and the function are the same. Of the function, its module with all it imports
+    from `leakage` counts, or its text and the variables it uses if it is written in a notebook; with
     `functools.partial`, the arguments too.
 
+    The points that are left run here in turn, or, where a build has processors to spare and says so in the variable
+    `LEAKAGE_PROCESSES`, in that many processes that live as long as this one; in profile smoke, never.
+
     Args:
-        function: takes a point. With an executor of processes it must be importable there: a function of a module, or
-            a `functools.partial` of one.
+        function: takes a point. Other processes run only a function of a module, or a `functools.partial` of one.
         points: numbers, texts, tuples, dataclasses or dictionaries of these.
         name: names the grid on disk and in messages.
         run: the chapter's run.
-        settings: whatever else the results depend on, such as the checksum of a file that the function reads.
         folder: where finished points are kept; by default the build folder of the repository.
-        executor: maps the points that are left, on threads, processes or a cluster (`Client.get_executor()` of dask).
-            By default they run here in turn, or, where a build has processors to spare and says so in the variable
-            `LEAKAGE_PROCESSES`, in that many processes that live as long as this one; in profile smoke, never.
         description: text of the progress bar; `name` by default.
         bar: whether to show one.
 
     Raises:
-        TypeError: if the content of the function, the settings, a point or a result cannot be read off.
+        TypeError: if the content of the function, a point or a result cannot be read off.
         Exception: what `function` raises, with the point noted; the points finished by then are kept.
     """
     points = list(points)
     watch = content_keys.Watch()
-    base = (content_keys.function_parts(function, digest=watch.digest), settings, run.profile, run.seed)
+    base = (content_keys.function_parts(function, digest=watch.digest), run.profile, run.seed)
     machine = (
         content_keys.device_kind(run.device),
         content_keys.processor(),
@@ -81,8 +77,8 @@ def sweep(
     values = {} if watch.changed() else _stored(set(cells), name)
     missing = {cell: point for cell, point in zip(cells, points, strict=True) if cell not in values}
     quiet = bool(os.environ.get(content_keys.QUIET_VARIABLE))
-    if executor is None and run.profile != "smoke":  # its seconds of work are less than processes take to begin
-        executor = processes.spare(function, len(missing), run.device)
+    # In profile smoke there are seconds of work, less than processes take to begin.
+    executor = None if run.profile == "smoke" else processes.spare(function, len(missing), run.device)
     with tqdm(
         total=len(set(cells)), initial=len(values), desc=description or name, disable=quiet or not bar
     ) as progress:
@@ -194,9 +190,8 @@ def _compute(
                 error.add_note(f"at the grid point {point!r}")
                 raise
         return
-    processes.give_memory_back()
     futures: dict[Future[bytes], Path] = {
-        executor.submit(_packed_apart, function, point): cell for cell, point in missing.items()
+        executor.submit(_packed, function, point): cell for cell, point in missing.items()
     }
     try:
         for future in as_completed(futures):
@@ -211,13 +206,6 @@ def _compute(
 
 def _packed(function: Callable[[Any], Any], point: Any) -> bytes:
     return checked_files.pack(_encode(function(point)))
-
-
-def _packed_apart(function: Callable[[Any], Any], point: Any) -> bytes:
-    try:
-        return _packed(function, point)
-    finally:
-        processes.give_memory_back()
 
 
 def _root() -> Path | None:

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.auditing.arrays import matrix
-from leakage.auditing.evidence import Bound
 from leakage.metrics import epsilon_bounds
+from leakage.metrics.epsilon_bounds import Bound
 
 _UNFAIR = 1e-4  # share of fair coins that are taken for unfair
 

@@ -1,38 +1,12 @@
-"""What an audit has measured: scores, intervals and reservations, as plain arrays that need no PyTorch to be held."""
+"""What an audit has measured: scores, intervals and reservations, as plain arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
-
-@runtime_checkable
-class Interval(Protocol):
-    """An estimate with its interval, as `metrics.intervals.Estimate` is one."""
-
-    @property
-    def estimate(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
-@runtime_checkable
-class Bound(Protocol):
-    """What ε is at least, as `metrics.epsilon_bounds.Bound` says it."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def level(self) -> float: ...
-    @property
-    def guesses(self) -> int: ...
-    @property
-    def correct(self) -> int: ...
+from leakage.metrics.intervals import Estimate
 
 
 class Found(NamedTuple):
@@ -48,9 +22,9 @@ class Found(NamedTuple):
 
     attack: str
     sees: str
-    auc: Interval
-    advantage: Interval
-    tpr: Mapping[float, Interval | None]
+    auc: Estimate
+    advantage: Estimate
+    tpr: Mapping[float, Estimate | None]
 
 
 @dataclass(frozen=True, eq=False)

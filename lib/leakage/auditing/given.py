@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments, blocks
+from leakage.attacks.membership.panels import Panel
 from leakage.auditing.arrays import matrix, names
 
 _INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
@@ -129,6 +130,20 @@ def given(
         names("groups", groups, values.shape[1]),
         (*notes, *more),
     )
+
+
+def from_panel(panel: Any, *, target: int | None, groups: Any) -> Given:
+    """What an audit of a panel is given; see `audit.of_panel`."""
+    if not isinstance(panel, Panel):
+        raise TypeError(
+            f"`panel` must be an attacks.membership.panels.Panel, got {type(panel).__name__}; `Panel.of_modules` and "
+            "`Panel.of_estimators` make one."
+        )
+    # Losses that were given are passed on in their own precision, in which they lost what they have lost.
+    saved = panel.given is not None
+    losses = panel.given if saved else panel.losses
+    correct = None if saved else panel.correct
+    return given(losses, panel.member, target=target, correct=correct, labels=panel.labels, groups=groups)
 
 
 def _finite(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, list[str]]:

@@ -1,11 +1,10 @@
 """PyTorch modules on random halves, trained by the caller or all at once, and what they say of every row.
 
-What a finished model says (its losses and whether it is right, no weights) is kept in one file for each model, if a
-folder is given: NumPy's format without objects, with a digest inside, so that no file can run code.
+What finished models say (their losses and whether they are right, no weights) is kept if a folder is given: in one file
+for each model, or one for all that are trained at once. It is NumPy's format without objects, with a digest inside, so
+that no file can run code.
 """
 
-import functools
-import inspect
 import io
 import zipfile
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from leakage.models.classifier import OfModule
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples, classes
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
 
@@ -59,8 +57,7 @@ def trained(
         starts = torch.randint(2**62, (models,), generator=draws).tolist()
         _new(factory)
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
-        sources = _source(factory), _source(train)  # before a training changes what an object holds
-        found = [_one(factory, train, X, y, member[place], starts[place], folder, sources) for place in places]
+        found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
     known = given(losses, member, correct=correct, labels=y, groups=groups)
     return known, of_duplicates(X, y.tolist(), member)
@@ -74,7 +71,6 @@ def _one(
     member: Tensor,
     start: int,
     folder: Path | str | None,
-    sources: Any,
 ) -> tuple[Tensor, Tensor]:
     """The losses of one model, and whether it is right; from its file if there is a good one."""
     with torch.random.fork_rng():
@@ -82,20 +78,15 @@ def _one(
         module = _made(factory)
         X = _like(module, X)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
-        path = None
-        if folder is not None:
-            key = fingerprint((X, y, member, start, repr(module), weights, sources))
-            path = Path(folder) / f"{key}.npz"
-        if path is not None and (kept := _read(path, len(X))) is not None:
-            return kept
-        _check(module, X, y)
-        result = train(module, X[member], y[member])
-        if isinstance(result, nn.Module) and result is not module:
-            raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
-        found = _asked(module, X, y)
-    if path is not None:
-        _write(path, found)
-    return found
+
+        def answers() -> tuple[Tensor, Tensor]:
+            _check(module, X, y)
+            result = train(module, X[member], y[member])
+            if isinstance(result, nn.Module) and result is not module:
+                raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
+            return _asked(module, X, y)
+
+        return _load_or_compute(answers, folder, (X, y, member, start, repr(module), weights))
 
 
 def _like(module: nn.Module, X: Tensor) -> Tensor:
@@ -129,18 +120,18 @@ def _at_once(
     X = _like(module, X)
     examples = Examples((X,), y)
     _check(module, X, y)
-    networks = Modules(
-        module,
-        initial(module, len(member), generator=draws, dtype=X.dtype if X.is_floating_point() else torch.float32),
-        criterion=classes,
-    )
+    dtype = X.dtype if X.is_floating_point() else torch.float32
+    stack = initial(module, len(member), generator=draws, dtype=dtype)
     rows = member.nonzero()[:, 1].view(len(member), -1)
-    kept = None if folder is None else Checkpoint(folder)
-    done = ensembles.train(
-        networks, examples, rows, recipe, generator=draws, checkpoint=kept, description=f"{len(member)} models"
-    )
-    score = done.scores(examples)
-    return score.losses, score.wrong == 0
+
+    def answers() -> tuple[Tensor, Tensor]:
+        networks = Modules(module, stack, criterion=classes)
+        done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
+        score = done.scores(examples)
+        return score.losses, score.wrong == 0
+
+    weights = stack.parameters | stack.buffers
+    return _load_or_compute(answers, folder, (X, y, rows, recipe, draws.get_state(), repr(module), weights))
 
 
 def _equal_halves(rows: int, models: int, draws: torch.Generator) -> Tensor:
@@ -191,30 +182,17 @@ def _numbers(name: str, values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _source(value: Any, *, outer: tuple[int, ...] = ()) -> Any:
-    """The text of a function or class, with what a `partial` or an object holds; of what has neither, its type's name.
-
-    What a function closes over or calls is not looked into.
-    """
-    if id(value) in outer:
-        return "itself"
-    inner = functools.partial(_source, outer=(*outer, id(value)))
-    if isinstance(value, functools.partial):
-        return "partial", inner(value.func), [*map(inner, value.args)], {k: inner(v) for k, v in value.keywords.items()}
-    if inspect.ismethod(value):
-        return "method", inner(value.__func__), inner(value.__self__)
-    if inspect.isroutine(value) or inspect.isclass(value):
-        try:
-            return inspect.getsource(value)
-        except (OSError, TypeError):
-            return value.__qualname__
-    if isinstance(value, nn.Module):
-        return repr(value), {name: part for name, part in value.state_dict().items() if isinstance(part, Tensor)}
-    try:
-        return fingerprint(value)
-    except TypeError:
-        held = {name: inner(part) for name, part in getattr(value, "__dict__", {}).items()}
-        return inner(type(value)), held
+def _load_or_compute(
+    compute: Callable[[], tuple[Tensor, Tensor]], folder: Path | str | None, content: Any
+) -> tuple[Tensor, Tensor]:
+    """The losses of trained models and whether they are right, from the file named after `content` if it is there."""
+    if folder is None:
+        return compute()
+    path = Path(folder) / f"{fingerprint(content)}.npz"
+    if (found := _read(path)) is None:
+        found = compute()
+        _write(path, found)
+    return found
 
 
 def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:
@@ -224,13 +202,13 @@ def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:
     checked_files.write(path, content.getvalue())
 
 
-def _read(path: Path, rows: int) -> tuple[Tensor, Tensor] | None:
-    """What a file holds, or None where there is none or it is damaged: the model is then trained again."""
+def _read(path: Path) -> tuple[Tensor, Tensor] | None:
+    """What a file holds, or None where there is none or it is damaged: its models are then trained again."""
     try:
         with path.open("rb") as content, np.load(content, allow_pickle=False) as kept:
             losses, correct, digest = kept["losses"], kept["correct"], str(kept["digest"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    if losses.shape != (rows,) or fingerprint((losses, correct)) != digest:
+    if fingerprint((losses, correct)) != digest:
         return None
     return torch.from_numpy(losses), torch.from_numpy(correct)

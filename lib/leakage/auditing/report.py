@@ -10,8 +10,9 @@ from string import Template
 from typing import Any
 
 from leakage import __version__
-from leakage.auditing.evidence import Evidence, Interval
+from leakage.auditing.evidence import Evidence
 from leakage.auditing.tables import Table
+from leakage.metrics.intervals import Estimate
 
 _PAGE = Template("""\
 <!DOCTYPE html>
@@ -106,12 +107,12 @@ def as_json(audit: Evidence, *, records: Table, slices: Table) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def _percent(found: Interval) -> str:
+def _percent(found: Estimate) -> str:
     return f"{100 * found.estimate:.1f} % [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def _plain(value: Any) -> Any:
     """What JSON can hold."""
-    if isinstance(value, Interval):
+    if isinstance(value, Estimate):
         return {"estimate": value.estimate, "low": value.low, "high": value.high}
     return value

@@ -3,7 +3,6 @@
 Scores are not sent: a worker reads its own file of that name, which must have the digest of the one here.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -17,6 +16,7 @@ from leakage.auditing import jackknife, scores_file
 from leakage.auditing.given import Given, given
 from leakage.auditing.jackknife import Again, Means
 from leakage.checked_files import Damaged
+from leakage.fingerprints import fingerprint
 from leakage.pipeline.cluster import Call, Misfit, Pool, pool, this_worker
 from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
 from leakage.pipeline.worker import one_line
@@ -40,7 +40,7 @@ def _again(parts: Sequence[Sequence[int]], metrics: Sequence[str], *, scores: Pa
     digest = _digest(scores)
     calls = {}
     for part in map(tuple, parts):
-        key = hashlib.sha256(repr((digest, part, metrics)).encode()).hexdigest()
+        key = fingerprint((digest, part, tuple(metrics)))
         calls[part] = Call(key, f"without {len(part)} models", (scores, digest, part, tuple(metrics), pool.wanted))
     found = {}
     for call, means in pool.results(measured, calls.values(), believed):
@@ -71,7 +71,7 @@ def _known(scores: Path, digest: str) -> Given:
 
 def _digest(scores: Path) -> str:
     files = sorted(scores.glob("*.npy")) if scores.is_dir() else [scores]
-    return hashlib.sha256(repr([(file.name, content_keys.file_digest(file)) for file in files]).encode()).hexdigest()
+    return fingerprint([(file.name, content_keys.file_digest(file)) for file in files])
 
 
 def believed(call: Call, content: bytes) -> Means:

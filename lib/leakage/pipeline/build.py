@@ -141,11 +141,6 @@ def check(book: Book) -> None:
     """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
     contents.check(book)
     book.check_folder()
-    for folder in (book.root, book.build):
-        try:
-            str(folder).encode()
-        except UnicodeEncodeError as error:
-            raise Refusal(f"{os.fsencode(folder)!r}: a folder's name must be text in UTF-8.") from error
     if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
         raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
 
@@ -170,10 +165,10 @@ def alone(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refusal(f"another build is running in {folder}.") from error
-        for left in folder.glob("executed/*/*.partial*"):
+        for left in folder.glob("executed/*/*.partial.ipynb"):
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
-        checked_files.sweep_up(folder / "grids")
+        checked_files.sweep_up(folder)
         yield
 
 

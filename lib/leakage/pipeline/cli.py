@@ -6,7 +6,6 @@ carried out (one line on stderr, nothing changed), 130 if it was interrupted. He
 commands, so that help is instant.
 """
 
-import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +14,10 @@ import click
 
 from leakage.pipeline import options
 from leakage.pipeline.audit_command import audit
-from leakage.pipeline.options import FOLDER, Whole
-from leakage.pipeline.surroundings import lend_a_home, one_line, write_on_any_terminal
+from leakage.pipeline.options import FOLDER
+from leakage.pipeline.worker import one_line
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-_NEW_OBJECTS = 10_000  # between two searches for garbage: at 700, a sixth of the time of plans and pages
 _MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 
@@ -37,7 +35,9 @@ commands.add_command(audit)
 @click.argument("chapters", nargs=-1)
 @options.parameters
 @options.machines
-@click.option("--timeout", type=Whole(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]")
+@click.option(
+    "--timeout", type=click.IntRange(1, _MOST_SECONDS), help="Most seconds for a cell.  [default: by profile]"
+)
 @click.option("--no-render", is_flag=True, help="Execute and judge, but do not make the site.")
 @options.where
 def build(
@@ -65,7 +65,6 @@ def build(
     book = open_book(root, build_dir)
     book.choose(chapters)
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
-    lend_a_home(book.build)
     machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
     with Progress() as progress, place_of(book, chapters, given["device"], **machines, say=progress.say) as place:
         report = build_book(
@@ -90,7 +89,9 @@ def build(
 
 @commands.command()
 @click.argument("chapters", nargs=-1)
-@click.option("--seeds", type=Whole(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim.")
+@click.option(
+    "--seeds", type=click.IntRange(1, _MOST_SEEDS), default=10, show_default=True, help="How many for each claim."
+)
 @options.machines
 @options.where
 def replicate(
@@ -111,7 +112,6 @@ def replicate(
     from leakage.pipeline.replicate import replicate as replicate_book
 
     book = open_book(root, build_dir)
-    lend_a_home(book.build)
     machines = {"jobs": jobs, "workers": workers, "cluster": cluster}
     with (
         Progress() as progress,
@@ -182,55 +182,13 @@ def status(
 
     given = parameters({"profile": profile, "seed": seed, "device": device}, pairs)
     book = open_book(root, build_dir)
-    lend_a_home(book.build)
     for line in state_lines(book, given, checksum=registered_checksum):
         click.echo(line)
     return 0
 
 
-@commands.command("map")
-@options.where
-def draw_map(root: Path | None, build_dir: Path | None) -> int:
-    """Draw the rooms of the library and what they import into CONTRIBUTING.md."""
-    from leakage.pipeline import floor_plan
-    from leakage.pipeline.book import Refusal, open_book
-    from leakage.pipeline.storage import write_text
-
-    book = open_book(root, build_dir)
-    path = book.root / "CONTRIBUTING.md"
-    try:
-        text = floor_plan.redrawn(path.read_text("utf-8"), book.package)
-    except ValueError as error:  # no marks, or no text
-        raise Refusal(f"{path}: {error}") from error
-    write_text(path, text)
-    return 0
-
-
-@commands.command()
-@click.option("--port", type=Whole(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@options.where
-def serve(port: int, root: Path | None, build_dir: Path | None) -> int:
-    """Show the site in a browser, from this machine only."""
-    from leakage.pipeline.book import Refusal, open_book
-    from leakage.pipeline.serve import server
-
-    site = open_book(root, build_dir).site
-    if not (site / "index.html").is_file():
-        raise Refusal(f"there is no site in {site}; run `leakage build` first.")
-    try:
-        running = server(site, port)
-    except OSError as error:
-        raise Refusal(f"port {port} cannot be used ({error.strerror}); choose another with --port.") from error
-    with running, suppress(KeyboardInterrupt):
-        click.echo(f"http://localhost:{running.server_port}/ (stop with Ctrl-C)")
-        running.serve_forever()
-    return 0
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    gc.set_threshold(_NEW_OBJECTS)
-    write_on_any_terminal()
     try:
         return commands.main(arguments, prog_name="leakage", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -25,7 +25,6 @@ from distributed import Client, Future, LocalCluster, Worker, as_completed, get_
 from leakage.checked_files import Damaged
 from leakage.pipeline.book import Refusal
 from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
-from leakage.pipeline.execute import KEPT_MEMORY
 from leakage.pipeline.worker import one_line
 
 _ATTEMPTS = 3  # how often a call is made whose results cannot be believed
@@ -33,14 +32,13 @@ _RETRIES = 2  # how often dask makes a call again that raised an error
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _LONELY_SECONDS = 300  # without a worker that fits, after which none is taken to come
 _LOOK_SECONDS = 1.0
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks at what has come; each without gain is longer
+_PAUSE = 0.05  # seconds between two looks at what has come
 # A chapter takes minutes on a core that also bears this: dask looks around less often than where tasks take moments.
 _OF_OURS = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
-    **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in KEPT_MEMORY.items()},
 }
 _Found = TypeVar("_Found")
 
@@ -148,7 +146,7 @@ class Pool:
         waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
         begun: dict[Future, tuple[Call, set[str]]] = {}
         turns, doubts = Counter[str](), Counter[str]()
-        left, seen, pause = iter(calls), time.monotonic(), _SHORTEST_PAUSE
+        left, seen = iter(calls), time.monotonic()
         try:
             while True:
                 fit = self.look()
@@ -171,11 +169,8 @@ class Pool:
                     futures = self.client.map(function, *columns, key=keys, **where)
                     begun |= {future: (call, {*fit}) for future, call in zip(futures, batch, strict=True)}
                     waiting.update(futures)
-                if waiting.has_ready():
-                    pause = _SHORTEST_PAUSE
-                else:
-                    time.sleep(pause)
-                    pause = min(1.5 * pause, _LONGEST_PAUSE)
+                if not waiting.has_ready():
+                    time.sleep(_PAUSE)
                 for future, result in waiting.next_batch(block=False):
                     if future not in begun:
                         continue  # stranded

@@ -24,7 +24,6 @@ from leakage.pipeline.cluster import Call, Misfit, Pool, this_worker
 from leakage.pipeline.equipment import Equipment, Needs, equipment, unlike
 from leakage.pipeline.execute import Executed, Listener, Outcome
 from leakage.pipeline.plan import machine
-from leakage.pipeline.storage import write_bytes
 from leakage.pipeline.worker import Task, one_line
 
 _LOG = 100_000  # characters of a chapter's log that come back
@@ -56,7 +55,7 @@ def place(
             continue
         notebook, outcome, log = found
         if not shared:
-            write_bytes(task.log, log.encode())
+            checked_files.write(task.log, log.encode())
         yield task, notebook, outcome
 
 
@@ -87,7 +86,7 @@ def _desk(task: Task, files: Mapping[str, bytes]) -> Iterator[Task]:
     with TemporaryDirectory(dir=desk / "tasks") as name:
         root = Path(name, "book")
         for file, content in files.items():
-            write_bytes(root / file, content)
+            checked_files.write(root / file, content)
         variables = execute.kernel_variables(package=PACKAGE, build=desk)
         yield replace(
             task, folder=root, target=Path(name, task.target.name), log=Path(name, "log"), variables=variables

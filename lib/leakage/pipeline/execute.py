@@ -32,8 +32,6 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 # One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and
 # costs ten times the work on a busy one. And sums do not depend on how many cores there are.
 THREADS = 1
-# What glibc gives back to the system it must ask for again, page by page, which costs more than most sums over it.
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 
 
 @dataclass(frozen=True)
@@ -223,13 +221,11 @@ def _show_error(notebook: NotebookNode, outcome: Outcome) -> None:
 def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
     """Environment of the kernels: limited threads, this interpreter's kernel, the repository's package, no bars.
 
-    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel. A user
-    whom the system does not know, as in many containers, has no home; the tools ask for one.
+    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel.
     """
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {
         **{name: str(THREADS) for name in THREAD_VARIABLES},
-        **KEPT_MEMORY,
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
         "IPYTHONDIR": str(build / "ipython"),
@@ -240,9 +236,5 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
         content_keys.BUILD_VARIABLE: str(build),
         content_keys.QUIET_VARIABLE: "1",
     }
-    try:
-        Path.home()
-    except RuntimeError:
-        variables["HOME"] = str(build / "home")
     # Kernels start in another folder.
     return variables | ({"LEAKAGE_DATA": str(states.folder())} if os.environ.get("LEAKAGE_DATA") else {})

@@ -29,8 +29,6 @@ def write(path: Path, notebook: NotebookNode) -> None:
 
 def read(path: Path) -> NotebookNode | None:
     """The notebook as it was written; `None` if there is none, or not one to be believed."""
-    if not path.is_file():  # a pipe would be waited for
-        return None
     try:
         text = path.read_text("utf-8")
         content = json.loads(text)

@@ -5,10 +5,7 @@ caller's choice; what is written, and by whom, does not depend on it.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.util import cache_from_source
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -61,7 +58,6 @@ def carry_out(
         checksum: gives the checksum of a data set by name.
         tell: called with every event.
     """
-    _forget_old_bytecode(book.package)
     provenance = execution_provenance(book, device)
     begun: dict[str, Work] = {}
 
@@ -97,19 +93,6 @@ def _task(work: Work, limit: int) -> Task:
         name=work.name,
         files=read,
     )
-
-
-def _forget_old_bytecode(package: Path) -> None:
-    """Delete compiled modules that are older than the last change of their source.
-
-    Python compares size and time of modification in whole seconds, so it would run the old code of a module that was
-    replaced by one of the same size and date, and the key would be that of the new.
-    """
-    for path in package.rglob("*.py"):
-        compiled = Path(cache_from_source(path))
-        with suppress(OSError):  # there is none, or it may not be deleted
-            if compiled.stat().st_mtime_ns <= path.stat().st_ctime_ns:
-                compiled.unlink()
 
 
 def _repro(plan: Plan, outcome: Outcome) -> dict[str, Any]:

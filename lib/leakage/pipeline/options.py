@@ -14,34 +14,8 @@ _MOST_JOBS = 1024
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
 
 
-class Folder(click.Path):
-    """A folder named on the command line."""
-
-    def __init__(self, *, exists: bool = False) -> None:
-        super().__init__(exists=exists, file_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not str(value):
-            self.fail("a folder must have a name.", param, ctx)
-        try:
-            return super().convert(value, param, ctx)
-        except ValueError:  # letters that no file system has
-            self.fail("a folder must have a name that can be written.", param, ctx)
-
-
-class Whole(click.IntRange):
-    """A whole number in a range, written in at most 20 ASCII digits; `int` takes those of every script."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, str) and not re.fullmatch("[+-]?[0-9]{1,20}", value):
-            self.fail(f"{value!r} is not a valid integer.", param, ctx)
-        return super().convert(int(value), param, ctx)
-
-    def _describe_range(self) -> str:
-        return "" if self.min is None and self.max is None else super()._describe_range()
-
-
-FOLDER, _ROOT = Folder(), Folder(exists=True)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+_ROOT = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def _options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,12 +35,14 @@ where = _options(
 )
 parameters = _options(
     click.option("--profile", help="smoke (seconds, nothing judged), ci (minutes) or paper (one GPU).  [default: ci]"),
-    click.option("--seed", type=Whole(), help="Seed of every random stream.  [default: 0]"),
+    click.option("--seed", type=int, help="Seed of every random stream.  [default: 0]"),
     click.option("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]"),
     click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="The same, as a pair."),
 )
 elsewhere = _options(
-    click.option("--workers", type=Whole(1, _MOST_JOBS), help="Execute in so many processes of dask, on this machine."),
+    click.option(
+        "--workers", type=click.IntRange(1, _MOST_JOBS), help="Execute in so many processes of dask, on this machine."
+    ),
     click.option(
         "--cluster",
         envvar="LEAKAGE_CLUSTER",
@@ -75,7 +51,9 @@ elsewhere = _options(
     ),
 )
 machines = _options(
-    click.option("--jobs", type=Whole(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]"),
+    click.option(
+        "--jobs", type=click.IntRange(1, _MOST_JOBS), help="Chapters at a time.  [default: one for each core, or GPU]"
+    ),
     elsewhere,
 )
 

@@ -23,7 +23,7 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stdout or io.StringIO()  # none where it was closed
+        self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._running: dict[str, tuple[Started, float, float]] = {}
         self._drawn = 0

@@ -17,11 +17,12 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from leakage import checked_files
 from leakage.pipeline import contents, downloads, executed, generated, lacking_data, layers, replications, tree
 from leakage.pipeline.book import Book, code, read_mapping
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.library import PAGE, Library
-from leakage.pipeline.storage import GENERATED, copy_tree, write_bytes, write_json, write_notebook, write_text
+from leakage.pipeline.storage import GENERATED, copy_tree, write_json, write_notebook, write_text
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -62,9 +63,9 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
             )
             copy_alt_texts(notebook)
             if png := layers.picture(notebook):
-                write_bytes(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
+                checked_files.write(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
             for name, content in layers.pictures_as_files(notebook, _FRAMES).items():
-                write_bytes(book.staged / _FRAMES / name, content)
+                checked_files.write(book.staged / _FRAMES / name, content)
             if library is not None:
                 notebook.cells.append(
                     new_markdown_cell(f"#### The library behind this\n\n{library.of_chapter(chapter)}")

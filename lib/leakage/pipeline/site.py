@@ -13,13 +13,10 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 
@@ -121,17 +118,6 @@ def _name_the_repository(app: Sphinx, config: Config) -> None:
     config.myst_substitutions = {**config.myst_substitutions, "repository": address}
 
 
-class _Numbers(StandardDomain):
-    """Numbers of figures; Sphinx reads the whole page anew for each reference to one, a tenth of a second each time."""
-
-    @functools.cached_property
-    def _page(self) -> Callable[[str], nodes.document]:
-        return functools.lru_cache(maxsize=2)(self.env.get_doctree)
-
-    def _resolve_numref_xref(self, env: BuildEnvironment, *rest: Any) -> nodes.Element | None:
-        return super()._resolve_numref_xref(SimpleNamespace(**vars(env), get_doctree=self._page), *rest)  # type: ignore[arg-type]
-
-
 def _offline_maths(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
@@ -195,7 +181,6 @@ def _content(script: Any) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the listeners (called by Sphinx)."""
     app.setup_extension("sphinx.ext.extlinks")
-    app.add_domain(_Numbers, override=True)
     app.setup_extension("leakage.pipeline.folds")
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("config-inited", _name_the_repository, priority=_BEFORE_THE_PARSER)

@@ -13,23 +13,17 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from leakage import checked_files
+
 MARKER = ".leakage-build"
 GENERATED = "_generated"  # the folder of the staged pages that holds what a build says
 MARKED = "This folder was made by `leakage build`, which may overwrite and delete everything in it.\n"
 _NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, then move it there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
-
-
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, as `write_bytes` does."""
-    write_bytes(path, text.encode())
+    """Write `text` as UTF-8 in one step."""
+    checked_files.write(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -50,20 +44,8 @@ def write_notebook(path: Path, notebook: NotebookNode) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the contents of the sources below `source` into a new folder, and none of their modes.
-
-    The copy of a tree that nobody may write to is made to be written to, and deleted.
-
-    Args:
-        source: a folder; a link in it is copied as what it points to.
-        target: must not exist.
-    """
-    target.mkdir(parents=True)
-    for path in _pages(source):
-        if path.is_dir():
-            copy_tree(path, target / path.name)
-        else:
-            shutil.copyfile(path, target / path.name)
+    """Copy the sources below `source` into a new folder; a link is copied as what it points to."""
+    shutil.copytree(source, target, ignore=_NOT_PAGES)
 
 
 def lost_links(source: Path) -> Iterator[Path]:

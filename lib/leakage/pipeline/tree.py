@@ -54,15 +54,6 @@ def room(module: str) -> str:
     return module.partition(".")[0]
 
 
-def rooms(graph: Graph) -> dict[str, frozenset[str]]:
-    """Which rooms each room imports, of the modules' imports; the package itself is no room."""
-    found: dict[str, set[str]] = {room(name): set() for name in graph if name}
-    for name, targets in graph.items():
-        if name:
-            found[room(name)] |= {room(target) for target in targets} - {room(name)}
-    return {name: frozenset(targets) for name, targets in found.items()}
-
-
 def reach(graph: Graph, starts: Iterable[str]) -> frozenset[str]:
     """All that the starts import, and what that imports, to the ground; with a start only if something leads to it."""
     pending, found = [target for start in starts for target in graph[start]], set[str]()

@@ -22,10 +22,12 @@ from typing import Any
 
 import psutil
 
+from leakage import arguments
+
 _HANG_SECONDS = 3600  # for a kernel that neither answers nor ends; the busiest machine answers sooner
 _SAVE_SECONDS = 10  # between two writes of a notebook that grows: a write takes longer than most cells
 _STARTS = 3  # of a kernel: its ports are chosen before it takes them, and on a busy machine another may be quicker
-_LONGEST_MESSAGE = 400  # characters of an error that a status line shows
+_LONGEST_MESSAGE = 800  # characters
 
 
 @dataclass(frozen=True)
@@ -172,10 +174,12 @@ def _papermill(task: Task, sending: Connection, *, starts: int = _STARTS) -> str
     return ""
 
 
-def one_line(text: str) -> str:
-    """An error as a status line can show it: without colours and line breaks, of bounded length."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    return " ".join(plain.split())[:_LONGEST_MESSAGE]
+def one_line(text: object) -> str:
+    """`text` as a terminal can show it: without colours and line breaks, of bounded length."""
+    words = re.sub(r"\x1b\[[0-9;]*m", "", str(text)).split()
+    return arguments.shorten(
+        "".join(letter if letter.isprintable() else "�" for letter in " ".join(words)), _LONGEST_MESSAGE
+    )
 
 
 def _become(command: list[str]) -> None:

@@ -140,6 +140,19 @@ def rule_advantage(
     return _as_mixture(outsider).cdf(threshold) - _as_mixture(member).cdf(threshold)
 
 
+def log_likelihood_ratio(
+    predictions: Float[Tensor, " draws"], *, member: ScaleMixture, outsider: ScaleMixture
+) -> Float[Tensor, " draws"]:
+    r"""Score of the best blind attack on one prediction seen without its label, positive for "member", in nats.
+
+    $$ s(\hat y_0) = \log f_1(\hat y_0) - \log f_0(\hat y_0) $$
+
+    The attacker knows both unbatched laws. Source: Tan et al. (2022), Proposition 3.1 and eq. (3).
+    """
+    size = predictions.abs()
+    return member.log_density(size) - outsider.log_density(size)
+
+
 def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float) -> Float[Tensor, "*batch"]:
     r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of 4000 cells of $|y|$.
 

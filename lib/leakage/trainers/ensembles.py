@@ -1,12 +1,12 @@
 r"""Many networks of one shape, trained at the same time on row subsets of one set of examples.
 
 One engine for every kind of network: it shuffles, moves all parameters with one fused optimiser step, lets an observer
-look and keeps checkpoints. What differs is an `Ensemble`: `Perceptrons` are fully connected networks whose gradient is
+look. What differs is an `Ensemble`: `Perceptrons` are fully connected networks whose gradient is
 written out, `Modules` networks of any module, differentiated automatically. Precision and device are theirs.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from leakage import arguments, content_keys
 from leakage.trainers.criteria import Examples, Score
-from leakage.trainers.ensemble_checkpoints import Checkpoint, Journal
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
@@ -32,16 +31,6 @@ class Ensemble(Protocol):
     @property
     def parameters(self) -> Sequence[Tensor]:
         """What training changes, in place."""
-        ...
-
-    @property
-    def buffers(self) -> Sequence[Tensor]:
-        """What the networks change themselves while they train, such as running means."""
-        ...
-
-    @property
-    def settings(self) -> str:
-        """What the gradients depend on besides, in words: a part of a checkpoint's name."""
         ...
 
     def __len__(self) -> int: ...
@@ -119,7 +108,6 @@ def train(
     augment: Augment | None = None,
     observe: Callable[[int, E], Any] | None = None,
     epochs_observed: Sequence[int] | None = None,
-    checkpoint: Checkpoint | None = None,
     description: str | None = None,
 ) -> E:
     r"""Train each network on its rows to a small mean loss.
@@ -131,44 +119,31 @@ def train(
         recipe: epochs, batches, optimiser.
         generator: shuffles the rows, and is given to `augment`.
         orders: the rows of each epoch as they are gone through, where streams of the caller's have shuffled them; this
-            lets networks that do not belong together be trained together. There can be no checkpoint then.
+            lets networks that do not belong together be trained together.
         augment: changes the first input of a batch anew each time.
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
         epochs_observed: when; 0 is before training. All from 1 on by default.
-        checkpoint: lets an interrupted training go on where it was, with the same result bit for bit on a CPU. The
-            random stream, recipe, data, initial networks, their settings and the name of `augment` together name its
-            file; an observer that looks at something else needs another folder.
         description: text of a progress bar; none by default.
 
     Raises:
-        ValueError: if examples or rows do not fit the networks, there is not one order for each epoch or there is one
-            with a checkpoint, an observed epoch is never reached, or a network diverges (seen where it is observed, and
-            at the end).
+        ValueError: if examples or rows do not fit the networks, there is not one order for each epoch, an observed
+            epoch is never reached, or a network diverges (seen where it is observed, and at the end).
     """
-    if orders is not None and (checkpoint is not None or len(orders) != recipe.epochs):
-        raise ValueError(f"`orders` must be {recipe.epochs}, and without a checkpoint, got {len(orders)}.")
+    if orders is not None and len(orders) != recipe.epochs:
+        raise ValueError(f"`orders` must be {recipe.epochs}, one for each epoch, got {len(orders)}.")
     ensemble.check(examples)
     check_rows(rows, models=len(ensemble), points=len(examples))
     observed = _epochs_to_observe(epochs_observed, recipe)
     state = ensemble.clone()
-    parameters, everything = list(state.parameters), [*state.parameters, *state.buffers]
+    parameters = list(state.parameters)
     own = {"momentum": recipe.momentum} if recipe.momentum else {}  # Adam has none
     optimiser = OPTIMISERS[recipe.optimiser](
         parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True, **own
     )
-    settings = (recipe, sorted(observed), ensemble.settings, name_of(augment))
-    journal = Journal(
-        checkpoint,
-        lambda: (settings, everything, examples.tensors, rows, generator.get_state()),
-        parameters=everything,
-        optimiser=optimiser,
-        generator=generator,
-        observe=observe,
-    )
-    passed = journal.resume()
-    if observe is not None and passed == 0 and 0 in observed:
+    if observe is not None and 0 in observed:
         observe(0, state.clone())
-    for epoch in _with_progress(passed, recipe.epochs, description):
+    hidden = description is None or bool(os.environ.get(content_keys.QUIET_VARIABLE))
+    for epoch in tqdm(range(1, recipe.epochs + 1), desc=description, unit="epoch", disable=hidden):
         order = shuffled(rows, generator=generator) if orders is None else orders[epoch - 1]
         for batch in order.split(recipe.batch, dim=-1):
             asked = examples[batch]
@@ -179,7 +154,6 @@ def train(
             optimiser.step()
         if observe is not None and epoch in observed:
             observe(epoch, state.clone())
-        journal.save(epoch, last=epoch == recipe.epochs)
     return state.clone()
 
 
@@ -198,11 +172,6 @@ def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> In
     # The draws are multiples of 2^-24, and NumPy sorts whole numbers in a third of the time.
     keys = (drawn * 2**24).long() * 2**32 + torch.arange(rows.shape[-1])
     return rows.gather(-1, torch.from_numpy(np.sort(keys.numpy(), -1)) & (2**32 - 1))
-
-
-def name_of(function: Callable[..., Any] | None) -> str:
-    """What tells a function from others in a checkpoint's name."""
-    return "" if function is None else f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
 
 
 @dataclass(eq=False)
@@ -235,25 +204,9 @@ class Recorder(Generic[E]):
         device = next(iter(found.values())).device
         return found | {"epochs": torch.tensor(self.epochs, device=device)}
 
-    def state_dict(self) -> dict[str, Any]:
-        """What has been gathered, for a checkpoint."""
-        return {"epochs": list(self.epochs), "seen": list(self.seen)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what a checkpoint holds."""
-        self.epochs[:], self.seen[:] = state["epochs"], state["seen"]
-
 
 def _epochs_to_observe(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset[int]:
     chosen = frozenset(range(1, recipe.epochs + 1) if epochs is None else epochs)
     if any(not 0 <= epoch <= recipe.epochs for epoch in chosen):
         raise ValueError(f"`epochs_observed` must lie between 0 and {recipe.epochs}, got {sorted(chosen)}.")
     return chosen
-
-
-def _with_progress(passed: int, count: int, description: str | None) -> Iterator[int]:
-    """The epochs left, with a progress bar where one is described and a page is not being made."""
-    hidden = description is None or bool(os.environ.get(content_keys.QUIET_VARIABLE))
-    yield from tqdm(
-        range(passed + 1, count + 1), initial=passed, total=count, desc=description, unit="epoch", disable=hidden
-    )

@@ -16,7 +16,6 @@ from torch.nn.modules.dropout import _DropoutNd
 from leakage import arguments
 from leakage.models.initialisation import Stack
 from leakage.trainers.criteria import Criterion, Examples, Score, joined
-from leakage.trainers.ensembles import name_of
 
 _CHUNK = 250  # examples evaluated at once
 ROUTES = ("auto", "loop", "vmap")
@@ -25,8 +24,7 @@ ROUTES = ("auto", "loop", "vmap")
 class Modules:
     r"""A stack of networks: an `ensembles.Ensemble` that minimises $\sum_i \ell_i / \sum_i a_i$ over a batch.
 
-    $\ell_i$ are the losses of the criterion and $a_i$ the numbers of answers. In a checkpoint's name the module stands
-    as it prints: a setting of a module of your own must show in its `extra_repr`.
+    $\ell_i$ are the losses of the criterion and $a_i$ the numbers of answers.
 
     Args:
         module: the form of the networks, without dropout.
@@ -54,16 +52,6 @@ class Modules:
     def parameters(self) -> list[Tensor]:
         """Of the stack, in the module's order."""
         return list(self.stack.parameters.values())
-
-    @property
-    def buffers(self) -> list[Tensor]:
-        """Of the stack, in the module's order."""
-        return list(self.stack.buffers.values())
-
-    @property
-    def settings(self) -> str:
-        """The module and the criterion, in words."""
-        return f"{self.form!r} {name_of(self.criterion)}"
 
     def __len__(self) -> int:
         return len(self.stack)

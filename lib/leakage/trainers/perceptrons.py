@@ -21,9 +21,6 @@ class Perceptrons(Mlp):
     taken in the precision of the networks.
     """
 
-    buffers: tuple[Tensor, ...] = ()
-    settings = "perceptrons"
-
     @classmethod
     def of(cls, networks: Mlp) -> "Perceptrons":
         """These networks, in the same memory.

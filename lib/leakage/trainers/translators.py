@@ -36,8 +36,6 @@ class Translators:
         ValueError: if names or shapes do not fit.
     """
 
-    buffers: tuple[Tensor, ...] = ()
-
     def __init__(self, form: Transformer, stack: Stack) -> None:
         check_stacked("stack", stack.parameters | stack.buffers, dict(form.named_parameters()), len(stack))
         self.form, self.stack = form, stack
@@ -53,11 +51,6 @@ class Translators:
     def parameters(self) -> list[Tensor]:
         """Of the stack, in the form's order."""
         return list(self.stack.parameters.values())
-
-    @property
-    def settings(self) -> str:
-        """The form, in words."""
-        return repr(self.form)
 
     def __len__(self) -> int:
         return len(self.stack)

@@ -20,7 +20,6 @@ from leakage.studies.blessing import trajectories
 from leakage.studies.blessing.trajectories import Trajectory
 from leakage.trainers import criteria
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
 
@@ -39,7 +38,6 @@ def watched(
     epochs: Sequence[int],
     seed: int,
     device: torch.device | str = "cpu",
-    checkpoint: Checkpoint | None = None,
     route: str = "auto",
     together: int | None = None,
 ) -> Trajectory:
@@ -58,7 +56,6 @@ def watched(
         epochs: when to record.
         seed: of all randomness.
         device: where to compute.
-        checkpoint: lets a long training resume.
         route: see `Modules`.
         together: networks at once; w = 64 needs some 2 GiB of a GPU for each.
 
@@ -82,6 +79,5 @@ def watched(
         epochs=epochs,
         generator=draws,
         augment=shift_and_flip,
-        checkpoint=checkpoint,
         description=f"ResNet18({width})",
     )

@@ -14,7 +14,6 @@ from torch import Tensor
 from leakage.data.membership_splits import Pairs
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Augment, Ensemble, Recipe, Recorder
 
 
@@ -68,7 +67,6 @@ def watch(
     epochs: Sequence[int],
     generator: torch.Generator,
     augment: Augment | None = None,
-    checkpoint: Checkpoint | None = None,
     description: str | None = None,
 ) -> Trajectory:
     r"""Train networks on halves of a pool and record what an attacker may look at.
@@ -82,7 +80,6 @@ def watch(
         epochs: when to record.
         generator: of the shuffles and `augment`.
         augment: changes the inputs of a batch anew each time; see `ensembles.train`.
-        checkpoint: lets a long training resume.
         description: text of a progress bar; none by default.
 
     Raises:
@@ -98,7 +95,6 @@ def watch(
         augment=augment,
         observe=recorder,
         epochs_observed=epochs,
-        checkpoint=checkpoint,
         description=description,
     )
     found = recorder.stacked()

@@ -21,7 +21,6 @@ from leakage.runtime import stream
 from leakage.studies.blessing import tokens, trajectories
 from leakage.studies.blessing.trajectories import Trajectory
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.translators import Translators
 
@@ -59,7 +58,6 @@ def watched(
     epochs: Sequence[int],
     seed: int,
     device: torch.device | str = "cpu",
-    checkpoint: Checkpoint | None = None,
 ) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
 
@@ -81,7 +79,6 @@ def watched(
         epochs: when to record.
         seed: of all randomness.
         device: where to compute.
-        checkpoint: lets a long training resume.
 
     Raises:
         ValueError: if too few pairs are short enough, or as `Transformer`, `complementary_pairs` and
@@ -110,7 +107,6 @@ def watched(
         pairs=pairs,
         epochs=epochs,
         generator=draws,
-        checkpoint=checkpoint,
     )
 
 

@@ -17,7 +17,6 @@ from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.metrics.scores import FPRS, rates
 from leakage.runtime import stream
 from leakage.studies.blessing import halves, trajectories
-from leakage.trainers.ensemble_checkpoints import Checkpoint
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.perceptrons import Perceptrons
 
@@ -115,7 +114,6 @@ def width_audit(
     attacks: Sequence[str] = tuple(ATTACKS),
     fprs: Sequence[float] = FPRS,
     kept: Sequence[int] = (),
-    checkpoint: Checkpoint | None = None,
 ) -> WidthAudit:
     """Train the networks of one (width, split) and attack them at every recorded epoch.
 
@@ -131,7 +129,6 @@ def width_audit(
         attacks: names in `ATTACKS`.
         fprs: rates of false alarms.
         kept: epochs (out of `epochs`) whose losses the result holds.
-        checkpoint: lets a long training resume.
 
     Raises:
         ValueError: as `halves.drawn`, `trajectories.watch` and `audit`, or if an epoch to keep is not attacked.
@@ -150,7 +147,6 @@ def width_audit(
         pairs=own.pairs,
         epochs=epochs,
         generator=draws,
-        checkpoint=checkpoint,
     )
     places = [when.tolist().index(epoch) for epoch in kept]
     return WidthAudit(
