@@ -99,23 +99,13 @@ def read_payload(name: str, file: str) -> bytes:
     entry = registry.dataset(name).file(file)
     found, packed = _look(entry, folder() / entry.path)
     if found.state == "absent":
-        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.")
+        raise DataAbsent(
+            f"{registry.dataset(name).title} is absent: there is no {found.path}. Run `{registry.COMMAND} {name}`, "
+            f"or set LEAKAGE_DATA to a folder that has {entry.path}."
+        )
     if found.state == "damaged":
         raise DataDamaged(_refusal(name, found))
     return _unpack(entry, packed)
-
-
-def absent(name: str, file: DataFile | None = None) -> DataAbsent:
-    """The error to raise where data set `name` is needed and not available.
-
-    The words fit a missing file and a damaged one, and name no folder of this machine, for pages repeat them.
-    """
-    dataset = registry.dataset(name)
-    missing = file or next((found.file for found in status(name) if found.state != "verified"), dataset.files[0])
-    return DataAbsent(
-        f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `{registry.COMMAND} {name}`, "
-        f"or set LEAKAGE_DATA to a folder that has {missing.path}."
-    )
 
 
 def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileStatus, ...]:
