@@ -35,7 +35,7 @@ class DownloadFailed(OSError):
 
 
 class ServerUnreachable(DownloadFailed):
-    """A server did not answer; another one, at the moment, may not either."""
+    """A server did not answer, or broke off; another one, at the moment, may not answer either."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _download(file: DataFile, into: Path, *, timeout: float, retries: int) -> Pa
     except requests.HTTPError as error:
         raise DownloadFailed(f"{file.url} answers: {error}. Try again later.") from error
     except requests.RequestException as error:
-        raise ServerUnreachable(f"{file.url} cannot be reached ({error}). Check the network and try again.") from error
+        raise ServerUnreachable(f"{file.url} cannot be fetched ({error}). Check the network and try again.") from error
 
 
 def _look(file: DataFile, path: Path) -> tuple[FileStatus, bytes]:
