@@ -157,7 +157,8 @@ def _download(file: DataFile, into: Path, *, timeout: float, retries: int) -> Pa
     source = pooch.create(into, base_url="", registry={name: None}, urls={name: file.url}, retry_if_failed=retries)
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=timeout)
     try:
-        return Path(source.fetch(name, downloader=downloader))
+        # pooch's own downloader does not fit the protocol that it declares for one
+        return Path(source.fetch(name, downloader=downloader))  # pyright: ignore[reportArgumentType]
     except requests.HTTPError as error:
         raise DownloadFailed(f"{file.url} answers: {error}. Try again later.") from error
     except requests.RequestException as error:
