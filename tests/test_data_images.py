@@ -40,7 +40,7 @@ def test_every_pixel_of_the_original_counts():
 
 def test_at_their_own_side_images_are_unchanged():
     pixels = noise()
-    assert torch.equal(resize(pixels, side=28), pixels)
+    torch.testing.assert_close(resize(pixels, side=28), pixels)
 
 
 @pytest.mark.parametrize("side", [3, 8, 28])
@@ -146,14 +146,14 @@ def test_the_embedded_digits_are_always_there():
     assert loaded.pixels.dtype == torch.float32
     assert (float(loaded.pixels.min()), float(loaded.pixels.max())) == (0.0, 1.0)
     row = torch.tensor([0, 0, 5, 13, 9, 1, 0, 0]) / 16  # as the data set prints its first image
-    assert torch.equal(loaded.pixels[0, 0], row)
+    torch.testing.assert_close(loaded.pixels[0, 0], row)
 
 
 def test_mnist_comes_as_numbers_from_zero_to_one(monkeypatch):
     loaded = torch.full((2, 28, 28), 255, dtype=torch.uint8), torch.tensor([4, 7])
     monkeypatch.setattr(mnist, "load", lambda: loaded)
     found = load("mnist", dtype=torch.float64)
-    assert torch.equal(found.pixels, torch.ones((2, 28, 28), dtype=torch.float64))
+    torch.testing.assert_close(found.pixels, torch.ones((2, 28, 28), dtype=torch.float64))
     assert found.labels.tolist() == [4, 7]
 
 

@@ -98,11 +98,7 @@ def _measured(record: Mapping[str, Any]) -> dict[str, str]:
 def provenance(ledger: Mapping[str, Any]) -> str:
     """Where a collected ledger comes from, in one line."""
     commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
-    unverified = ", ".join(ledger.get("unverified") or ())
-    data = f", unverified data: {unverified}" * bool(unverified)
-    return (
-        f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}{data}"
-    )
+    return f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}"
 
 
 def machine(ledger: Mapping[str, Any]) -> str:

@@ -36,9 +36,7 @@ def make_ledger(notebook: NotebookNode, declared: Declarations) -> dict[str, Any
     found = {record["id"]: record for record in reversed(records(notebook))}
     claims = [_entry(claim, found.get(claim.id) or _missing(claim, repro)) for claim in declared.claims]
     origin = {name: repro[name] for name in (*PROVENANCE, *_RUN)}
-    # Of these sets no checksum is registered: somebody's first download decided what they are.
-    unverified = sorted(name for name, checksum in repro["data"].items() if checksum.startswith("unverified:"))
-    return {"chapter": declared.chapter, **origin, "unverified": unverified, "claims": claims}
+    return {"chapter": declared.chapter, **origin, "claims": claims}
 
 
 def _missing(claim: Claim, repro: Mapping[str, Any]) -> dict[str, Any]:
