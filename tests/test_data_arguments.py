@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from leakage.data import (
-    augmentation,
-    cifar10,
     embedded,
     gaussians,
     images,
@@ -53,7 +51,6 @@ def mixture(**given):
 
 # What is called, an argument that counts or measures, a good value, and values that are refused.
 COUNTS = [
-    (lambda **k: augmentation.shift_and_flip(PIXELS[None], new(), **k), "pixels", 2, (-1, 8)),
     (lambda **k: bilevel.Bilevel(**(LAW | k)), "n", 3, (0,)),
     (lambda **k: bilevel.Bilevel(**(LAW | k)), "d", 2, (0, 8)),
     (lambda **k: bilevel.fixed_points(bilevel.Bilevel(**LAW), **k, generator=new()), "count", 3, (-1,)),
@@ -148,7 +145,6 @@ def test_a_number_out_of_range_is_refused(call, name, wrong):
         (lambda: feature_models.digit_pixels(new(), classes=(3, 12)), "classes"),
         (lambda: images.parity(torch.tensor([1.5])), "digits"),
         (lambda: images.load("digits", dtype=torch.int64), "dtype"),
-        (lambda: cifar10.standardised(COLOURS, like=COLOURS, dtype=torch.int64), "dtype"),
         (lambda: gaussians.gaussian_twin(ROWS.long(), 2, generator=new()), "inputs"),
         (lambda: gaussians.gaussian_twin(ROWS * torch.nan, 2, generator=new()), "inputs"),
         (lambda: tokens.vocabulary("a dog"), "sentences"),
@@ -162,9 +158,6 @@ def test_a_number_out_of_range_is_refused(call, name, wrong):
 def test_an_argument_that_makes_no_sense_is_named(call, name):
     with pytest.raises(ValueError, match=f"`{name}` must"):
         call()
-
-
-COLOURS = torch.arange(2 * 3 * 4, dtype=torch.uint8).view(2, 3, 2, 2)
 
 
 def test_a_twin_has_the_precision_of_the_book_whatever_its_pattern_has():

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from leakage.data import adult, binary_rows, cifar10, fetch, images, labelled, mnist, multi30k, newsgroups
+from leakage.data import adult, binary_rows, fetch, images, labelled, mnist, multi30k, newsgroups
 from leakage.data.binary_rows import BinaryRows
 from leakage.data.labelled import Labelled
 from leakage.data.registry import DataAbsent
@@ -49,7 +49,6 @@ def test_the_sets_that_readers_bring_are_read_by_their_own_loaders(monkeypatch):
         ("mnist", partial(images.load, "mnist")),
         ("mnist-train", partial(mnist.load, "train")),
         ("adult-test", partial(adult.load, "test")),
-        ("cifar10-binary", cifar10.load),
         ("multi30k", multi30k.load),
     ],
 )

@@ -23,7 +23,6 @@ def test_the_table_has_every_set_the_book_names():
         "multi30k",
         "purchase100",
         "texas100",
-        "cifar10-binary",
         "20newsgroups",
     ]
     assert all(DATASETS[name].name == name for name in DATASETS)
@@ -46,7 +45,7 @@ def test_an_entry_is_complete_and_its_path_stays_below_the_folder(dataset, file)
 
 def test_what_was_never_held_is_marked_unverified():
     unverified = {name for name, dataset in DATASETS.items() if not all(file.verified for file in dataset.files)}
-    assert unverified == {"mnist-train", "adult-test", "purchase100", "texas100", "cifar10-binary"}
+    assert unverified == {"mnist-train", "adult-test", "purchase100", "texas100"}
 
 
 def test_the_newsgroups_checksum_is_the_one_scikit_learn_enforces():

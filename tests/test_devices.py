@@ -56,7 +56,6 @@ QUICK = {
     "attacks_membership_posterior": ("two_classes_have_two_posteriors",),
     "attacks_membership_references": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
     "attacks_membership_shadow_models": ("losses_of_zero_and_of_hundreds_have_finite_scores",),
-    "data_augmentation": ("without_shifts_half_of_the_images_are_mirrored",),
     "data_gaussians": ("a_gaussian_twin_has_the_covariance_of_the_inputs",),
     "data_membership_splits": ("quarters_are_disjoint",),
     "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),

@@ -143,18 +143,6 @@ def _texas(name: str, limit: int) -> DataFile:
     return DataFile(name, "texas100/dataset_texas.tgz", url, "tar.gz", limit=limit, member=member, tolerated="texas/")
 
 
-def _cifar(name: str) -> DataFile:
-    return DataFile(
-        name,
-        "cifar10/cifar-10-binary.tar.gz",
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        "tar.gz",
-        size=10_000 * (1 + 3_072),  # a label byte and 3 × 32 × 32 pixels for each of 10,000 images
-        member=f"cifar-10-batches-bin/{name}.bin",
-        tolerated="cifar-10-batches-bin/",
-    )
-
-
 _MNIST_TEST = (
     _mnist(
         "images",
@@ -265,14 +253,6 @@ _ALL = (
         "none stated; derived from public hospital discharge records, for research",
         _PRIVACY_TRUST_PAGE,
         _SHOKRI,
-    ),
-    Dataset(
-        "cifar10-binary",
-        "CIFAR-10, binary form",
-        (*(_cifar(f"data_batch_{i}") for i in range(1, 6)), _cifar("test_batch")),
-        "none stated; published for research",
-        "https://www.cs.toronto.edu/~kriz/cifar.html",
-        "Krizhevsky: Learning Multiple Layers of Features from Tiny Images (2009)",
     ),
     Dataset(
         "20newsgroups",

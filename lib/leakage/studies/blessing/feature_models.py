@@ -146,7 +146,7 @@ def random_relu(generator: torch.Generator, *, dimension: int = 200, strength: f
 def digit_pixels(generator: torch.Generator, *, classes: tuple[int, int] = (0, 1)) -> FeatureModel:
     r"""Random projections of 8 × 8 images of two digits, labelled -1 and +1, as many of each.
 
-    It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set has to be fetched. The
+    It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set is not among ours. The
     point is the first image of the first digit, as the paper's is the first aeroplane.
 
     Raises:
