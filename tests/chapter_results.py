@@ -144,15 +144,13 @@ def data_read_is_declared(chapter: Chapter) -> list[str]:
     } & registry.DATASETS.keys()
     for name in ("available", "read_payload", "fetch"):
         read |= {literal(call) for _, call in chapter.calls(name)} & registry.DATASETS.keys()
-    # A loader serves the parts of its set too: leakage.data.mnist reads mnist and mnist-train.
-    idle = {name for name in declared - read if name.split("-")[0] not in read}
     needed = {name for claim in chapter.claims for name in claim.get("needs") or ()}
     return [
         *(
             f"the cells read {name}; declare it under `data`, so that its checksum counts"
             for name in sorted(read - declared)
         ),
-        *(f"`data` declares {name}, which no cell reads through leakage.data" for name in sorted(idle)),
+        *(f"`data` declares {name}, which no cell reads through leakage.data" for name in sorted(declared - read)),
         *(f"a claim needs {name}, which `data` does not declare" for name in sorted(needed - declared)),
     ]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from leakage.data.labelled import Labelled
+from leakage.data.points import Labelled
 from leakage.runtime import stream
 from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers.ensembles import Recipe

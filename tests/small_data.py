@@ -1,4 +1,4 @@
-"""Small packed files, registry entries for them, and a local server to download them from."""
+"""Small packed files, registry entries for them, ways to spoil them, and a local server to download them from."""
 
 import gzip
 import hashlib
@@ -6,63 +6,43 @@ import io
 import tarfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from leakage.data import registry
 from leakage.data.registry import DataFile, Dataset
-from patience import HANGS
 
-PACKINGS = ("plain", "gzip", "tar.gz")
-
-
-def sha256(payload: bytes) -> str:
-    return hashlib.sha256(payload).hexdigest()
+PACKINGS = (".bin", ".gz", ".tgz")
 
 
-def tar_gz(*members: tuple[str | tarfile.TarInfo, bytes]) -> bytes:
-    """An archive of the members given: a name or a prepared header, and the content."""
-    out = io.BytesIO()
-    # Without the time of packing, which would make names of tests differ between the processes that share them.
-    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, content in members:
-            info = tarfile.TarInfo(name) if isinstance(name, str) else name
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return out.getvalue()
+def pack(payload: bytes, packing: str = ".gz", member: str = "inside") -> bytes:
+    """The payload as a file whose name ends in `packing`."""
+    if packing == ".bin":
+        return payload
+    if packing == ".gz":
+        return gzip.compress(payload, mtime=0)
+    archive, info = io.BytesIO(), tarfile.TarInfo(member)
+    info.size = len(payload)
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.addfile(info, io.BytesIO(payload))
+    return gzip.compress(archive.getvalue(), mtime=0)
 
 
-def member(name: str, kind: bytes, *, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
-    """A member that is not a regular file: a link, a device, a folder."""
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info, b""
-
-
-def pack(payload: bytes, packing: str) -> bytes:
-    """The payload as a file of this packing; in an archive the member is called `inside`."""
-    return {
-        "plain": lambda: payload,
-        "gzip": lambda: gzip.compress(payload, mtime=0),
-        "tar.gz": lambda: tar_gz(("inside", payload)),
-    }[packing]()
-
-
-def entry(payload: bytes, packing: str = "gzip", **changes: Any) -> DataFile:
+def entry(payload: bytes, packing: str = ".gz", **changes: Any) -> DataFile:
     """The registry's entry for a file that holds `payload`, called `content`."""
     facts: dict[str, Any] = {
         "name": "content",
-        "path": "tiny/content.bin",
-        "url": "https://example.invalid/content.bin",
-        "packing": packing,
+        "path": f"tiny/content{packing}",
+        "url": "https://example.invalid/content",
         "size": len(payload),
-        "sha256": sha256(payload),
-        "member": "inside" if packing == "tar.gz" else "",
+        "sha256": hashlib.sha256(payload).hexdigest(),
+        "member": "inside" if packing == ".tgz" else "",
     }
     return DataFile(**(facts | changes))
 
@@ -72,17 +52,12 @@ def dataset(*files: DataFile, any_file: bool = False, name: str = "tiny") -> Dat
     return Dataset(name, "Tiny", files, "CC0", "https://example.invalid", "Nobody (2020)", any_file)
 
 
-def unverified(payload: bytes, site: "Site") -> DataFile:
-    """The entry of a file that the server has and no checksum is known of."""
-    return entry(payload, url=f"{site.address}/file", sha256=None, size=None, limit=len(payload))
+def register(patch: pytest.MonkeyPatch, *files: DataFile, any_file: bool = False, name: str = "tiny") -> None:
+    """Put a data set of these files into the registry, for one test."""
+    patch.setitem(registry.DATASETS, name, dataset(*files, any_file=any_file, name=name))
 
 
-def register_tiny(monkeypatch: pytest.MonkeyPatch, *files: DataFile, any_file: bool = False) -> None:
-    """Put the data set `tiny` of these files into the registry, for one test."""
-    monkeypatch.setitem(registry.DATASETS, "tiny", dataset(*files, any_file=any_file))
-
-
-def put(root: Path, packed: bytes, relative: str = "tiny/content.bin") -> Path:
+def put(root: Path, packed: bytes, relative: str = "tiny/content.gz") -> Path:
     """Write a file into a data folder."""
     path = root / relative
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,73 +73,53 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
+@st.composite
+def spoiled(draw: st.DrawFn, good: bytes) -> bytes:
+    """The content with a bit flipped, a piece cut out or its end missing, with more at its end, or another content."""
+    place = draw(st.integers(0, len(good) - 1))
+    bit, gap = 1 << draw(st.integers(0, 7)), draw(st.integers(1, 40))
+    return draw(
+        st.sampled_from(
+            (
+                good[:place] + bytes([good[place] ^ bit]) + good[place + 1 :],
+                good[:place] + good[place + gap :],
+                good[:place],
+                good + good[:gap],
+                gzip.compress(good, mtime=0),
+                b"<html>404</html>",
+            )
+        )
+    )
+
+
 @dataclass
 class Site:
-    """What the local server has: content by path, and how it behaves.
+    """What the local server has.
 
     Attributes:
-        resumes: whether it sends a part that is asked for, or everything.
+        files: content by path.
         break_after: bytes of an answer after which the connection is closed; None for never.
-        redirects: from path to address.
-        headers: the headers of every request so far.
-        pause: what every answer waits for; None for nothing.
-        dribble: what every answer waits for after its first byte; None for nothing.
+        asked: the paths of every request so far.
     """
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    resumes: bool = True
     break_after: int | None = None
-    redirects: dict[str, str] = field(default_factory=dict)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    wrong_range: bool = False
-    unasked_part: bool = False
-    send_length: bool = True
-    pause: threading.Event | None = None
-    dribble: threading.Event | None = None
+    asked: list[str] = field(default_factory=list)
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         site: Site = self.server.site  # pyright: ignore[reportAttributeAccessIssue]
-        site.headers.append(dict(self.headers))
-        if site.pause:
-            site.pause.wait(HANGS)  # a test that forgets to go on ends all the same
-        if self.path in site.redirects:
-            self.send_response(302)
-            self.send_header("Location", site.redirects[self.path])
-            self.end_headers()
-        elif self.path not in site.files:
+        site.asked.append(self.path)
+        if self.path not in site.files:
             self.send_error(404)
-        else:
-            self._send(site, site.files[self.path])
-
-    def _send(self, site: Site, content: bytes) -> None:
-        start = 0
-        asked = self.headers.get("Range")
-        if site.unasked_part:
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes 5-{len(content) - 1}/{len(content)}")
-        elif asked and site.resumes:
-            start = int(asked.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            first = start + 1 if site.wrong_range else start
-            self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
-        if site.send_length:
-            self.send_header("Content-Length", str(len(content) - start))
+            return
+        content = site.files[self.path]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        content = content[start:][: site.break_after]
-        if site.dribble:
-            self.wfile.write(content[:1])
-            site.dribble.wait(HANGS)
-            content = content[1:]
-        with suppress(ConnectionError):  # who waited for the rest may be gone
-            self.wfile.write(content)
+        self.wfile.write(content[: site.break_after])
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -1,13 +1,16 @@
 """MNIST's idx files parse to images and labels, or are refused."""
 
 import struct
+from contextlib import suppress
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leakage.data import fetch, mnist, registry
+from leakage.data import fetch, mnist
 from leakage.data.registry import DataDamaged
-from small_data import dataset, entry, pack
+from small_data import entry, pack, put, register, spoiled
 
 N = 12
 PIXELS = bytes(i * 37 % 256 for i in range(N * 28 * 28))
@@ -26,15 +29,15 @@ def labels_payload(*, magic=2049, n=N, body=LABELS):
 def small(tmp_path, monkeypatch):
     """A function that makes files with these payloads the data set `mnist`."""
 
-    def put(images, labels):
-        files = [entry(images, name="images", path="mnist/i.gz"), entry(labels, name="labels", path="mnist/l.gz")]
-        monkeypatch.setitem(registry.DATASETS, "mnist", dataset(*files))
-        (tmp_path / "mnist").mkdir(exist_ok=True)
-        for file, payload in zip(files, (images, labels), strict=True):
-            (tmp_path / file.path).write_bytes(pack(payload, "gzip"))
+    def put_both(images, labels):
+        payloads = {"images": images, "labels": labels}
+        files = [entry(payload, name=name, path=f"mnist/{name}.gz") for name, payload in payloads.items()]
+        register(monkeypatch, *files, name="mnist")
+        for file, payload in zip(files, payloads.values(), strict=True):
+            put(tmp_path, pack(payload), file.path)
 
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
-    return put
+    return put_both
 
 
 def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
@@ -92,9 +95,15 @@ def test_images_without_their_labels_are_refused(small):
         mnist.load()
 
 
-def test_an_unknown_part_is_refused():
-    with pytest.raises(ValueError, match="`part` must be one of test, train; got 'val'"):
-        mnist.load("val")
+@pytest.mark.parametrize(
+    ("parse", "payload"),
+    [(mnist.parse_images, images_payload(n=2, body=PIXELS[:1568])), (mnist.parse_labels, labels_payload())],
+)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_spoiled_file_is_parsed_or_refused_and_nothing_else(parse, payload, data):
+    with suppress(DataDamaged):
+        parse(data.draw(spoiled(payload)))
 
 
 @pytest.mark.skipif(not fetch.available("mnist"), reason="the MNIST test set is not in the data folder")

@@ -1,9 +1,14 @@
 """Multi30k's two files parse to pairs of sentences, or are refused."""
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from leakage.data import fetch, multi30k
 from leakage.data.registry import DataDamaged
+from small_data import spoiled
 
 EN = b"A dog runs.\nTwo men talk.\n"
 DE = "Ein Hund läuft.\nZwei Männer reden.\n".encode()
@@ -42,6 +47,13 @@ def test_only_line_breaks_end_a_sentence():
 def test_files_of_another_form_are_refused(en, de, message):
     with pytest.raises(DataDamaged, match=message):
         multi30k.parse(en, de, source="here")
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_spoiled_file_is_parsed_or_refused_and_nothing_else(data):
+    with suppress(DataDamaged):
+        multi30k.parse(EN, data.draw(spoiled(DE)))
 
 
 def test_an_unknown_split_is_refused():

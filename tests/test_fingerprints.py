@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from leakage import runtime
-from leakage.data.labelled import Labelled
+from leakage.data.points import Labelled
 from leakage.fingerprints import fingerprint
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from leakage.runtime import stream
-from leakage.studies.blessing import purchase_like, width_audit
+import clustered_bits
+from leakage.studies.blessing import width_audit
 from leakage.trainers.ensembles import Recipe
 from refusing import refusals
 
@@ -22,8 +22,8 @@ SETTINGS: dict[str, Any] = dict(
 
 
 def run(width=8, split=0, **changes):
-    drawn = purchase_like.draw(POINTS, generator=stream(0, "shoppers"), features=40, classes=5, styles=2)
-    data: dict[str, Any] = dict(features=drawn.features.float(), labels=drawn.labels)
+    drawn = clustered_bits.draw(POINTS, features=40, classes=5, flip=0.25)
+    data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
     return width_audit.width_audit((width, split), **(data | SETTINGS | changes))
 
 

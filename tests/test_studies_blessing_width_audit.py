@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+import clustered_bits
 from leakage.attacks.membership import loss_threshold
 from leakage.metrics.scores import rates
-from leakage.runtime import stream
-from leakage.studies.blessing import purchase_like, width_audit
+from leakage.studies.blessing import width_audit
 from leakage.trainers.ensembles import Recipe
 from refusing import refused
 
@@ -24,8 +24,8 @@ SETTINGS: dict[str, Any] = dict(
 
 
 def run(width=32, **changes):
-    drawn = purchase_like.draw(500, generator=stream(0, "shoppers"), features=60, classes=20, styles=3, flip=0.2)
-    data: dict[str, Any] = dict(features=drawn.features.float(), labels=drawn.labels)
+    drawn = clustered_bits.draw(500, features=60, classes=20, flip=0.25)
+    data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
     return width_audit.width_audit((width, 0), **(data | SETTINGS | changes))
 
 

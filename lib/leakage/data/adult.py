@@ -1,7 +1,7 @@
 """Adult: 14 facts about a person from the 1994 census, and whether he or she earned more than 50,000 dollars.
 
-Three forms of the file parse to the same table: CSV with a header, UCI's `adult.data`, and UCI's `adult.test`. Missing
-values are the word "?" and occur in columns of words only. Nothing here drops, fills or shuffles.
+Two forms of the file parse to the same table: CSV with a header, and UCI's `adult.data`. Missing values are the word
+"?" and occur in columns of words only. Nothing here drops, fills or shuffles.
 """
 
 import re
@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import lines, malformed
 
@@ -25,7 +24,6 @@ _HEADER = (
 _NAMES = tuple(_HEADER.split(","))
 _WHOLE = re.compile("[0-9]{1,15}")  # what fits a 64-bit integer
 _INCOMES = {"<=50K": False, ">50K": True}
-_PARTS = {"train": "adult", "test": "adult-test"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,28 +45,22 @@ class AdultTable:
         return len(self.over_50k)
 
 
-def load(part: str = "train") -> AdultTable:
-    """The training part (32,561 rows, from either of its two forms) or the test part (16,281 rows).
-
-    Args:
-        part: `train` or `test`.
+def load() -> AdultTable:
+    """The training part, 32,561 rows, from either of its two forms.
 
     Raises:
         DataAbsent: if the file is not here.
         DataDamaged: if it is not what it should be.
     """
-    choice("part", part, _PARTS)
-    name = _PARTS[part]
-    file = fetch.chosen(name)
-    return parse(fetch.read_payload(name, file), source=f"{name}/{file}")
+    file = fetch.good_file("adult")
+    return parse(fetch.read_payload("adult", file), source=f"adult/{file}")
 
 
 def parse(payload: bytes, *, source: str = "payload") -> AdultTable:
-    """The table in any of the three forms, which the first line tells apart.
+    """The table in either form, which the first line tells apart.
 
     - CSV: the header, then fields separated by commas without blanks;
-    - `adult.data`: no header, fields separated by a comma and a blank;
-    - `adult.test`: a first line starting with "|", then as `adult.data` with a full stop after the income.
+    - `adult.data`: no header, fields separated by a comma and a blank.
 
     Raises:
         DataDamaged: if any row departs from the form; `source` and the line are named in the message.
@@ -77,9 +69,8 @@ def parse(payload: bytes, *, source: str = "payload") -> AdultTable:
     if not found[-1] and len(found) > 1:  # UCI's files end with an empty line
         found.pop()
     if found[0] == _HEADER:
-        return _table(_rows(found, first=1, separator=",", stop="", source=source), source=source)
-    marked = found[0].startswith("|")
-    return _table(_rows(found, first=int(marked), separator=", ", stop="." * marked, source=source), source=source)
+        return _table(_rows(found, first=1, separator=",", source=source), source=source)
+    return _table(_rows(found, first=0, separator=", ", source=source), source=source)
 
 
 def encode(table: AdultTable) -> Float64[Tensor, "n columns"]:
@@ -99,18 +90,16 @@ def encode(table: AdultTable) -> Float64[Tensor, "n columns"]:
     return torch.cat(parts, dim=1)
 
 
-def _rows(found: list[str], *, first: int, separator: str, stop: str, source: str) -> list[list[str]]:
-    """The fields of each row, the income without its full stop; refuses any row of another form."""
+def _rows(found: list[str], *, first: int, separator: str, source: str) -> list[list[str]]:
+    """The fields of each row; refuses any row of another form."""
     rows = []
     for number, line in enumerate(found[first:], start=first + 1):
         row = line.split(separator)
         if len(row) != len(_NAMES) or any(not field or field != field.strip(" ,") for field in row):
             fields_wanted = f"{len(_NAMES)} fields separated by {separator!r} in line {number:,}"
             raise malformed(source, fields_wanted, repr(line))
-        row[-1] = row[-1].removesuffix(stop)
-        if row[-1] not in _INCOMES or not line.endswith(row[-1] + stop):
-            allowed = " or ".join(f"{income}{stop}" for income in _INCOMES)
-            raise malformed(source, f"{allowed} at the end of line {number:,}", repr(line))
+        if row[-1] not in _INCOMES:
+            raise malformed(source, f"{' or '.join(_INCOMES)} at the end of line {number:,}", repr(line))
         rows.append(row)
     return rows
 

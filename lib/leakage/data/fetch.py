@@ -1,32 +1,63 @@
 """Data sets on this machine: whether they are there, whether they are what they should be, and getting them.
 
 A set is *available* only if its files are what the registry says: one that is damaged counts as absent, and reading it
-is an error. Only `fetch` uses the network or writes, and only when it is called: reading a set that is absent raises
-`DataAbsent` with the command to run. No payload is handed out before its SHA-256 was compared with the registry's or,
-for a set the registry marks unverified, with the one pinned beside the file.
+is an error. Only `fetch` uses the network or writes, and it never overwrites or deletes a file that is there. No
+payload is handed out before its SHA-256 was compared with the registry's.
+
+Of the downloads themselves no checksum is known, only of the payloads in them. So a download goes to a temporary
+folder first and is moved to its place once its payload is right. Payloads are unpacked in memory, no further than
+their known size, and nothing of an archive but the one member is read.
 """
 
-import fcntl
+import functools
+import gzip
 import hashlib
 import io
-import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import sys
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from leakage.data import registry, states, unpack
-from leakage.data.download import DownloadBlocked, DownloadFailed, TooLarge, download
-from leakage.data.registry import DataAbsent, DataDamaged, DataFile, Dataset
-from leakage.data.states import FileStatus, folder
+import pooch
+import requests
 
-PATIENCE = 30.0
-"""Seconds to wait for an answer, and for the next bytes of one."""
+from leakage.data import registry
+from leakage.data.registry import DataAbsent, DataDamaged, DataFile, Dataset, folder
 
 
-def chosen(name: str) -> str:
-    """The file to read of a set in several forms: the first good one; without one, what there is to complain of."""
-    return min(status(name), key=lambda found: (not found.good, found.state != "damaged")).file.name
+class DownloadFailed(OSError):
+    """The network, the server or the disk did not let a download finish; the message says which, and what to do."""
+
+
+class ServerUnreachable(DownloadFailed):
+    """A server did not answer; another one, at the moment, may not either."""
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What was found where a file should be.
+
+    Attributes:
+        file: the registry's entry.
+        path: where it should be.
+        state: `verified` if its payload has the registry's checksum, otherwise `damaged` or `absent`.
+        detail: why a damaged file is refused; "" otherwise.
+    """
+
+    file: DataFile
+    path: Path
+    state: Literal["verified", "damaged", "absent"]
+    detail: str = ""
+
+
+def status(name: str) -> tuple[FileStatus, ...]:
+    """The state of each file of data set `name`; unpacks and hashes what is there."""
+    return tuple(_look(file, folder() / file.path)[0] for file in registry.dataset(name).files)
 
 
 def available(name: str) -> bool:
@@ -34,30 +65,27 @@ def available(name: str) -> bool:
     return _complete(registry.dataset(name), status(name))
 
 
-def status(name: str) -> tuple[FileStatus, ...]:
-    """The state of each file of data set `name`; unpacks and hashes what is there."""
-    dataset = registry.dataset(name)
-    return tuple(states.status(dataset, file) for file in dataset.files)
+def good_file(name: str) -> str:
+    """The file to read of a set in several forms: the first good one, else a damaged one, else the first."""
+    order = ("verified", "damaged", "absent")
+    return min(status(name), key=lambda found: order.index(found.state)).file.name
 
 
 def checksum(name: str) -> str:
     """One SHA-256 over the good payloads that are here, in hexadecimal; "absent" for a set that is not `available`.
 
-    It is meant for content keys: it changes whenever a loader might return something else. Where the registry has no
-    checksum to compare a payload with, it begins with "unverified:".
+    It is meant for content keys: it changes whenever a loader might return something else.
     """
-    found = [entry for entry in status(name) if entry.good]
+    found = status(name)
     if not _complete(registry.dataset(name), found):
         return "absent"
-    lines = "\n".join(f"{entry.file.name} {entry.sha256}" for entry in found)
-    trusted = all(entry.state == "verified" for entry in found)
-    return f"{'' if trusted else 'unverified:'}{hashlib.sha256(lines.encode()).hexdigest()}"
+    lines = "\n".join(f"{one.file.name} {one.file.sha256}" for one in found if one.state == "verified")
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def complaints(name: str) -> tuple[str, ...]:
     """One line for each damaged file of data set `name`: which one, what is wrong with it, and the cure."""
-    damaged = [found for found in status(name) if found.state == "damaged"]
-    return tuple(_refusal(registry.dataset(name), found.file, found.detail) for found in damaged)
+    return tuple(_refusal(name, found) for found in status(name) if found.state == "damaged")
 
 
 def read_payload(name: str, file: str) -> bytes:
@@ -65,20 +93,16 @@ def read_payload(name: str, file: str) -> bytes:
 
     Raises:
         DataAbsent: if the file is not here.
-        DataDamaged: if it is truncated, corrupt, altered, or an archive that holds anything unexpected.
+        DataDamaged: if it cannot be unpacked, or its payload is not the registered one.
         ValueError: if `name` or `file` is not in the registry; the message lists what is.
     """
-    dataset = registry.dataset(name)
-    entry = dataset.file(file)
-    found = unpack.payloads(folder() / entry.path, dataset.archive(entry.path))
-    try:
-        (payload,) = [payload for one, payload in found if one.name == file]
-        states.compare(entry, len(payload), hashlib.sha256(payload).hexdigest())
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.") from None
-    except unpack.UnpackError as error:
-        raise DataDamaged(_refusal(dataset, entry, str(error))) from error
-    return payload
+    entry = registry.dataset(name).file(file)
+    found, packed = _look(entry, folder() / entry.path)
+    if found.state == "absent":
+        raise DataAbsent(f"{absent(name, entry)} The data folder is {folder()}.")
+    if found.state == "damaged":
+        raise DataDamaged(_refusal(name, found))
+    return _unpack(entry, packed)
 
 
 def absent(name: str, file: DataFile | None = None) -> DataAbsent:
@@ -87,111 +111,115 @@ def absent(name: str, file: DataFile | None = None) -> DataAbsent:
     The words fit a missing file and a damaged one, and name no folder of this machine, for pages repeat them.
     """
     dataset = registry.dataset(name)
-    missing = file or next((found.file for found in status(name) if not found.good), dataset.files[0])
+    missing = file or next((found.file for found in status(name) if found.state != "verified"), dataset.files[0])
     return DataAbsent(
         f"{dataset.title} is absent: the data folder has no good {missing.path}. Run `{registry.COMMAND} {name}`, "
         f"or set LEAKAGE_DATA to a folder that has {missing.path}."
     )
 
 
-def fetch(
-    name: str,
-    *,
-    patience: float = PATIENCE,
-    until: float = math.inf,
-    _schemes: tuple[str, ...] = ("https",),
-) -> tuple[FileStatus, ...]:
-    """Download what is missing or damaged of data set `name`, check it, and return the state of all its files.
-
-    A download that breaks off is resumed by the next call. One that is complete and wrong is deleted, and whatever lay
-    in its place before stays as it was. Files that are here and good are left alone; where the registry has no checksum
-    for one of them, its own is pinned, so that it cannot change unseen from then on.
+def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileStatus, ...]:
+    """Download what is missing of data set `name`, check it, and return the state of all its files.
 
     Args:
         name: a data set of the registry.
-        patience: seconds to wait for an answer, and for the next bytes of one.
-        until: when to stop waiting for more, by `time.monotonic`; what has arrived is kept.
-        _schemes: the URL schemes allowed, for tests against a local server.
+        timeout: seconds to wait for an answer, and for the next bytes of one.
+        retries: how often a download that failed is tried again, after a second, then two.
 
     Raises:
-        DownloadFailed: if the network, the server or the disk fails; its kind `DownloadBlocked` if any other download
-            would fail, too.
-        DataDamaged: if what arrives is not what the registry or the pin of an earlier download says.
+        DataDamaged: if a file is in the way that is not the registered one, which stays as it is, or if what arrives
+            is not, which is not kept.
+        DownloadFailed: if the network, the server or the disk fails.
     """
     dataset, found = registry.dataset(name), status(name)
-    wanted = () if _complete(dataset, found) else [entry.file for entry in found if entry.file.url and not entry.good]
-    for path, url in dict.fromkeys((str(file.path), str(file.url)) for file in wanted):
-        archive, target = dataset.archive(path), folder() / path
-        with _held(target) as sink:
-            if archive[0].packing == "plain" and not archive[0].verified:
-                sink.truncate(0)  # nothing would tell that it is put together from two versions
-                sink.seek(0)
-            limit = unpack.download_limit(archive)
-            try:
-                download(url, sink, limit=limit, patience=patience, until=until, _schemes=_schemes)
-                payloads = states.measured(Path(sink.name), archive)
-                for file in archive:
-                    states.compare(file, *payloads[file.name])
-            except (TooLarge, unpack.UnpackError) as error:
-                sink.truncate(0)
-                pinned = any(states.pin_of(file) for file in archive)
-                accept = " To accept what is sent now, delete the pin." if pinned else ""
-                raise DataDamaged(
-                    f"{dataset.title}: what {url} sends is refused and was deleted: {error}. Try again later; if it "
-                    f"stays so, get the file from {dataset.source} and put it at {target}.{accept}"
-                ) from error
-            os.replace(sink.name, target)
-        _pin(dataset, path, url=url)
-    for file in dataset.files:
-        _pin(dataset, file.path, url=None)
+    wanted = [] if _complete(dataset, found) else [one for one in found if one.file.url and one.state != "verified"]
+    for one in wanted:
+        if one.state == "damaged":
+            raise DataDamaged(_refusal(name, one))
+    for one in wanted:
+        try:
+            one.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=one.path.parent, prefix=".download-") as temporary:
+                download = _download(one.file, Path(temporary), timeout=timeout, retries=retries)
+                arrived = _look(one.file, download)[0]
+                if arrived.state != "verified":
+                    raise DataDamaged(
+                        f"{dataset.title}: {one.file.url} now sends another file, which was not kept: "
+                        f"{arrived.detail}. Get it from {dataset.source} and put it at {one.path}."
+                    )
+                download.chmod(0o644)  # pooch leaves it readable by its owner alone
+                os.replace(download, one.path)
+        except DownloadFailed:
+            raise
+        except OSError as error:
+            raise DownloadFailed(
+                f"{one.path} cannot be written ({error.strerror or error}). "
+                "Set LEAKAGE_DATA to a folder you may write to."
+            ) from error
     return status(name)
 
 
-def _pin(dataset: Dataset, path: str, *, url: str | None) -> None:
-    """Pin what came from `url`, or was put there by hand. A folder that cannot be written leaves it unpinned."""
-    here = [found for found in status(dataset.name) if found.file.path == path and found.state == "unverified"]
-    if here:
-        with suppress(OSError):
-            states.pin(here[0].path, {found.file.name: (found.size, found.sha256) for found in here}, url=url)
-
-
-@contextmanager
-def _held(target: Path) -> Iterator[io.BufferedWriter]:
-    """The file in which a download of `target` grows, for no other process, and gone afterwards if it is empty."""
-    path = states.partial(target)
+def _download(file: DataFile, into: Path, *, timeout: float, retries: int) -> Path:
+    """Where pooch has put what the file's address sends."""
+    pooch.get_logger().setLevel("WARNING")
+    name = Path(file.path).name
+    # The address belongs to a payload whose checksum is known, so the download's own need not be.
+    source = pooch.create(into, base_url="", registry={name: None}, urls={name: file.url}, retry_if_failed=retries)
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=timeout)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab", opener=unpack.promptly) as sink:
-            fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not (path.exists() and os.path.samestat(os.fstat(sink.fileno()), path.stat())):
-                raise BlockingIOError  # the other process put it into its place just now
-            try:
-                yield sink
-            finally:
-                sink.flush()
-                if not os.fstat(sink.fileno()).st_size:
-                    path.unlink()
-    except DownloadFailed:
-        raise
-    except BlockingIOError as error:
-        raise DownloadBlocked(f"another process is fetching {target}. Run the command again after it.") from error
+        return Path(source.fetch(name, downloader=downloader))
+    except requests.HTTPError as error:
+        raise DownloadFailed(f"{file.url} answers: {error}. Try again later.") from error
+    except requests.RequestException as error:
+        raise ServerUnreachable(f"{file.url} cannot be reached ({error}). Check the network and try again.") from error
+
+
+def _look(file: DataFile, path: Path) -> tuple[FileStatus, bytes]:
+    """The state of the file at `path`, and its content, still packed."""
+    try:
+        packed = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return FileStatus(file, path, "absent"), b""
     except OSError as error:
-        raise DownloadBlocked(
-            f"{target} cannot be put there ({error.strerror}). Move away what is in its way, or set LEAKAGE_DATA to a "
-            "folder you may write to."
-        ) from error
+        return FileStatus(file, path, "damaged", f"it cannot be read ({error.strerror})"), b""
+    fault = _fault(file, packed)
+    return FileStatus(file, path, "damaged" if fault else "verified", fault), packed
+
+
+@functools.lru_cache(maxsize=32)  # a chapter asks once a claim
+def _fault(file: DataFile, packed: bytes) -> str:
+    """Why the content is not the registered payload; "" if it is."""
+    try:
+        payload = _unpack(file, packed)
+    except (EOFError, KeyError, OSError, ValueError, tarfile.TarError, zlib.error) as error:
+        return f"it cannot be unpacked ({error})"
+    if len(payload) > file.size:
+        return f"its payload has more than {file.size:,} bytes"
+    found = hashlib.sha256(payload).hexdigest()
+    return "" if found == file.sha256 else f"its payload has SHA-256 {found}, not {file.sha256}"
+
+
+def _unpack(file: DataFile, packed: bytes) -> bytes:
+    """The payload, up to one byte more than it should have."""
+    stream, most = io.BytesIO(packed), file.size + 1
+    if file.path.endswith(".gz"):
+        return gzip.GzipFile(fileobj=stream).read(most)
+    if not file.path.endswith(".tgz"):
+        return stream.read(most)
+    with tarfile.open(fileobj=stream, mode="r:gz") as archive:
+        content = archive.extractfile(file.member)
+        if content is None:
+            raise ValueError(f"{file.member} is no file in it")
+        return content.read(most)
 
 
 def _complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
-    good = sum(entry.good for entry in found)
+    good = sum(one.state == "verified" for one in found)
     return good > 0 if dataset.any_file else good == len(dataset.files)
 
 
-def _refusal(dataset: Dataset, file: DataFile, detail: str) -> str:
-    again = f"`{registry.COMMAND} {dataset.name}`"
-    again = f"Run {again} to replace it" if file.url else f"Delete it and run {again}"
-    trust = f"; if you trust the file, delete the pin {pin}" if (pin := states.pin_of(file)) else ""
+def _refusal(name: str, found: FileStatus) -> str:
     return (
-        f"{dataset.title}: {folder() / file.path} is refused: {detail}. {again}, or set LEAKAGE_DATA to a folder with "
-        f"a good copy{trust}."
+        f"{registry.dataset(name).title}: {found.path} is refused: {found.detail}. Move it away and run "
+        f"`{registry.COMMAND} {name}`, or set LEAKAGE_DATA to a folder with a good copy."
     )

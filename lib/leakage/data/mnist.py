@@ -1,7 +1,7 @@
 """MNIST's handwritten digits, read strictly from the idx format.
 
-The test set (10,000 images) is what the book runs on; the training set is the separate data set `mnist-train`. Pixels
-are bytes from 0 to 255. Nothing here is standardised or shuffled.
+The test set, 10,000 images, is what the book runs on. Pixels are bytes from 0 to 255. Nothing here is standardised or
+shuffled.
 """
 
 import struct
@@ -11,32 +11,25 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from leakage.arguments import choice
 from leakage.data import fetch
 from leakage.data.registry import malformed
 
 _IMAGES_MAGIC = 2051  # idx: unsigned bytes, three axes
 _LABELS_MAGIC = 2049  # idx: unsigned bytes, one axis
 _SIDE = 28
-_PARTS = {"test": "mnist", "train": "mnist-train"}
 
 
-def load(part: str = "test") -> tuple[UInt8[Tensor, "n 28 28"], Int64[Tensor, " n"]]:
-    """The test or the training part of MNIST: grey values from 0 (background) to 255, and the digits.
-
-    Args:
-        part: `test` (10,000 images) or `train` (60,000).
+def load() -> tuple[UInt8[Tensor, "n 28 28"], Int64[Tensor, " n"]]:
+    """The test set of MNIST: grey values from 0 (background) to 255, and the digits.
 
     Raises:
         DataAbsent: if the files are not here.
         DataDamaged: if a file is not what it should be.
     """
-    choice("part", part, _PARTS)
-    name = _PARTS[part]
-    images = parse_images(fetch.read_payload(name, "images"), source=f"{name}/images")
-    labels = parse_labels(fetch.read_payload(name, "labels"), source=f"{name}/labels")
+    images = parse_images(fetch.read_payload("mnist", "images"), source="mnist/images")
+    labels = parse_labels(fetch.read_payload("mnist", "labels"), source="mnist/labels")
     if len(images) != len(labels):
-        raise malformed(name, "as many images as labels", f"{len(images):,} and {len(labels):,}")
+        raise malformed("mnist", "as many images as labels", f"{len(images):,} and {len(labels):,}")
     return images, labels
 
 

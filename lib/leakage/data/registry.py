@@ -1,11 +1,12 @@
-"""Which data sets there are: where each comes from, what it must contain, and under which licence.
+"""Which public data sets there are: where each comes from, what it must contain, and under which licence.
 
-A checksum is always that of the *payload*, the bytes left after unpacking, because mirrors compress the same payload
-differently. A file whose `sha256` is None is unverified: we never held it, so no checksum is claimed, and the first
-download pins what it found (see `fetch`). Nothing here touches a file or the network.
+A checksum is that of the *payload*, the bytes left after unpacking, because mirrors compress the same payload
+differently. Nothing here opens a file or the network.
 """
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from leakage import arguments
 
@@ -49,35 +50,20 @@ class DataFile:
 
     Attributes:
         name: what loaders call the payload, unique within its data set.
-        path: where the packed file lies below the data folder, with forward slashes.
+        path: where the file lies below the data folder, with forward slashes; its ending says how it is packed
+            (`.tgz`: an archive, `.gz`: compressed, any other: not at all).
         url: where it can be downloaded; None where we know no address with exactly this payload.
-        packing: `plain`, `gzip` or `tar.gz`.
-        size: exact bytes of the payload; None where unknown.
-        sha256: of the payload, in hexadecimal; None means unverified.
-        limit: most bytes the payload may have; only read where `size` is None.
-        member: the payload's name inside a `tar.gz`.
-        tolerated: a folder of the archive, ending in "/", whose other members may exist; they are never read.
+        size: bytes of the payload.
+        sha256: of the payload, in hexadecimal.
+        member: the payload's name inside an archive.
     """
 
     name: str
     path: str
     url: str | None
-    packing: str = "plain"
-    size: int | None = None
-    sha256: str | None = None
-    limit: int = 0
+    size: int
+    sha256: str
     member: str = ""
-    tolerated: str = ""
-
-    @property
-    def at_most(self) -> int:
-        """The bytes after which unpacking stops with a refusal."""
-        return self.limit if self.size is None else self.size
-
-    @property
-    def verified(self) -> bool:
-        """Whether the registry itself knows the checksum."""
-        return self.sha256 is not None
 
 
 @dataclass(frozen=True)
@@ -103,10 +89,6 @@ class Dataset:
             raise ValueError(f"`file` must be one of {', '.join(names)} for data set {self.name}; got {name!r}.")
         return self.files[names.index(name)]
 
-    def archive(self, path: str) -> tuple[DataFile, ...]:
-        """All payloads that share the packed file at `path`."""
-        return tuple(file for file in self.files if file.path == path)
-
 
 def dataset(name: str) -> Dataset:
     """The data set called `name`.
@@ -117,33 +99,34 @@ def dataset(name: str) -> Dataset:
     return DATASETS[arguments.choice("name", name, DATASETS)]
 
 
-_PRIVACY_TRUST = "https://raw.githubusercontent.com/privacytrustlab/datasets/master"
-_PRIVACY_TRUST_PAGE = "https://github.com/privacytrustlab/datasets"
-_UCI_ADULT = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
-_UCI_ADULT_PAGE = "https://archive.ics.uci.edu/dataset/2/adult"
-_MNIST_PAGE = "http://yann.lecun.com/exdb/mnist/"
-_BECKER = "Becker, Kohavi: Adult. UCI Machine Learning Repository (1996), doi:10.24432/C5XW20"
-_LECUN = "LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition (1998)"
-_SHOKRI = "Shokri, Stronati, Song, Shmatikov: Membership Inference Attacks Against Machine Learning Models (2017)"
+def folder() -> Path:
+    """The data folder: `$LEAKAGE_DATA`, else `$XDG_CACHE_HOME/leakage`, else `~/.cache/leakage`. It need not exist.
+
+    A user without a home folder, as in some containers, gets `/var/cache/leakage`.
+    """
+    chosen = os.environ.get("LEAKAGE_DATA", "")
+    if chosen:
+        return Path(os.path.expanduser(chosen)).absolute()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if cache.is_absolute():  # the XDG specification has relative paths ignored
+        return cache / "leakage"
+    try:
+        return Path.home() / ".cache" / "leakage"
+    except RuntimeError:
+        return Path("/var/cache/leakage")
 
 
-def _mnist(name: str, stem: str, size: int, sha256: str | None) -> DataFile:
+def _mnist(name: str, stem: str, size: int, sha256: str) -> DataFile:
     url = f"https://ossci-datasets.s3.amazonaws.com/mnist/{stem}.gz"
-    return DataFile(name, f"mnist/{stem}.gz", url, "gzip", size, sha256)
+    return DataFile(name, f"mnist/{stem}.gz", url, size, sha256)
 
 
 def _multi30k(name: str, size: int, sha256: str) -> DataFile:
     url = f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/{name}.gz"
-    return DataFile(name, f"multi30k/{name}.gz", url, "gzip", size, sha256)
+    return DataFile(name, f"multi30k/{name}.gz", url, size, sha256)
 
 
-def _texas(name: str, limit: int) -> DataFile:
-    url = f"{_PRIVACY_TRUST}/dataset_texas.tgz"
-    member = f"texas/100/{name}"
-    return DataFile(name, "texas100/dataset_texas.tgz", url, "tar.gz", limit=limit, member=member, tolerated="texas/")
-
-
-_MNIST_TEST = (
+_MNIST = (
     _mnist(
         "images",
         "t10k-images-idx3-ubyte",
@@ -154,15 +137,10 @@ _MNIST_TEST = (
         "labels", "t10k-labels-idx1-ubyte", 10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
     ),
 )
-_MNIST_TRAIN = (  # the format fixes the sizes: 16 + 60,000 · 28² and 8 + 60,000
-    _mnist("images", "train-images-idx3-ubyte", 47_040_016, None),
-    _mnist("labels", "train-labels-idx1-ubyte", 60_008, None),
-)
 _LOCATION = DataFile(
     "bangkok",
     "location/dataset_location.tgz",
-    f"{_PRIVACY_TRUST}/dataset_location.tgz",
-    "tar.gz",
+    "https://raw.githubusercontent.com/privacytrustlab/datasets/master/dataset_location.tgz",
     size=4_492_469,
     sha256="2ca8f7fc231251e089823e44d39f2d1eed124574cc351c7f80368cfe631dd718",
     member="bangkok",
@@ -177,13 +155,11 @@ _ADULT_CSV = DataFile(
 _ADULT_DATA = DataFile(
     "adult.data",
     "adult/adult.data",
-    f"{_UCI_ADULT}/adult.data",
+    "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data",
     # Derived, not downloaded: a test rewrites adult.csv in this form and compares.
     size=3_974_305,
     sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
 )
-# 16,281 rows of about 120 characters, as in the training part.
-_ADULT_TEST = DataFile("adult.test", "adult/adult.test", f"{_UCI_ADULT}/adult.test", limit=3_000_000)
 _MULTI30K = (
     _multi30k("train.en", 1_801_238, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
     _multi30k("train.de", 2_110_398, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
@@ -192,44 +168,34 @@ _MULTI30K = (
     _multi30k("test_2016_flickr.en", 62_076, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
     _multi30k("test_2016_flickr.de", 70_649, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
 )
-_PURCHASE = DataFile(
-    "dataset_purchase",
-    "purchase100/dataset_purchase.tgz",
-    f"{_PRIVACY_TRUST}/dataset_purchase.tgz",
-    "tar.gz",
-    limit=240_000_000,  # 197,324 rows of a class and 600 bits, comma separated
-    member="dataset_purchase",
-)
-_NEWSGROUPS = DataFile(
-    "20news-bydate",
-    "20newsgroups/20news-bydate.tar.gz",
-    "https://ndownloader.figshare.com/files/5975967",
-    # The archive itself is the payload, for the checksum known is scikit-learn's, and that is of the archive.
-    sha256="8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
-    limit=20_000_000,
-)
 
 _ALL = (
-    Dataset("mnist", "MNIST, test set", _MNIST_TEST, "CC BY-SA 3.0", _MNIST_PAGE, _LECUN),
-    Dataset("mnist-train", "MNIST, training set", _MNIST_TRAIN, "CC BY-SA 3.0", _MNIST_PAGE, _LECUN),
+    Dataset(
+        "mnist",
+        "MNIST, test set",
+        _MNIST,
+        "CC BY-SA 3.0",
+        "http://yann.lecun.com/exdb/mnist/",
+        "LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition (1998)",
+    ),
     Dataset(
         "location",
         "Location-30",
         (_LOCATION,),
         "none stated; published for research",
-        _PRIVACY_TRUST_PAGE,
-        f"Yang, Zhang, Qu: Participatory Cultural Mapping Based on Collective Behavior Data … (2016); {_SHOKRI}",
+        "https://github.com/privacytrustlab/datasets",
+        "Yang, Zhang, Qu: Participatory Cultural Mapping Based on Collective Behavior Data … (2016); Shokri, Stronati, "
+        "Song, Shmatikov: Membership Inference Attacks Against Machine Learning Models (2017)",
     ),
     Dataset(
         "adult",
         "Adult, training part",
         (_ADULT_CSV, _ADULT_DATA),
         "CC BY 4.0",
-        _UCI_ADULT_PAGE,
-        _BECKER,
+        "https://archive.ics.uci.edu/dataset/2/adult",
+        "Becker, Kohavi: Adult. UCI Machine Learning Repository (1996), doi:10.24432/C5XW20",
         any_file=True,
     ),
-    Dataset("adult-test", "Adult, test part", (_ADULT_TEST,), "CC BY 4.0", _UCI_ADULT_PAGE, _BECKER),
     Dataset(
         "multi30k",
         "Multi30k, task 1, English and German",
@@ -237,30 +203,6 @@ _ALL = (
         "research use (captions derive from Flickr30k)",
         "https://github.com/multi30k/dataset",
         "Elliott, Frank, Sima'an, Specia: Multi30K: Multilingual English-German Image Descriptions (2016)",
-    ),
-    Dataset(
-        "purchase100",
-        "Purchase-100",
-        (_PURCHASE,),
-        "none stated; derived from a Kaggle competition, for research",
-        _PRIVACY_TRUST_PAGE,
-        _SHOKRI,
-    ),
-    Dataset(
-        "texas100",
-        "Texas-100",
-        (_texas("feats", 835_000_000), _texas("labels", 1_000_000)),  # 67,330 rows of up to 6,170 bits and commas
-        "none stated; derived from public hospital discharge records, for research",
-        _PRIVACY_TRUST_PAGE,
-        _SHOKRI,
-    ),
-    Dataset(
-        "20newsgroups",
-        "20 Newsgroups, split by date",
-        (_NEWSGROUPS,),
-        "none stated; public Usenet posts, for research",
-        "http://qwone.com/~jason/20Newsgroups/",
-        "Lang: NewsWeeder: Learning to Filter Netnews (1995)",
     ),
 )
 

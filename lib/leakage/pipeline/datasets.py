@@ -1,24 +1,18 @@
 """What `leakage data` does: list the data sets or fetch them, and say in lines what came of it.
 
-Lines come as things happen. A damaged file is replaced only where its set was asked for by name; everywhere else it is
-named, with the cure, and left as it is.
+Lines come as things happen. A damaged file is named, with the cure, and left as it is.
 """
 
-import math
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from leakage import content_keys
 from leakage.claims import declarations
-from leakage.data import fetch, registry, states
-from leakage.data.download import DownloadBlocked
+from leakage.data import fetch, registry
 
 HURRIED = 5.0
 """Seconds that a build waits for a server before it goes on without."""
-BUDGET = 120.0
-"""Seconds that a build gives all its downloads together: a server may send a byte now and then for ever."""
 
 
 class Line(NamedTuple):
@@ -43,32 +37,30 @@ def needed(root: Path | None) -> tuple[str, ...]:
 def listing() -> Iterator[Line]:
     """Every data set of the registry with its states, checksums and size, then the folder."""
     for name, entry in registry.DATASETS.items():
-        found = fetch.status(name)
-        here = [_words(file) for file in found if file.state != "absent"]
-        told = ", ".join(dict.fromkeys(here)) or "absent"
-        yield Line(f"{name:<16} {told:<20} {_size(entry, found):>11} MB  {entry.title} ({entry.licence})")
+        here = [found for found in fetch.status(name) if found.state != "absent"]
+        states = ", ".join(dict.fromkeys(found.state for found in here)) or "absent"
+        shown = entry.files if not entry.any_file else [here[0].file if here else entry.files[-1]]
+        size = sum(file.size for file in shown) / 1e6
+        yield Line(f"{name:<16} {states:<20} {size:>5.1f} MB  {entry.title} ({entry.licence})")
         for file in entry.files:
-            yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256 or 'not registered'}")
+            yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256}")
         yield from (Line(text, fault=True) for text in fetch.complaints(name))
-    yield Line(f"\nFolder: {states.folder()} (set LEAKAGE_DATA to change it)")
+    yield Line(f"\nFolder: {registry.folder()} (set LEAKAGE_DATA to change it)")
 
 
 def fetch_named(names: Iterable[str]) -> Iterator[Line]:
-    """Fetch what is missing or damaged of these data sets; one that cannot be had keeps no other away."""
+    """Fetch what is missing of these data sets; one that cannot be had keeps no other away."""
     for name in names:
-        damaged = {found.path for found in fetch.status(name) if found.state == "damaged"}
         try:
-            states = fetch.fetch(name)
+            found = fetch.fetch(name)
         except (OSError, registry.DataDamaged) as error:
             yield Line(str(error), fault=True)
-            continue
-        for found in states:
-            replaced = ", replaced a damaged file" if found.good and found.path in damaged else ""
-            yield Line(f"{found.path}: {_words(found)}{replaced}", fault=not (found.good or fetch.available(name)))
+        else:
+            yield from (Line(f"{one.path}: {one.state}") for one in found)
 
 
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
-    """Fetch those `needed` data sets that are absent; name damaged files and leave them as they are.
+    """Fetch those `needed` data sets that are absent; name damaged files.
 
     Args:
         root: the book, or a folder in it; by default the current one.
@@ -79,41 +71,22 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
     except (OSError, ValueError) as error:
         yield Line(str(error), fault=True)
         return
-    complaints = {name: fetch.complaints(name) for name in names}
-    here = {name for name in names if fetch.available(name)}
-    # A set in several forms is whole where one of them is good.
-    yield from (Line(text, fault=name not in here) for name, texts in complaints.items() for text in texts)
-    if not hurried:
-        yield from (Line(f"{name}: {_state(name)}") for name in names if name in here)
-    missing = [n for n in names if n not in here and (not complaints[n] or registry.dataset(n).any_file)]
-    patience, until = (HURRIED, time.monotonic() + BUDGET) if hurried else (fetch.PATIENCE, math.inf)
-    for place, name in enumerate(missing):
+    patience = {"timeout": HURRIED, "retries": 0} if hurried else {}
+    for place, name in enumerate(names):
+        if fetch.available(name):
+            # A set in several forms is whole where one of them is good.
+            yield from (Line(text) for text in fetch.complaints(name))
+            if not hurried:
+                yield Line(f"{name}: verified, in {registry.folder()}")
+            continue
         try:
-            fetch.fetch(name, patience=patience, until=until)
-            yield Line(f"{name}: {_state(name)}")
+            fetch.fetch(name, **patience)
+            yield Line(f"{name}: verified, in {registry.folder()}")
         except (OSError, registry.DataDamaged) as error:
-            if not hurried or not isinstance(error, DownloadBlocked):
+            if not hurried or not isinstance(error, fetch.ServerUnreachable):
                 yield Line(str(error), fault=True)
                 continue
+            missing = ", ".join(one for one in names[place:] if not fetch.available(one))
             later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
-            yield Line(f"not fetched: {', '.join(missing[place:])}. {error} {later}", fault=True)
+            yield Line(f"not fetched: {missing}. {error} {later}", fault=True)
             return
-
-
-def _size(dataset: registry.Dataset, found: Sequence[states.FileStatus]) -> str:
-    """Bytes of the payloads, in millions; at most so many where a file that is not here may have any size."""
-    if dataset.any_file:  # one form is the whole set: the one that is here, or would be fetched
-        found = sorted(found, key=lambda file: (not file.good, file.file.url is None))[:1]
-    size = sum(file.size if file.good else file.file.at_most for file in found) / 1e6
-    known = all(file.good or file.file.size is not None for file in found)
-    return f"{'' if known else '≤ '}{size:.1f}"
-
-
-def _state(name: str) -> str:
-    good = [found for found in fetch.status(name) if found.good]
-    return f"{', '.join(dict.fromkeys(map(_words, good)))}, in {states.folder()}"
-
-
-def _words(found: states.FileStatus) -> str:
-    """The state for a reader, who must not take a pin for a verification."""
-    return "unverified, pinned" if found.state == "pinned" else found.state

@@ -24,7 +24,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import content_keys
-from leakage.data import states
+from leakage.data import registry
 from leakage.pipeline import executed
 from leakage.pipeline.worker import Started, Task, execute, one_line
 
@@ -245,4 +245,4 @@ def kernel_variables(*, package: Path, build: Path) -> dict[str, str]:
     except RuntimeError:
         variables["HOME"] = str(build / "home")
     # Kernels start in another folder.
-    return variables | ({"LEAKAGE_DATA": str(states.folder())} if os.environ.get("LEAKAGE_DATA") else {})
+    return variables | ({"LEAKAGE_DATA": str(registry.folder())} if os.environ.get("LEAKAGE_DATA") else {})

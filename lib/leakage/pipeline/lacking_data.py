@@ -32,7 +32,8 @@ def sentence(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
     absent = [name for name, files in lacking.items() if not files]
     these = ", ".join(absent) if len(absent) < len(lacking) else "these sets" if len(absent) > 1 else "this set"
     cures = [f"`make data` fetches {these}"] * bool(absent)
-    cures += [f"{n} is damaged ({files}): `{COMMAND} {n}` replaces it" for n, files in lacking.items() if files]
+    damaged = [(name, files) for name, files in lacking.items() if files]
+    cures += [f"{name} is damaged ({files}): move it away and run `{COMMAND} {name}`" for name, files in damaged]
     return f"Not run for want of data: {len(unmet)} claim{'s' * (len(unmet) > 1)} ({listed}); {'; '.join(cures)}."
 
 

@@ -34,8 +34,8 @@ def lend_a_home(build: Path) -> None:
     try:
         Path.home()
     except RuntimeError:
-        from leakage.data import states
+        from leakage.data import registry
 
         with suppress(RuntimeError):
-            os.environ["LEAKAGE_DATA"] = str(states.folder())
+            os.environ["LEAKAGE_DATA"] = str(registry.folder())
         os.environ["HOME"] = str(build)

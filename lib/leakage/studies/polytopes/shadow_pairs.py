@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.data.labelled import Labelled
 from leakage.data.membership_splits import quarters
+from leakage.data.points import Labelled
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -70,9 +70,6 @@ class Task:
 SIZES: Mapping[str, int] = {
     "location": 1252,
     "adult": 2500,
-    "purchase100": 10_000,
-    "texas100": 10_000,
-    "20newsgroups": 2500,
     "digits": 449,
     "breast-cancer": 142,
 }

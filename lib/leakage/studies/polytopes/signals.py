@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrated
-from leakage.data.labelled import Labelled
+from leakage.data.points import Labelled
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp

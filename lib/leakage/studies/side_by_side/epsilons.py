@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from leakage import arguments
-from leakage.data.labelled import Labelled
+from leakage.data.points import Labelled
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.models import mlp
 from leakage.runtime import stream

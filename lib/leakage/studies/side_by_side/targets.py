@@ -17,8 +17,8 @@ from torch.func import functional_call
 
 from leakage import arguments
 from leakage.attacks.membership.panels import Panel
-from leakage.data.labelled import Labelled
 from leakage.data.membership_splits import Pairs, complementary_pairs
+from leakage.data.points import Labelled
 from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, OfEstimator
 from leakage.panel import evaluate
