@@ -116,8 +116,8 @@ def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"
     r"""The limit of `values` as $\phi \to \infty$ by extrapolation, and a measure of its error.
 
     Outputs grow like a logarithm of φ, so values approach their limits like polynomials in $1/\log \phi$. The limit is
-    the value at 0 of the cubic through four of the points (seven at least), spread over the wider half of them; the
-    error is its distance from the value of the parabola through three.
+    the value at 0 of the cubic through four points, spread over the wider half of all (at least seven); the error is
+    its distance from the value of the parabola through three.
     """
     found = []
     for degree in (2, 3):
