@@ -22,9 +22,10 @@ from leakage.metrics import epsilon_bounds, estimates, intervals, low_rates, roc
 from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import influence, pools, private_audit
+from leakage.studies.blessing import influence, private_audit
 from leakage.studies.blessing.bilevel import Points
 from leakage.studies.blessing.logistic_simulation import PointOutputs
+from leakage.studies.blessing.width_audit import over_pools
 from leakage.studies.gradient_inversion import over_rounds
 from leakage.studies.kkt_margin import orthogonality, over_networks
 from leakage.studies.polytopes import cell_counts, cluster_contrasts
@@ -48,12 +49,14 @@ OTHERWISE = {  # a function with intervals that has no row: why
         for name in ("around", "mean_of", "Measured.interval", "Measured.tpr")
     },
     **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
-    "leakage.studies.side_by_side.stacking.gains": "passes on to leakage.panel.Standing.interval",
     **{
         f"leakage.studies.side_by_side.{name}.measured": "passes on to metrics.estimates.mean_interval, over ensembles"
         for name in ("ladder", "logistic_trainings")
     },
-    "leakage.studies.side_by_side.summaries.intervals": "passes on to leakage.panel.Standing.interval",
+    **{
+        f"leakage.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
+        for name in ("gains", "intervals")
+    },
     **{f"leakage.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
 }
 
@@ -334,8 +337,8 @@ def rounds():
 
 
 def pools_and_models():
-    found = each(pools.over_pools, lambda g, times: normal(g, times, 6, 1) + normal(g, times, 6, 4))
-    yield Row(pools.over_pools, "six pools of four models", found, 0)
+    found = each(over_pools, lambda g, times: normal(g, times, 6, 1) + normal(g, times, 6, 4))
+    yield Row(over_pools, "six pools of four models", found, 0)
 
     def gain(shifts):
         error = torch.tensor([[0.3, 0.2]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)

@@ -64,7 +64,6 @@ QUICK = {
     "models_two_layer": (),
     "panel": ("every_point_has_a_finite_score_under_every_model",),
     "studies_blessing_feature_models": ("every_law_has_one_point_and_labels_of_both_signs",),
-    "studies_blessing_halves": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
     "studies_blessing_logistic_simulation": (
         "leaving_out_is_training_without_the_point",
         "rates_of_thresholds_are_shares",
@@ -73,6 +72,7 @@ QUICK = {
     "studies_blessing_private_audit": ("an_advantage_that_is_not_attained_gains_nothing_known",),
     "studies_blessing_single_crossing": ("one_threshold_wins_all_that_the_ratio_can",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
+    "studies_blessing_width_audit": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
     "studies_gradient_inversion_moment_error": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
     "studies_kkt_margin_gaussian_networks": ("descents_are_compared_on_the_same_points_and_starts",),
     "studies_kkt_margin_kink_shift": (

@@ -25,8 +25,6 @@ from leakage.geometry import boundary, distances, patterns, rays, subdivision
 from leakage.metrics import estimates, histograms, roc, scores, trends
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.studies.blessing import private_audit, tradeoff
-from leakage.studies.min_norm import cosine_regression, latent_space, random_features, relu_features
 from leakage.studies.polytopes import boundary_walk, densities, norm_ridges, ray_cuts
 from leakage.theory import gaussian_mixture, least_squares, ridge, ridge_law, scale_mixture, two_gaussians
 from leakage.theory.logistic import output_law, prox, threshold_attacks
@@ -57,13 +55,7 @@ SQUARE = torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
 FINE = subdivision.subdivide(FLAT, SQUARE)
 DESIGN = least_squares.Design(6, 12)
 QUERY = least_squares.Query(some(2), some(2))
-COSINES = cosine_regression.Cosines.released(4, 32, 8)
 LAW = output_law.OutputLaw(some(1), some(1), some(1), some(1))
-WEIGHTS = random_features.label_weights(
-    some(8, 3), 0, rows=4, widths=[2, 5], designs=3, member=False, generator=stream(0, "weights")
-)
-TIMES = torch.arange(1, 5).expand(1, 2, 4).contiguous()
-WIDE = {"widths": [3, 8], "trials": 2, "generator": stream(0, "wide")}
 
 
 class Case(NamedTuple):
@@ -102,7 +94,6 @@ CASES = {
     ),
     "apart": case(scores.apart, "whole, single, bytes", member=some(3, 5), outsider=some(3, 6)),
     "crossing": case(partial(trends.at_crossing, target=0.5), "single", level=some(4), value=some(4)),
-    "pareto": case(private_audit.pareto_front, "single", error=some(4, 2), advantage=some(4, 2)),
     "calibrated": case(calibrated, "single", scores=some(6, 10), member=PAIRS.member),
     "advantage": case(two_gaussians.advantage, "single, ranked, empty, infinite", outsider=some(3), member=some(3)),
     "power": case(
@@ -134,21 +125,6 @@ CASES = {
     "silent": case(
         partial(ridge.silent_penalty, sigma=1.0), "single, ranked, empty, infinite", gamma=some(2), psi=some(2)
     ),
-    "latent": case(
-        lambda latent, directions: latent_space.outsider_variances(
-            latent_space.LatentSpace(5, 3), latent, directions, trials=2, generator=stream(0, "latent")
-        ),
-        "single",
-        latent=some(3),
-        directions=some(7, 3),
-    ),
-    "relu": case(
-        lambda norms: relu_features.member_variances(DESIGN, norms, **WIDE), "single, ranked, empty", norms=some(2)
-    ),
-    "cosines": case(partial(cosine_regression.outsider_variances, COSINES), times=TIMES, query_times=torch.tensor([9])),
-    "aliases": case(
-        partial(cosine_regression.with_aliases, COSINES), "single", query_times=torch.tensor([9]), uncovered=some(1, 3)
-    ),
     "prox": case(prox.prox, "single, ranked, empty, decimal", output=some(3), gamma=some(3), label=classes(3)),
     "sample attack": case(
         lambda teacher, label: output_law.sample_attack(LAW, teacher=teacher, label=label),
@@ -157,7 +133,6 @@ CASES = {
         label=classes(1),
     ),
     "thresholds": case(partial(threshold_attacks.threshold_rates, LAW), "single, ranked, empty", threshold=some(1)),
-    "trade-off": case(partial(tradeoff.trade_off, strongest=1.0, weakest=0.5, per_decade=1), "single", phi=some(2) + 2),
     "logistic": case(
         partial(logistic_regression.fit, ridge=0.1), "single, decimal", gram=spd(4), labels=torch.tensor([0, 1, 0, 1])
     ),
@@ -170,13 +145,6 @@ CASES = {
         labels=some(4),
         queries=some(2, 6),
     ),
-    "label weights": case(
-        lambda inputs: random_features.label_weights(
-            inputs, 0, rows=4, widths=[2, 5], designs=2, member=True, generator=stream(0, "rows")
-        ),
-        inputs=some(8, 3),
-    ),
-    "label noise": case(lambda labels: random_features.label_noise_law(WEIGHTS, labels, sigma=1.0), labels=some(8)),
     "clipped": case(
         partial(dp_sgd.clipped_sum, PRIVATE, clip=1.0),
         points=some(2, 5, 3),

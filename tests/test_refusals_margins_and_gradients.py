@@ -23,7 +23,6 @@ from leakage.metrics import reconstruction
 from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import support_vectors
 from leakage.studies.gradient_inversion import games, gradient_symmetries, moment_error, step_errors
 from leakage.studies.kkt_margin import gaussian_networks, line_statements, margin_size, orthogonality
 from leakage.theory import hermite
@@ -171,7 +170,6 @@ CASES = {
     "first_dimension": case(partial(orthogonality.first_dimension, [2, 4]), probability=torch.tensor([0.1, 1.0])),
     "marginal": case(line_statements.marginal, points=drawn(3), multipliers=sizes(3)),
     "kinks_between": case(partial(line_statements.kinks_between, KINKS), "empty", points=drawn(3).sort().values),
-    "split_gains": case(support_vectors.split_gains, member=drawn(4), outsider=drawn(4)),
 }
 
 

@@ -73,21 +73,4 @@ def test_the_reading_with_squares_changes_both_variances():
     assert (other.strong * 500) ** 2 == pytest.approx(500 / 50)
     assert (other.weak * 500) ** 2 == pytest.approx(3 * 500 / 450)
     assert ensemble.ridge(0.1) == pytest.approx(0.1)
-    assert (ensemble.delta, ensemble.phi) == (1.0, 10.0)
-
-
-@pytest.mark.parametrize(("change", "message"), [
-    (dict(p=10), "`p` must exceed `d`"),
-    (dict(n=0), "`n` must be a whole number at least 1"),
-    (dict(d=0), "`d` must be a whole number at least 1"),
-    (dict(eta=0.0), "`eta` must be a number finite and above 0"),
-    (dict(sigma_beta=float("nan")), "`sigma_beta` must be a number finite and above 0"),
-])  # fmt: skip
-def test_impossible_ensembles_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        Bilevel(**(dict(n=5, d=10, p=30, sigma_beta=1.0) | change))
-
-
-def test_a_negative_number_of_points_is_refused():
-    with pytest.raises(ValueError, match="`count` must be a whole number at least 0"):
-        fixed_points(Bilevel(5, 10, 30, 1.0), -1, generator=stream(0, "count"))
+    assert (ensemble.delta, ensemble.phi) == pytest.approx((1.0, 10.0))

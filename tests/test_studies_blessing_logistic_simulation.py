@@ -54,8 +54,8 @@ def test_eigenvalues_of_the_squared_covariance_do_not_fit_the_theory():
 def test_rates_of_thresholds_are_shares():
     found = simulate(ENSEMBLE, penalty=0.1, trials=3, generator=stream(0, "rates"), thresholds=(0.0, 0.5, 1e9))
     assert found.tpr.shape == found.fpr.shape == (3, 3)
-    assert found.tpr[:, 0].tolist() == found.fpr[:, 0].tolist() == [0.0] * 3
-    assert found.tpr[:, 2].tolist() == found.fpr[:, 2].tolist() == [1.0] * 3
+    for rates in (found.tpr, found.fpr):
+        assert rates[:, [0, 2]].flatten().tolist() == pytest.approx([0, 1] * 3)
     assert bool((found.tpr[:, 1] > found.fpr[:, 1]).all())
 
 
@@ -92,22 +92,6 @@ def test_ten_million_features_agree_with_the_theory():
     spread = (found.alpha.square() * ensemble.kappa**2 + found.sigma.square()).sqrt()
     # With 20 strong features and 100 points a finite n costs more than 3 %.
     assert float(spread.mean()) == pytest.approx(float(law.spread), rel=0.1)
-
-
-@pytest.mark.parametrize(("change", "message"), [
-    (dict(penalty=0.0), "`ridge` must be .*above 0"),
-    (dict(refits=3), "`refits` must be a whole number at least 0 and at most 2"),
-    (dict(trials=0, refits=0), "`trials` must be a whole number at least 1"),
-])  # fmt: skip
-def test_impossible_experiments_are_refused(change, message):
-    points = fixed_points(ENSEMBLE, 1, generator=stream(0, "refused"))
-    with pytest.raises(ValueError, match=message):
-        point_outputs(ENSEMBLE, points, generator=stream(0, "refused"), **(dict(penalty=0.1, trials=2) | change))
-
-
-def test_more_points_left_out_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="`refits` must be a whole number at least 0 and at most 199"):
-        left_out_check(ENSEMBLE, penalty=0.1, generator=stream(0, "refused"), refits=200)
 
 
 def test_models_that_do_not_converge_raise(monkeypatch):

@@ -5,7 +5,7 @@ import torch
 
 from leakage.studies.blessing.printed_system import EQUATIONS, residuals
 from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.problem import Setting, Spectrum
+from leakage.theory.logistic.problem import Setting
 from logistic_points import of
 
 SETTING = Setting.bilevel(
@@ -28,12 +28,6 @@ def test_a_number_that_is_off_by_a_thousandth_is_seen(field, equation):
     found = solve(SETTING)
     wrong = found._replace(**{field: getattr(found, field) * 1.001})
     assert float(residuals(SETTING, wrong)[equation].abs().min()) > 1e-5
-
-
-def test_other_spectra_are_refused():
-    three = Setting(of(0.1), of(1.0), of(1.0), Spectrum(of(1.0, 2.0), of(0.5, 0.5), of(0.5, 0.5)))
-    with pytest.raises(ValueError, match="`setting` must be bi-level"):
-        residuals(three, solve(three))
 
 
 def test_a_batch_keeps_its_shape():

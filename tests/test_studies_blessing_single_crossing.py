@@ -1,6 +1,5 @@
 """The likelihood ratio crosses 1 once, so that one threshold is the best attack; two unequal Gaussians would not."""
 
-import pytest
 import torch
 
 from leakage import blocks
@@ -60,10 +59,3 @@ def test_the_grid_covers_both_laws_in_order():
     assert bool((grid.diff(dim=-1) >= 0).all())
     torch.testing.assert_close(grid[..., 0], of(0.3 - 9.0))
     assert 10 < float(grid[..., -1]) < 15  # log γ is 13.8
-
-
-@pytest.mark.parametrize("label", [2.0, 0.5, -1.0])
-def test_a_label_is_0_or_1(label):
-    law = OutputLaw(of(1.0), of(1.0), of(1.0), of(1.0))
-    with pytest.raises(ValueError, match="`label` must hold 0 and 1 only"):
-        single_root(law, teacher=of(0.0), label=of(label))

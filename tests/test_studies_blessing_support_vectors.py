@@ -1,9 +1,7 @@
 """Machines asked about one point: blind where nothing leaks, certain where it is planted, equal to direct training."""
 
 import math
-from typing import Any
 
-import pytest
 import torch
 
 from leakage.data.gaussians import gaussian
@@ -74,19 +72,3 @@ def test_batches_change_only_the_draws(monkeypatch):
     found = margin_outputs(model, widths=[50], rows=20, trials=7, generator=stream(0, "batches"))
     assert found.member.shape == (1, 7)
     assert len(found.member.unique()) == 7
-
-
-@pytest.mark.parametrize(("change", "message"), [
-    (dict(name="strong features"), "`name` must be one of weak features"),
-    (dict(trials=3), "`trials` must be a whole number at least 4"),
-    (dict(widths=[30, 20]), "`widths` must be strictly increasing"),
-])  # fmt: skip
-def test_impossible_experiments_are_refused(change, message):
-    options: dict[str, Any] = dict(name="weak features", widths=[30], rows=20, trials=4)
-    with pytest.raises(ValueError, match=message):
-        privacy_and_error(**{**options, **change}, generator=stream(0, "refused"))
-
-
-def test_scores_that_are_not_pairs_are_refused():
-    with pytest.raises(ValueError, match="must be pairs"):
-        split_gains(member=torch.zeros(3), outsider=torch.zeros(4))

@@ -1,11 +1,10 @@
 """Sentences become words, words become numbers, and back."""
 
-import pytest
 import torch
 
 from leakage.data.multi30k import SentencePairs
 from leakage.studies.blessing import tokens
-from leakage.studies.blessing.tokens import BEGIN, END, PADDING, UNKNOWN, Vocabulary, encode, vocabulary, words
+from leakage.studies.blessing.tokens import BEGIN, END, PADDING, UNKNOWN, encode, vocabulary, words
 
 PAIRS = SentencePairs(("A dog runs.", "A cat!", "A dog and a cat sit."), ("Ein Hund läuft.", "Katze!", "Beide sitzen."))
 
@@ -51,16 +50,3 @@ def test_pairs_keep_their_order_and_their_partners():
     assert (source.shape, target.shape) == ((2, 4), (2, 6))
     assert german.text(target[1].tolist()) == "<begin> katze ! <end>"
     assert english.text(source[1].tolist()) == "a cat !"
-
-
-def test_what_cannot_be_numbered_is_refused():
-    with pytest.raises(ValueError, match="number 1 has 4; see `short`"):
-        encode(["a", "a b c d"], vocabulary(["a"]), longest=3)
-    with pytest.raises(ValueError, match="number 0 has 0"):
-        encode([" "], vocabulary(["a"]), longest=3)
-    with pytest.raises(ValueError, match="occurs 3 times; of 2 words none does"):
-        vocabulary(["a b a"], least=3)
-    with pytest.raises(ValueError, match="`least` must be a whole number at least 1, got 0"):
-        vocabulary(["a"], least=0)
-    with pytest.raises(ValueError, match="`words` must differ from each other, got 'b' more than once"):
-        Vocabulary(("a", "b", "b"))

@@ -9,7 +9,6 @@ from leakage.models.transformer import PADDING
 from leakage.runtime import stream
 from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe
-from refusing import refusals
 
 NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
 VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))
@@ -51,9 +50,9 @@ def test_members_are_learnt_by_heart():
 
 def test_widths_share_their_pool_and_pairs_and_splits_do_not():
     narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
-    assert torch.equal(narrow.member, wide.member)
-    assert not torch.equal(narrow.member, other.member)
-    assert not torch.equal(narrow.seen.losses, wide.seen.losses)
+    torch.testing.assert_close(narrow.member, wide.member)
+    assert bool((narrow.member != other.member).any())
+    assert not torch.allclose(narrow.seen.losses, wide.seen.losses)
 
 
 def test_a_pool_is_drawn_from_the_short_pairs_and_numbered_by_its_words():
@@ -75,14 +74,7 @@ def test_the_answer_at_every_place_is_the_next_word():
     members, _ = translation.prepared(TRAINING, TRAINING, pool=3, longest=7, least=1, generator=stream(0, "pool"))
     asked = translation.examples(members)
     source, target = asked.inputs
-    assert torch.equal(source, members.source)
-    assert torch.equal(target[:, 1:], asked.targets[:, :-1])
+    torch.testing.assert_close(source, members.source)
+    torch.testing.assert_close(target[:, 1:], asked.targets[:, :-1])
     answers = (asked.targets != PADDING).sum(-1)
     assert answers.tolist() == [6, 6, 6]  # five words and the end
-
-
-test_impossible_pools_are_refused = refusals(
-    (lambda: record(pool=18), r"with at most 5 words, .* got 18 of 16, and 16"),
-    (lambda: record(validation=LONG), "got 12 of 16, and 0"),
-    (lambda: record(pool=11), "`points` must be even"),
-)

@@ -1,5 +1,6 @@
-"""The audit of a training run holds every attack's rates, epoch by epoch."""
+"""Networks are trained on halves of a pool that all widths share, and every attack's rates are recorded by epoch."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,10 +8,12 @@ import torch
 
 import clustered_bits
 from leakage.attacks.membership import loss_threshold
+from leakage.metrics.estimates import mean_interval
 from leakage.metrics.scores import rates
+from leakage.runtime import stream
 from leakage.studies.blessing import width_audit
+from leakage.studies.blessing.width_audit import over_pools
 from leakage.trainers.ensembles import Recipe
-from refusing import refused
 
 POOL = 400
 SETTINGS: dict[str, Any] = dict(
@@ -75,6 +78,69 @@ def test_splits_are_put_together_and_stopped_each_at_its_epoch(found):
         torch.testing.assert_close(at.attacks["lira"].tpr[0.05][place], found.attacks["lira"].tpr[0.05][epoch])
 
 
-def test_settings_that_do_not_fit_are_refused(found):
-    refused(lambda: run(attacks=("oracle",)), "global, sample, lira")
-    refused(lambda: run(kept=(5,)), "`kept` must be among")
+# A smaller experiment: are the halves fair, and are networks trained on them?
+SMALL: dict[str, Any] = dict(
+    pool=120,
+    models=6,
+    recipe=Recipe(epochs=6, batch=20, learning_rate=0.01),
+    epochs=(0, 2, 6),
+    kept=(0, 2, 6),
+    attacks=(),
+    seed=0,
+)
+
+
+def small(width=8, split=0, **changes):
+    drawn = clustered_bits.draw(160, features=40, classes=5, flip=0.25)
+    data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
+    return width_audit.width_audit((width, split), **(data | SMALL | changes))
+
+
+def sides(seen):
+    """The mean loss on members and on outsiders, (epochs, models)."""
+    losses, member = seen.kept.losses, seen.kept.member
+    return [(losses * side).sum(-1) / side.sum(-1) for side in (member, ~member)]
+
+
+def test_losses_fall_and_those_of_members_faster():
+    seen = small()
+    assert seen.kept.losses.shape == (3, 6, 120)
+    assert seen.kept.member.shape == (6, 120)
+    assert seen.epochs.tolist() == [0, 2, 6]
+    inside, outside = sides(seen)
+    torch.testing.assert_close(inside, seen.train_loss)
+    assert bool((inside.diff(dim=0) < 0).all())
+    assert bool((inside[-1] < outside[-1]).all())
+    # Before training nobody is known: 60 losses of about log 5 with a spread of 0.2, a side and model.
+    assert abs(float((inside - outside)[0].mean())) < 4 * 0.2 / (6 * 30) ** 0.5
+    assert bool((seen.error[-1] < seen.error[0]).all())
+    torch.testing.assert_close(seen.error * 40, (seen.error * 40).round())  # 40 points validate
+
+
+def test_outsiders_of_the_pool_and_validation_points_follow_one_law():
+    seen = small(models=20)
+    gap = (sides(seen)[1] - seen.validation_loss)[-1]
+    # 160 points shared by all models, 40 of them validate; losses here spread by 1.
+    assert abs(float(gap.mean())) < 4 * (1 / 40 + 1 / 120) ** 0.5
+
+
+def test_widths_share_pool_and_pairs_and_splits_do_not():
+    narrow, wide, other = (small(*point).kept for point in ((4, 0), (8, 0), (8, 1)))
+    torch.testing.assert_close(narrow.member, wide.member)
+    assert bool((narrow.member != other.member).any())
+    torch.testing.assert_close(small().kept.losses, wide.losses)
+    assert not torch.allclose(small(seed=1).kept.losses, wide.losses)
+
+
+def test_a_pool_counts_once_however_many_models_it_has():
+    values = torch.randn(6, 10, generator=stream(0, "pools"))
+    once, of_models, thrice = mean_interval(values.double().mean(-1)), over_pools(values), values.repeat(1, 3)
+    assert (float(of_models), of_models.high) == pytest.approx((float(once), once.high))
+    assert over_pools(thrice).high == pytest.approx(once.high)
+
+
+def test_where_a_pool_has_no_value_nothing_is_known():
+    found = over_pools(torch.tensor([0.1, math.nan, 0.3]))
+    assert (float(found), found.low, found.high) == (pytest.approx(0.2), -math.inf, math.inf)
+    nowhere = over_pools(torch.tensor([math.nan, math.nan]))
+    assert (nowhere.low, nowhere.high) == (-math.inf, math.inf)

@@ -1,6 +1,5 @@
 """The quadrature over points is the mean over drawn points."""
 
-import pytest
 import torch
 
 from leakage import runtime
@@ -39,14 +38,3 @@ def test_more_nodes_change_little():
         points.mean(least_squares.advantage(DESIGN, DESIGN.widths(WIDTHS), points.query)) for points in (few, many)
     ]
     assert float((means[0] - means[1]).abs().max()) < 1e-3
-
-
-@pytest.mark.parametrize("nodes", [(0, 4), (4, 0)])
-def test_no_nodes_are_refused(nodes):
-    with pytest.raises(ValueError, match="nodes"):
-        average_point.points(DESIGN, WIDTHS, nodes=nodes)
-
-
-def test_a_width_beyond_the_features_is_refused():
-    with pytest.raises(ValueError, match="must lie between 1 and D"):
-        average_point.points(DESIGN, [61])

@@ -20,7 +20,6 @@ from leakage.studies.min_norm.cosine_regression import (
     with_aliases,
 )
 from leakage.theory.scale_mixture import total_variation
-from refusing import refusals, refused
 
 QUERIES = torch.tensor([0, 5, 20])
 
@@ -72,7 +71,7 @@ def test_aliases_are_predicted_as_members():
     model = Cosines.released(10, 32, 12)  # period 23: 3 and 20, 5 and 18 and 28 look alike
     times = torch.tensor([[[20, 1, 2, 4, 6, 7, 8, 9, 10, 11]]])
     exact = exact_outsider_variances(model, times, torch.tensor([3]))
-    assert exact.item() == member_variance(model)
+    assert exact.item() == pytest.approx(member_variance(model))
 
 
 def test_the_chance_of_an_alias_counts_subsets():
@@ -107,14 +106,14 @@ def test_training_times_without_aliases_keep_none():
     assert not same.any()
 
 
-def test_reduced_phases_make_aliases_equal_to_the_bit():
+def test_reduced_phases_make_aliases_equal():
     model = Cosines.released(10, 1024, 300)
     times = torch.tensor([7, 599 - 7, 599 + 7])
     reduced = rows(model, times)
-    assert torch.equal(reduced[0], reduced[1])
-    assert torch.equal(reduced[0], reduced[2])
+    for alias in reduced[1:]:
+        torch.testing.assert_close(alias, reduced[0], rtol=0, atol=1e-15)
     released = rows(model, times, phase="left-to-right")
-    assert 0 < float((released[0] - released[1]).abs().max()) < 1e-11
+    assert 1e-14 < float((released[0] - released[1]).abs().max()) < 1e-11
 
 
 def test_rounding_noise_decides_the_released_curve():
@@ -174,39 +173,6 @@ def test_a_failed_decomposition_is_repeated_in_another_order(monkeypatch):
     monkeypatch.setattr(torch.linalg, "svd", fails_at_first)
     torch.testing.assert_close(outsider_variances(model, times, QUERIES), expected, rtol=1e-8, atol=0)
 
-    def always_fails(matrix, **options):
-        raise torch.linalg.LinAlgError("not converged")
-
-    monkeypatch.setattr(torch.linalg, "svd", always_fails)
-    with pytest.raises(torch.linalg.LinAlgError):
-        outsider_variances(model, times, QUERIES)
-
-
-test_impossible_models_are_refused = refusals(
-    ((0, 32, 8, 15, 8), "`n`"),
-    ((32, 32, 8, 15, 8), "`n` must be a whole number at least 0 and at most"),
-    ((4, 32, 0, 15, 8), "`width`"),
-    ((4, 32, 8, 15.0, 8), "`period`"),
-    ((4, 32, 9, 15, 8), "`width` must be a whole number at least 0 and at most"),
-    by=lambda arguments: Cosines(*arguments),
-)
-
-
-def test_impossible_arguments_are_refused():
-    model, generator = Cosines.released(4, 32, 8), stream(0, "refusals")
-    times, own = torch.tensor([[[5, 1, 2, 3]]]), torch.tensor([5])
-    refused(lambda: outsider_variances(model, times, own), "must not be among")
-    refused(lambda: exact_outsider_variances(model, times, own), "must not be among")
-    refused(lambda: training_times(model, torch.tensor([32]), trials=1, generator=generator), "at most 31")
-    refused(lambda: outsider_variances(model, times[..., :3], torch.tensor([6])), "`times` must have shape")
-    refused(lambda: outsider_variances(model, times, torch.tensor([6]), cutoff=1.0), "`cutoff`")
-    refused(lambda: rows(model, own, phase="exact"), "`phase` must be one of")
-    refused(lambda: exact_outsider_variances(Cosines.band_limited(4, 32, 8), times, torch.tensor([6])), "2p − 1")
-    with pytest.raises(ValueError, match="`width` must be a whole number at least 20"):
-        member_variance(Cosines.band_limited(20, 32, 8, signal=32))
-    with pytest.raises(ValueError, match="leave n times"):
-        training_times(Cosines.released(30, 32, 2), own, trials=1, aliases=False, generator=generator)
-
 
 def test_fitted_predictions_have_the_variance_of_the_member():
     model, generator = Cosines.released(40, 64, 12), stream(0, "members")  # p < n and aliases: still consistent
@@ -228,23 +194,3 @@ def test_the_gpu_gives_the_same_variances():
     aliased = Cosines.released(10, 32, 12)
     exact = exact_outsider_variances(aliased, times, QUERIES)
     torch.testing.assert_close(exact.cpu(), exact_outsider_variances(aliased, times.cpu(), QUERIES))
-
-
-@pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        ([[1, 2, 3, 40]], "at most 31"),
-        ([[1, 2, 3, -1]], "at least 0"),
-        ([[1, 2, 3, 3]], "at most once"),
-        ([[1.0, 2.0, 3.0, 4.5]], "whole numbers"),
-    ],
-)
-@pytest.mark.parametrize("variances", [outsider_variances, exact_outsider_variances])
-def test_training_times_are_distinct_times_of_the_horizon(variances, times, message):
-    with pytest.raises(ValueError, match=f"`times` must .*{message}"):
-        variances(Cosines.released(4, 32, 8), torch.tensor([times]), torch.tensor([5]))
-
-
-def test_a_row_of_variances_belongs_to_each_query():
-    model = Cosines.released(4, 32, 8)
-    refused(lambda: with_aliases(model, torch.tensor([5, 6]), torch.ones(3)), "`uncovered`")

@@ -1,7 +1,5 @@
 """Random-feature regression: the right rows are trained on, and the labels enter as in a fit of the definition."""
 
-import math
-
 import pytest
 import torch
 from scipy import stats
@@ -16,7 +14,6 @@ from leakage.studies.min_norm.random_features import (
     random_feature_advantage,
     teacher_variances,
 )
-from refusing import refusals, refused
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 POOL, ROWS, QUERY = 14, 6, 3
@@ -101,7 +98,7 @@ def test_designs_trained_in_small_batches_have_the_same_rows_and_law(member, mon
     whole = train(member=member, widths=[20], designs=900)
     monkeypatch.setattr(random_features, "_CHUNK", 7 * ROWS * 20)
     pieces = train(member=member, widths=[20], designs=900)
-    assert torch.equal(pieces.rows, whole.rows)
+    torch.testing.assert_close(pieces.rows, whole.rows)
     assert pieces.weights.shape == whole.weights.shape
     if not member:
         assert stats.ks_2samp(pieces.weights[:, 0, 0], whole.weights[:, 0, 0]).pvalue > P_VALUE
@@ -125,28 +122,8 @@ def test_teacher_variances_are_those_of_a_linear_teacher():
 def test_the_law_under_label_noise_has_the_fitted_mean_and_the_noise_of_the_weights():
     trained, _ = toy()
     means, variances = label_noise_law(trained, torch.tensor([1.0, -1.0, 10.0]).double(), sigma=2.0)
-    assert means.tolist() == [[21.0, 2.0], [0.5, -5.0]]
-    assert variances.tolist() == [[20.0, 8.0], [1.0, 52.0]]
-
-
-@pytest.mark.parametrize("query", [-1, POOL, 99])
-def test_a_query_outside_the_pool_is_refused(query):
-    with pytest.raises(ValueError, match=f"`query` must be a whole number at least 0 and at most {POOL - 1}"):
-        label_weights(
-            inputs(), query, rows=2, widths=[3], designs=1, member=True, generator=stream(0, "refused")
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("rows", [0, POOL, 50])
-def test_a_training_set_needs_rows_besides_the_query(rows):
-    refused(lambda: train(rows=rows), f"`rows` must be a whole number at least 1 and at most {POOL - 1}")
-    assert train(rows=POOL - 1, designs=3).rows.shape == (3, POOL - 1)
-
-
-test_widths_must_increase = refusals(
-    (lambda: train(widths=[40, 12]), "`widths` must be strictly increasing"),
-    (lambda: planted(widths=[1, 30]), "`widths` starts too low: with 1 features some design is silent"),
-)
+    torch.testing.assert_close(means, torch.tensor([[21.0, 2.0], [0.5, -5.0]], dtype=DTYPE))
+    torch.testing.assert_close(variances, torch.tensor([[20.0, 8.0], [1.0, 52.0]], dtype=DTYPE))
 
 
 def planted(*, label=1.0, **changes):
@@ -169,7 +146,7 @@ def test_the_more_a_label_stands_out_the_more_it_leaks():
     ordinary, outlying = planted(), planted(label=3.0)
     for advantages in (*ordinary, *outlying):
         assert bool(((advantages > 0) & (advantages < 1)).all())
-    assert torch.equal(outlying.teacher, ordinary.teacher)  # which has labels of its own
+    torch.testing.assert_close(outlying.teacher, ordinary.teacher)  # which has labels of its own
     assert float(outlying.labels[-1]) > float(ordinary.labels[-1]) + 0.1
 
 
@@ -189,8 +166,8 @@ def test_the_same_seed_gives_the_same_advantage_whatever_was_drawn_before():
         torch.manual_seed(99)
         second, other = planted(), planted(seed=1)
     for one, again, changed in zip(first, second, other, strict=True):
-        assert torch.equal(again, one)
-        assert not torch.equal(changed, one)
+        torch.testing.assert_close(again, one)
+        assert not torch.allclose(changed, one)
 
 
 def test_which_of_two_labels_is_positive_does_not_matter():
@@ -198,11 +175,6 @@ def test_which_of_two_labels_is_positive_does_not_matter():
     options = dict(inputs=inputs(), rows=ROWS, widths=[12, 40], designs=50, sigma=0.5, seed=0)
     one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options).labels for sign in (1, -1))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-13)  # the laws are mirrored, the sums rounded
-
-
-@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
-def test_labels_without_noise_are_refused(sigma):
-    refused(lambda: planted(sigma=sigma), r"`sigma` must be .*above 0")
 
 
 @pytest.mark.gpu
@@ -249,19 +221,3 @@ def test_twice_the_same_input_shares_the_label():
     assert bool(seen.any())
     assert found.weights[seen, 1, 0].tolist() == pytest.approx([0.5] * int(seen.sum()))
     assert found.weights[:, 1][twin].tolist() == pytest.approx([0.5] * int(seen.sum()))
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda law, x: teacher_variances(law, x.float(), sigma=1.0), "inputs"),
-        (lambda law, x: teacher_variances(law, x, sigma=-1.0), "sigma"),
-        (lambda law, x: teacher_variances(law, x[:3], sigma=1.0), "inputs"),
-        (lambda law, x: label_noise_law(law, x[:3, 0], sigma=1.0), "labels"),
-        (lambda law, x: train(points=x.float()), "inputs"),
-        (lambda law, x: train(points=x * float("nan")), "inputs"),
-        (lambda law, x: train(designs=0), "designs"),
-    ],
-)
-def test_what_does_not_belong_to_the_pool_is_refused(call, name):
-    refused(lambda: call(train(designs=3), inputs()), f"`{name}` must")

@@ -1,7 +1,5 @@
 """Batches of trained regressions are the textbook fits, and their predictions have the laws of the theory."""
 
-import math
-
 import pytest
 import torch
 from scipy import stats
@@ -36,12 +34,6 @@ def test_ridge_predictions_are_those_of_the_dense_solution(n, p, batch):
         tolerance = dict(rtol=1e-7, atol=1e-12) if p >= n else dict(rtol=1e-11, atol=1e-14)
         reference = dense(features, labels, query, penalty)
         torch.testing.assert_close(ours[..., column], reference, **tolerance)
-
-
-@pytest.mark.parametrize("penalties", [[], [0.0], [1.0, -1.0], [1.0, math.nan], [math.inf]])
-def test_penalties_that_are_not_positive_are_refused(penalties):
-    with pytest.raises(ValueError, match="`penalties` must be"):
-        ridge_predictions(torch.ones(2, 3), torch.ones(2), torch.ones(3), penalties=penalties)
 
 
 @pytest.mark.parametrize("member", [False, True])
@@ -82,7 +74,7 @@ def test_all_models_of_a_trial_share_its_data():
     torch.testing.assert_close(both[:, 1:], predictions(widths=[20]))
     # Without a penalty to speak of the ridge fit is the minimum-norm fit.
     torch.testing.assert_close(both[:, 1:], predictions(widths=[20], penalties=[1e-10]), rtol=1e-6, atol=1e-6)
-    assert not torch.equal(both, predictions(seed=1))
+    assert not torch.allclose(both, predictions(seed=1))
 
 
 def test_a_member_gets_its_label_back_at_every_interpolating_width():
@@ -98,28 +90,6 @@ def test_trials_trained_in_small_batches_are_as_many_and_as_independent(monkeypa
     assert len(answers.unique()) == 1000
     monkeypatch.undo()
     assert stats.ks_2samp(answers, predictions(trials=1000, seed=1)[:, 1]).pvalue > P_VALUE
-
-
-@pytest.mark.parametrize(("changes", "message"), [
-    (dict(widths=[]), "`widths` must be strictly increasing"),
-    (dict(widths=[20, 3]), "`widths` must be strictly increasing"),
-    (dict(widths=[0]), "`widths` must be strictly increasing"),
-    (dict(widths=[31]), "`p` must be a whole number at least 1 and at most 30"),
-    (dict(widths=[31], penalties=[1.0]), "`p` must be a whole number at least 1 and at most 30"),
-    (dict(widths=[3, 20], penalties=[1.0]), "`widths` must be a single width where `penalties` are given"),
-    (dict(widths=[3], penalties=[-1.0]), "`penalties` must be"),
-])  # fmt: skip
-def test_impossible_models_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        predictions(**changes)
-
-
-@pytest.mark.parametrize("shape", [(29,), (31,), (1, 30)])
-def test_a_point_of_the_wrong_shape_is_refused(shape):
-    with pytest.raises(ValueError, match="`point` must have D = 30 coordinates"):
-        trained_predictions(
-            Design(6, 30), torch.ones(shape), widths=[3], trials=2, member=True, generator=stream(0, "shape")
-        )
 
 
 @pytest.mark.gpu

@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian, gaussian_factor
 
 
@@ -28,10 +27,9 @@ class Bilevel:
         d: strong features, at least 1.
         p: all features, more than d.
         sigma_beta: the root mean square of the teacher's d coefficients. The paper draws them from
-            $N(0, \sigma_\beta^2)$; here the length of $\beta^*$ is exact, and by symmetry only it matters.
+            $N(0, \sigma_\beta^2)$; here the length of $\beta^*$ is exact, and by symmetry only the length matters.
         eta: η > 0, the total variance of the weak features; that of the strong ones is 1.
-        power: to which the eigenvalues are raised; 1/2 is the law of Σ if the ensemble defines $\Sigma^2$, as (5) is
-            printed.
+        power: to which the eigenvalues are raised; 1/2 gives Σ if (5) defines $\Sigma^2$, as it is printed.
     """
 
     n: int
@@ -40,14 +38,6 @@ class Bilevel:
     sigma_beta: float
     eta: float = 1.0
     power: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("n", "d", "p"):
-            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
-        if self.d >= self.p:
-            raise ValueError(f"`p` must exceed `d`, got p = {self.p} and d = {self.d}.")
-        for name in ("sigma_beta", "eta", "power"):
-            object.__setattr__(self, name, arguments.number(name, getattr(self, name), above=0.0))
 
     @property
     def delta(self) -> float:
@@ -75,12 +65,12 @@ class Bilevel:
         return self.sigma_beta * math.sqrt(self.d * self.strong)
 
     def ridge(self, penalty: float) -> float:
-        r"""$\mu = \lambda n / p$: the penalty of the sum of the losses, from λ, that of their mean over p."""
+        r"""$\mu = \lambda n / p$: the penalty beside the sum of the losses, from the paper's λ."""
         return penalty * self.n / self.p
 
 
 class Points(NamedTuple):
-    r"""Fixed points: independent draws, in coordinates that `training_sets` shares with its rows.
+    r"""Fixed points, drawn independently, in coordinates that the rows of `training_sets` share.
 
     Attributes:
         strong: coordinates among the strong features, the teacher's direction first; standard normal units.
@@ -101,8 +91,8 @@ class TrainingSets(NamedTuple):
     r"""Independent training sets.
 
     Attributes:
-        strong: rows among the strong features, in some orthonormal basis.
-        weak: rows among the weak features.
+        strong: coordinates of the rows among the strong features, in some orthonormal basis.
+        weak: coordinates among the weak features.
         teacher: $Z_i = x_i^\top \beta^*$.
         labels: 0 or 1.
         cross: $x_i^\top x_j$ with each fixed point.
@@ -120,12 +110,7 @@ class TrainingSets(NamedTuple):
 
 
 def fixed_points(ensemble: Bilevel, count: int, *, generator: torch.Generator) -> Points:
-    r"""Draw `count` points with labels, to be kept fixed while training sets vary.
-
-    Raises:
-        ValueError: if `count` is negative.
-    """
-    count = arguments.count("count", count)
+    """Draw `count` points with labels, which stay fixed while training sets vary."""
     empty = torch.zeros(0, 0, dtype=torch.float64, device=generator.device)
     first = gaussian((count, 1), generator=generator)
     rest = gaussian_factor(count, ensemble.d - 1, (), generator=generator) if count else empty
@@ -139,21 +124,12 @@ def fixed_points(ensemble: Bilevel, count: int, *, generator: torch.Generator) -
 def training_sets(
     ensemble: Bilevel, trials: int, *, generator: torch.Generator, points: Points | None = None
 ) -> TrainingSets:
-    r"""Draw `trials` training sets, with the law of rows of p features at the price of at most 2n + 2k + 1.
+    """Draw `trials` training sets whose rows of p features have at most 2n + 2k + 1 coordinates, k points being fixed.
 
-    The basis begins with the teacher's direction and those of the fixed points. What is left of the rows enters a Gram
-    matrix only, and is drawn as its Bartlett factor (`gaussian_factor`); with no more features than rows that is the
-    plain draw.
-
-    Args:
-        ensemble: the law.
-        trials: training sets.
-        points: fixed points whose inner products with the rows are wanted.
-
-    Raises:
-        ValueError: if `trials` is no whole number from 0 on.
+    The basis begins with the directions of the teacher and the fixed points. The rest of the rows enters only through
+    its Gram matrix, and is drawn as the Bartlett factor of that (`gaussian_factor`); with no more features than rows
+    that is the plain draw.
     """
-    trials = arguments.count("trials", trials)
     points = fixed_points(ensemble, 0, generator=generator) if points is None else points
     strong = _rows(ensemble.n, ensemble.d, points.strong.shape[-1], trials, generator)
     weak = _rows(ensemble.n, ensemble.p - ensemble.d, points.weak.shape[-1], trials, generator)
@@ -165,7 +141,7 @@ def training_sets(
 
 
 def _rows(n: int, columns: int, explicit: int, trials: int, generator: torch.Generator) -> Tensor:
-    """Rows whose first `explicit` coordinates are drawn one by one, and of whose others only the Gram law is kept."""
+    """Rows whose first `explicit` coordinates are drawn one by one; the others only give their Gram matrix its law."""
     explicit = min(explicit, columns)
     first = gaussian((trials, n, explicit), generator=generator)
     return torch.cat([first, gaussian_factor(n, columns - explicit, (trials,), generator=generator)], dim=-1)

@@ -1,12 +1,11 @@
-r"""Laws of features for support vector machines, with one point that is kept fixed while training sets vary.
+r"""Laws of features for support vector machines, with one point that stays fixed while training sets vary.
 
 Each law of `FEATURE_MODELS` fixes a point and draws training sets whose features are nested: the first p columns are
-the model with p features. Where features are random projections of something latent, that is what is fixed of the
-point, and each training set has its own projection. Labels are ±1; label noise touches training labels only, and never
-the point's. Source: Tan et al. (2023), Appendix G.5.
+the model with p features. Where features are random projections of latent variables, the latent variables of the point
+are fixed, and each training set has its own projection. Labels are ±1; label noise flips training labels only, never
+the label of the point. Source: Tan et al. (2023), Appendix G.5.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.arguments import count, number
 from leakage.data.embedded import digits
 from leakage.data.gaussians import gaussian, sphere
 
@@ -37,12 +35,12 @@ class FeatureModel:
     """A law of features with its fixed point.
 
     Attributes:
-        point: what is fixed of the point: its features, or what they are projections of.
-        label: of the point, ±1.
+        point: the features of the fixed point, or the latent variables that they are projections of.
+        label: its label, ±1.
         noise: probability that a training label is flipped.
-        draw: `(trials, count, generator)` to rows `[trials, count, dimension]` and true labels; within a trial the
-            rows of a finite pool are different, and none is the point.
-        activation: of the random projections; `None` where the rows are the features.
+        draw: from `(trials, count, generator)` draws rows `[trials, count, dimension]` and true labels; within a trial
+            the rows of a finite pool are different, and none is the point.
+        activation: applied to the random projections; `None` where the rows are the features.
     """
 
     point: Float[Tensor, " D"]
@@ -52,14 +50,7 @@ class FeatureModel:
     activation: Callable[[Tensor], Tensor] | None = None
 
     def sets(self, trials: int, *, rows: int, fresh: int, width: int, generator: torch.Generator) -> Sets:
-        """Draw training sets of `rows` points with `width` features; the point is in none of them.
-
-        Raises:
-            ValueError: if `rows` is below 2, or the law has fewer features than `width`.
-        """
-        trials, rows, fresh = count("trials", trials), count("rows", rows, least=2), count("fresh", fresh)
-        # Projections there may be as many as one likes; features only as many as the law has.
-        width = count("width", width, least=1, most=math.inf if self.activation else len(self.point))
+        """Draw training sets of `rows` points with `width` features; the point is in none of them."""
         found, labels = self.draw(trials, rows + fresh, generator)
         every = torch.cat([found, self.point.expand(trials, 1, -1)], dim=1)
         if self.activation is None:
@@ -79,11 +70,7 @@ def weak_features(generator: torch.Generator, *, dimension: int = 1000, noise: f
     r"""Every feature is the signal $z \sim N(0, 1)$ plus noise of its own; the label is the sign of z.
 
     The point is drawn with $z = 1$. Source: Appendix G.5.2 (Muthukumar et al. 2021).
-
-    Raises:
-        ValueError: if `dimension` is below 1 or `noise` no probability.
     """
-    dimension, noise = count("dimension", dimension, least=1), number("noise", noise, least=0.0, most=1.0)
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         signal = gaussian((trials, count, 1), generator=generator)
@@ -97,14 +84,9 @@ def separable_gaussians(
 ) -> FeatureModel:
     r"""Gaussian features whose first `informative` have the label as their mean.
 
-    Source: Appendix G.5.3 (Belkin et al. 2018). Our copy gives the label noise as 1, which would flip every label and
-    contradict that of the point, which is never flipped; we take 0.1.
-
-    Raises:
-        ValueError: if `dimension` is below 1, `informative` not from 0 to it, or `noise` no probability.
+    Source: Appendix G.5.3 (Belkin et al. 2018). Our copy gives the label noise as 1, which would flip every training
+    label and contradict the point's, which is never flipped; we take 0.1.
     """
-    dimension, noise = count("dimension", dimension, least=1), number("noise", noise, least=0.0, most=1.0)
-    informative = count("informative", informative, most=dimension)
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         labels = _sign(
@@ -122,13 +104,9 @@ def separable_gaussians(
 def random_relu(generator: torch.Generator, *, dimension: int = 200, strength: float = 4.0) -> FeatureModel:
     r"""Features $\max(Wz, 0)$ with random unit rows of W; $y = 1$ with probability $\rho'(z^\top \beta)$.
 
-    Source: Appendix G.5.4 (Montanari et al. 2019). β, of length `strength`, belongs to the law and is drawn once; the
-    label of the point is drawn with it.
-
-    Raises:
-        ValueError: if `dimension` is below 1 or `strength` negative.
+    Source: Appendix G.5.4 (Montanari et al. 2019). β, of length `strength`, is drawn once with the law, and so is the
+    label of the point.
     """
-    dimension, strength = count("dimension", dimension, least=1), number("strength", strength, least=0.0)
     beta = strength * sphere(1, dimension, generator=generator).squeeze(0)
 
     def labels(latent: Tensor, generator: torch.Generator) -> Tensor:
@@ -147,35 +125,22 @@ def digit_pixels(generator: torch.Generator, *, classes: tuple[int, int] = (0, 1
     r"""Random projections of 8 × 8 images of two digits, labelled -1 and +1, as many of each.
 
     It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set is not among ours. The
-    point is the first image of the first digit, as the paper's is the first aeroplane.
-
-    Raises:
-        ValueError: if `classes` are not two different digits.
+    point is the first image of the first digit, as the paper's is the first aeroplane. `rows` and `fresh` must sum to
+    an even number.
     """
-    if len({*classes}) != 2 or not {*classes} <= {*range(10)}:
-        raise ValueError(f"`classes` must be two different digits, got {classes!r}.")
     every = digits()
     pixels = every.features.to(generator.device)
     first, second = (pixels[(every.labels == digit).to(pixels.device)] for digit in classes)
     pool = (first[1:], second)
 
     def draw(trials: int, images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        half = images // 2
-        if images % 2 or half > min(map(len, pool)):
-            raise ValueError(
-                f"`rows` and `fresh` must sum to an even number of at most {2 * min(map(len, pool))} images."
-            )
-        picked = [
-            digit[
-                torch.rand((trials, len(digit)), dtype=torch.float32, generator=generator, device=digit.device).argsort(
-                    -1
-                )[:, :half]
-            ]
-            for digit in pool
-        ]
+        half, picked = images // 2, []
+        for digit in pool:
+            keys = torch.rand((trials, len(digit)), dtype=torch.float32, generator=generator, device=digit.device)
+            picked.append(digit[keys.argsort(-1)[:, :half]])
         labels = torch.ones(trials, half, 2, dtype=pixels.dtype, device=pixels.device)
         labels[..., 0] = -1
-        # Alternating, so that any even number of leading rows holds as many of each digit.
+        # The digits alternate, so any even number of leading rows holds as many of each.
         return torch.stack(picked, dim=2).flatten(1, 2), labels.flatten(1)
 
     return FeatureModel(first[0], -1.0, 0.0, draw, _identity)
@@ -187,7 +152,7 @@ FEATURE_MODELS: Mapping[str, Callable[[torch.Generator], FeatureModel]] = {
     "random ReLU features": random_relu,
     "digit pixels": digit_pixels,
 }
-"""The panels of Figure 14, the last with a stand-in; each takes the generator that draws the point."""
+"""The panels of Figure 14, with digits in place of CIFAR-10; each takes the generator that draws the point."""
 
 
 def _sign(positive: Bool[Tensor, "*b"]) -> Float[Tensor, "*b"]:

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from leakage import arguments
 from leakage.metrics.intervals import Estimate
 from leakage.studies.blessing.bilevel import Bilevel, Points
 from leakage.studies.blessing.logistic_simulation import PointOutputs
@@ -22,7 +21,7 @@ from leakage.theory.logistic.prox import inverse_prox
 
 
 class LawDistances(NamedTuple):
-    """How far apart the distribution functions of outputs and of the theory are at most, point by point.
+    """Largest distances between the distribution functions of outputs and of the theory, point by point.
 
     Attributes:
         without: outputs without the point against the law of outsiders.
@@ -44,15 +43,8 @@ def influence(ensemble: Bilevel, points: Points, solution: Solution, *, penalty:
 
     It is $x^\top (X^\top W X + \mu I)^{-1} x$ with the inverse replaced by its deterministic equivalent, which is
     diagonal; the mean over points is the γ of the paper, since $\lVert x \rVert^2$ is 1 in the head and η in the tail
-    on average. Not in the paper.
-
-    Args:
-        ensemble: of power 1.
-        points: fixed points.
-        solution: of the system at this ensemble.
-        penalty: λ.
+    on average. Not in the paper. The ensemble has power 1, and `penalty` is λ.
     """
-    arguments.number("penalty", penalty, above=0)
     scale, phi, eta = solution.scale, ensemble.phi, ensemble.eta
     head = ensemble.strong * points.strong.square().sum(-1)
     tail = ensemble.weak * points.weak.square().sum(-1)
@@ -64,23 +56,18 @@ def influence(ensemble: Bilevel, points: Points, solution: Solution, *, penalty:
 
 
 def law_at(law: OutputLaw, gamma: Float[Tensor, " k"]) -> OutputLaw:
-    """The laws of the outputs at points whose γ is given: the other constants are those of the limit."""
+    """The law of the output at each point, with the point's own γ and the other constants of the limit."""
     one = torch.ones_like(gamma)
     return OutputLaw(law.alpha * one, law.sigma * one, gamma, law.kappa * one)
 
 
 def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level: float = 0.95) -> LawDistances:
-    r"""Distances of the outputs at fixed points from $N(\alpha Z_j, \sigma^2)$ and from the proximal operator of it.
+    r"""Distances of outputs at fixed points from $N(\alpha Z_j, \sigma^2)$ and from the law of its proximal operator.
 
-    A member's output is pulled back to what the model without it would have said, $w + \gamma(\rho'(w) - y)$; both laws
-    are then the standard normal one of $(h - \alpha Z_j) / \sigma$. Intervals are over training sets: the inequality of
-    Dvoretzky, Kiefer, Wolfowitz and Massart, made to hold for the two laws of all points at once, and so conservative.
-
-    Args:
-        found: outputs at the points, with refits.
-        points: the points.
-        law: α, σ and γ at each point (`law_at`).
-        level: coverage of the intervals of both laws at all points together.
+    A member's output w is mapped back to the output of the model without it, $w + \gamma(\rho'(w) - y)$; both laws are
+    then the standard normal one of $(h - \alpha Z_j) / \sigma$. Intervals are over training sets, by the inequality of
+    Dvoretzky, Kiefer, Wolfowitz and Massart. Together, the intervals of both laws at all points cover with `level`, so
+    they are conservative.
     """
     labels, centre = points.labels.unsqueeze(-1), (law.alpha * points.teacher).unsqueeze(-1)
     spread = law.sigma.unsqueeze(-1)

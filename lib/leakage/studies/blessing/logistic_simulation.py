@@ -1,19 +1,18 @@
-r"""What ridge logistic regressions on the bi-level ensemble answer, found by training them.
+r"""Outputs of trained ridge logistic regressions on the bi-level ensemble.
 
 Every experiment is one call that returns tensors, one entry a trial; trials are trained in batches of bounded memory.
-λ (`penalty`) is that of the paper, the sum form's $\mu$ is $\lambda n / p$, and a model with one point more keeps μ.
-Models that did not converge raise an error: none is left out of a mean.
+`penalty` is the paper's λ. The penalty beside the sum of the losses is $\mu = \lambda n / p$, and a model with one
+more point keeps μ. A model that did not converge raises an error, so that no mean leaves one out.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.studies.blessing.bilevel import Bilevel, Points, TrainingSets, training_sets
 from leakage.theory.logistic.prox import curvature, loss
@@ -26,10 +25,10 @@ class PointOutputs(NamedTuple):
     r"""Outputs at fixed points, one column a training set.
 
     Attributes:
-        without: of the model that has not seen the point.
-        outputs: with the point as one training point more, by the proximal operator.
+        without: of the model trained without the point.
+        outputs: of the model with the point as one more training point, by the proximal operator.
         gamma: γ of the proximal operator.
-        refits: the same as `outputs` by training again, for the first training sets.
+        refits: the same as `outputs`, by training again, for the first training sets.
     """
 
     without: Float[Tensor, "k T"]
@@ -39,7 +38,7 @@ class PointOutputs(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    r"""What the theory predicts, measured: one entry a trained model.
+    r"""The quantities that the theory predicts, measured on trained models: one entry each.
 
     Attributes:
         alpha: $\beta^{*\top} \Sigma b / \beta^{*\top} \Sigma \beta^*$.
@@ -69,9 +68,9 @@ class LeftOutCheck(NamedTuple):
         teacher: $Z_i$.
         labels: 0 or 1.
         outputs: of the model at its training points.
-        without: of the models without them, from the one model.
+        without: of the models without each point, computed from the one model.
         gamma: $\gamma_i$.
-        refits: `without` of the first points by training without them.
+        refits: `without` of the first points, by training without them.
     """
 
     teacher: Float[Tensor, " n"]
@@ -91,17 +90,13 @@ def point_outputs(
     generator: torch.Generator,
     refits: int = 0,
 ) -> PointOutputs:
-    r"""Train on `trials` data sets and ask each model for the fixed points, with and without each of them.
+    r"""Outputs at the fixed points of models trained on `trials` data sets, without and with each point.
 
     One model serves all points: the output with a point is `logistic_regression.with_point`. For the first `refits`
     training sets it is also found by training again.
 
     Source: Tan et al. (2023), Figure 2: "n additional random training points … either including or not including" it.
-
-    Raises:
-        ValueError: if there are more refits than trials, or λ is not positive.
     """
-    arguments.count("refits", refits, most=trials)
     parts, again = [], []
     for data, gram, model in _trained(ensemble, trials, penalty, generator, points):
         parts.append(with_point(model, data.cross, points.squares, points.labels))
@@ -122,20 +117,11 @@ def simulate(
     thresholds: Sequence[float] = (),
     fresh: int = 2000,
 ) -> Simulation:
-    r"""Train on `trials` data sets and measure α, σ, γ, errors and the rates of constant loss thresholds.
+    r"""α, σ, γ, errors and the rates of constant loss thresholds τ, measured on `trials` trained models.
 
     Given a model, $(Z, x^\top b)$ of a fresh point is Gaussian and $x^\top b = \alpha Z + \sigma \cdot N(0, 1)$: each
-    of the `fresh` points of a model costs two numbers; γ is averaged over $x_0$ in closed form.
-
-    Args:
-        ensemble: the law of the data.
-        penalty: λ.
-        trials: models.
-        thresholds: τ of the attackers that call a member whoever has a loss below τ.
-        fresh: test points for each model.
-
-    Raises:
-        ValueError: if λ is not positive.
+    of a model's `fresh` test points needs two random numbers; γ is averaged over $x_0$ in closed form. The attack with
+    threshold τ calls a point with a loss below τ a member.
     """
     limits = torch.tensor(list(thresholds), dtype=torch.float64, device=generator.device)
     parts = []
@@ -164,12 +150,7 @@ def simulate(
 
 
 def left_out_check(ensemble: Bilevel, *, penalty: float, generator: torch.Generator, refits: int = 0) -> LeftOutCheck:
-    r"""Train one model and find, for each of its training points, the output of the model without it.
-
-    Raises:
-        ValueError: if there are more refits than training points, or λ is not positive.
-    """
-    arguments.count("refits", refits, most=ensemble.n - 1)
+    """One trained model's outputs at its training points, and the outputs of the models without each of them."""
     data, gram, model = next(_trained(ensemble, 1, penalty, generator, None))
     found = leave_one_out(model, gram, data.labels)
     kept = ~torch.eye(ensemble.n, dtype=torch.bool, device=gram.device)[:refits]
@@ -187,7 +168,6 @@ def _trained(
     ensemble: Bilevel, trials: int, penalty: float, generator: torch.Generator, points: Points | None
 ) -> Iterator[tuple[TrainingSets, Tensor, Fit]]:
     """Training sets, their Gram matrices and models, a batch at a time."""
-    arguments.count("trials", trials, least=1)
     per_batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ensemble.n**2)
     for begin in range(0, trials, per_batch):
         data = training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
@@ -197,21 +177,10 @@ def _trained(
 
 def _refits(model: Fit, gram: Tensor, data: TrainingSets, points: Points, count: int) -> Float[Tensor, "R k"]:
     """The output at each point after training with it, for the first `count` training sets."""
-    part = (
-        model
-        if count == len(gram)
-        else replace(
-            model,
-            gram=gram[:count],
-            dual=model.dual[:count],
-            logits=model.logits[:count],
-            residual=model.residual[:count],
-            change=model.change[:count],
-            converged=model.converged[:count],
-            steps=model.steps[:count],
-        )
-    )
-    columns = []
+    part, columns = model, []
+    if count < len(gram):
+        tensors = {field.name: getattr(model, field.name) for field in fields(model) if field.name != "ridge"}
+        part = replace(model, **{name: tensor[:count] for name, tensor in tensors.items()})
     for j in range(len(points.labels)):
         again = train_with_point(
             part, gram[:count], data.labels[:count], data.cross[:count, :, j], points.squares[j], points.labels[j]

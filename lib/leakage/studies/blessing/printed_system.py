@@ -1,8 +1,8 @@
-r"""The nonlinear system as the paper writes it, evaluated without any of the solver's tricks.
+r"""The residuals of the nonlinear system as the paper writes it, computed without any of the solver's tricks.
 
-All six equations, with a plain two-dimensional rule over $Z_1$ and $Z_2$ and a proximal operator found by halving. It
-shares no quadrature with `system`, and takes time instead: some 100,000 nodes a point. One point at a time; nothing is
-random, and nothing is solved.
+All six equations, with a plain two-dimensional rule over $Z_1$ and $Z_2$ and a proximal operator by bisection. The rule
+shares nothing with the quadrature of `fixed_point`, and is slow: about 100,000 nodes a point, one point at a time.
+Nothing is random.
 """
 
 import math
@@ -24,7 +24,7 @@ _HALVINGS = 70
 
 
 def residuals(setting: Setting, solution: Solution) -> dict[str, Float[Tensor, "*b"]]:
-    r"""Relative residuals of the six equations at a solution of the bi-level ensemble, by name.
+    r"""Relative residuals of the six equations at a solution of the bi-level ensemble (`Setting.bilevel`), by name.
 
     $$ \alpha = \frac{s\theta}{1 + \lambda s/\phi}, \quad \gamma = \frac s\delta\Bigl(\frac1{\phi + \lambda s}
        + \frac{\phi - 1}{\phi + (\lambda s/\eta)(\phi - 1)}\Bigr), $$
@@ -36,12 +36,7 @@ def residuals(setting: Setting, solution: Solution) -> dict[str, Float[Tensor, "
     each divided by its left-hand side, the last by $\gamma/s$.
 
     Source: Tan et al. (2023), (53) for the first three and (12) for the others, with $\rho(z) = \log(1 + e^z)$.
-
-    Raises:
-        ValueError: if the setting is not bi-level: two eigenvalues, the signal on the first.
     """
-    if setting.spectrum.values.shape[-1] != 2 or not bool((setting.spectrum.signal[..., 0] == 1).all()):
-        raise ValueError("`setting` must be bi-level, for these are the printed equations; make it by Setting.bilevel.")
     spectral = _spectral(setting, solution)
     points = zip(*(part.flatten() for part in solution[:7]), strict=True)
     integral = torch.stack([torch.stack(_integral(*point)) for point in points], -1)

@@ -1,8 +1,8 @@
-r"""Whether the densities of one point's output with and without the point cross once, by quadrature and inspection.
+r"""Whether the densities of one point's output with and without the point cross once, checked on a fine grid.
 
-`output_law.sample_attack` rests on the fact that their ratio crosses 1 once. Here are the numbers that could contradict
-it: the advantage as an integral over outputs, and how the distribution functions and the ratio run along a fine grid.
-Elementwise over points; grids run along a new last dimension. Nothing is random.
+`output_law.sample_attack` relies on it. Here are the numbers that could contradict it: the advantage as an integral
+over outputs, and the distribution functions and the ratio along a grid of outputs, which is a new last dimension.
+Nothing is random.
 """
 
 from typing import NamedTuple
@@ -11,20 +11,20 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.theory.logistic.output_law import OutputLaw, densities
 from leakage.theory.logistic.prox import curvature, inverse_prox, prox, side
 
 _TAIL = 9.0
-_TINY = 1e-290  # below it log(1 + u)/u is 1 to the last digit, and u is about to lose its own
+_TINY = 1e-290  # below it log(1 + u)/u is 1 to the last digit, and u has few digits
 _NODES = 4001
 
 
 class SingleRoot(NamedTuple):
-    """What a second crossing would change, along the grid of one point.
+    """Numbers that a second crossing would change, along the grid of one point.
 
     `excess` is `positive_variation` - `largest_gap`, zero for one crossing. `least_increase` is the smallest step of
-    S/a along the grid as a share of its size there: at least 0, but for rounding, if S/a increases.
+    S/a along the grid, relative to the size of S/a: at least 0 up to rounding, if S/a increases.
     """
 
     positive_variation: Float[Tensor, "*b"]
@@ -39,7 +39,7 @@ def integrated_advantage(
     r"""The advantage of the best attacker as printed: $\int \max\{f_{\text{member}} - f_{\text{outsider}}, 0\}\,dz$.
 
     Source: Tan et al. (2023), (7) and (68). By the trapezoidal rule on `output_grid`; the kink where the densities
-    cross leaves an error of the order of its step squared. For comparison: `sample_attack` gives the same exactly.
+    cross leaves an error of the order of the step squared. `sample_attack` gives the same exactly.
     """
     grid = output_grid(law, teacher=teacher, label=label, nodes=nodes)
     outsider, member = densities(law, grid, teacher=teacher, label=label)
@@ -49,7 +49,7 @@ def integrated_advantage(
 def single_root(
     law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"], nodes: int = _NODES
 ) -> SingleRoot:
-    r"""Whether one threshold is as good as the likelihood ratio, point by point.
+    r"""The difference between the likelihood ratio and the best single threshold, point by point.
 
     The advantage of the likelihood ratio is the positive variation of the gap D of the two distribution functions
     along the outputs, that of the best threshold is $\max \lvert D \rvert$: they agree if the ratio crosses 1 once. It
@@ -58,13 +58,8 @@ def single_root(
     $$ \frac Sa = p\,\frac{\log(1 + u)}u + \frac{2(z - m) - a}{2\sigma^2}, \quad p = \rho'(z), \quad
        u = \gamma p(1 - p) . $$
 
-    Source: not in the paper, which attacks with the likelihood ratio. Points are taken in blocks: their grids are not
-    held together.
-
-    Raises:
-        ValueError: if a label is neither 0 nor 1, or a teacher's logit is not finite.
+    Not in the paper, which attacks with the likelihood ratio. Points are taken in blocks, to bound the memory of grids.
     """
-    arguments.real("teacher", teacher)
     sided = side(label).to(law.alpha) * teacher
     whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
     flat = [each.reshape(-1) for each in whole]
@@ -76,7 +71,7 @@ def single_root(
 
 
 def _single_root(law: OutputLaw, teacher: Tensor, nodes: int) -> SingleRoot:
-    """Of points with label 1: label 0 is its mirror image, with the teacher's sign turned."""
+    """`single_root` of points with label 1; a point with label 0 is the mirror image of one with the teacher -Z."""
     mean, one = law.alpha * teacher, torch.ones_like(teacher)
     grid = output_grid(law, teacher=teacher, label=one, nodes=nodes)
     wide, mean = law.unsqueeze(), mean[..., None]
@@ -95,9 +90,9 @@ def _single_root(law: OutputLaw, teacher: Tensor, nodes: int) -> SingleRoot:
 
 
 def variation_excess(gaps: Float[Tensor, "*b grid"]) -> Float[Tensor, "*b"]:
-    r"""Positive variation minus largest size of a difference of distribution functions, along a grid of outputs.
+    r"""The advantage that several thresholds have over one: 0 for laws whose densities cross once.
 
-    It is the advantage that two thresholds or more win over one: 0 for laws whose densities cross once.
+    It is the positive variation of `gaps`, a difference of distribution functions along a grid, minus its largest size.
     """
     variation, largest = _variation(gaps)
     return variation - largest
@@ -106,9 +101,8 @@ def variation_excess(gaps: Float[Tensor, "*b grid"]) -> Float[Tensor, "*b"]:
 def output_grid(
     law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"], nodes: int = _NODES
 ) -> Float[Tensor, "*b grid"]:
-    """Ascending outputs that are dense wherever one of the two laws has mass: equal steps in each, merged."""
-    arguments.count("nodes", nodes, least=2)
-    mean = law.alpha * arguments.real("teacher", teacher)
+    """Ascending outputs that are dense where either law has mass: a grid of equal steps for each law, merged."""
+    mean = law.alpha * teacher
     steps = torch.linspace(-_TAIL, _TAIL, nodes, dtype=mean.dtype, device=mean.device)
     fresh = mean[..., None] + law.sigma[..., None] * steps
     seen = prox(fresh, law.gamma[..., None], label[..., None])

@@ -1,9 +1,9 @@
 r"""Error against the best attack's advantage, along the ridge penalty, for ensembles of different width.
 
 A curve belongs to one $\phi = p/d$ and runs through $\lambda\delta$ with $n/d$ = `samples` fixed; `phi` is a vector,
-and results carry its axis first. The *private branch* of a curve runs from an infinite ridge down to the penalty of
-least error. A reading at a target is taken at the largest penalty that attains it; a curve that never does gives NaN
-and `attained` false, never a clipped value. Nothing is random.
+and results have its axis first. The *private branch* of a curve runs from an infinite ridge down to the penalty of
+least error. A reading at a target is taken at the largest penalty that attains it; a curve that never attains it gives
+NaN and `attained` false. Nothing is random.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
@@ -31,7 +30,7 @@ _ADVANTAGE_NODES = 61  # 1e-7 at worst, 1e-9 on the figures' panel
 
 @dataclass(frozen=True)
 class Ensemble:
-    r"""What the curves of one figure share: n/d, η and κ."""
+    """n/d, η and κ of all curves of one figure."""
 
     samples: float = 5.0
     eta: float = 1.0
@@ -55,8 +54,8 @@ class Operating(NamedTuple):
 class Curves:
     """Error and average advantage along the penalty, from strong to weak, with the ends and the best of each curve.
 
-    `infinite` is the value at an infinite ridge (`limits`), `best` the penalty of least error; that is `attained` if it
-    lies inside the range of penalties.
+    `infinite` is the value at an infinite ridge (`limits`), `best` the penalty of least error, which is `attained` if
+    it lies inside the range of penalties.
     """
 
     phi: Float[Tensor, " phis"]
@@ -80,15 +79,7 @@ def trade_off(
 
     The least error is refined by parabolas in $\log \lambda\delta$. Source: Tan et al. (2023), Figures 3 to 5, whose
     axis is $1/(\lambda\delta)$.
-
-    Raises:
-        ValueError: if `phi` is no vector of numbers above 1, `strongest` does not exceed `weakest`, or as in
-            `Setting.panel`.
     """
-    arguments.filled("phi", arguments.real("phi", phi, "phis", above=1))
-    arguments.count("per_decade", per_decade, least=1)
-    if not 0 < weakest < strongest:
-        raise ValueError(f"`strongest` must exceed `weakest` and both be positive, got {strongest!r} and {weakest!r}.")
     ends = torch.tensor([strongest, weakest], dtype=DTYPE, device=phi.device).log10()
     count = max(3, round(float(ends[0] - ends[1]) * per_decade) + 1)
     x = torch.lerp(ends[0], ends[1], torch.linspace(0, 1, count, dtype=DTYPE, device=phi.device))
@@ -108,9 +99,6 @@ def at_error(curves: Curves, target: float) -> Operating:
     r"""The most private model of error `target`: the largest penalty on the private branch that attains it.
 
     Source: Tan et al. (2023), Figure 6b.
-
-    Raises:
-        ValueError: if the target is not strictly between 0 and 1.
     """
     return _reading(curves, target, "error", past_best=False)
 
@@ -118,29 +106,19 @@ def at_error(curves: Curves, target: float) -> Operating:
 def at_advantage(curves: Curves, target: float, *, past_best: bool = False) -> Operating:
     r"""The model of advantage `target`, at the largest penalty that attains it.
 
-    Source: Tan et al. (2023), Figure 6a, which takes it wherever it is attained: `past_best` does so too, otherwise
-    only the private branch counts.
-
-    Raises:
-        ValueError: if the target is not strictly between 0 and 1.
+    Source: Tan et al. (2023), Figure 6a, which uses the whole curve, as `past_best` does; otherwise only the private
+    branch counts.
     """
     return _reading(curves, target, "advantage", past_best=past_best)
 
 
 def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"]) -> tuple[float, float]:
-    r"""What `values` tend to as $\phi \to \infty$, and how far that moves with the last degree of the extrapolation.
+    r"""The limit of `values` as $\phi \to \infty$ by extrapolation, and a measure of its error.
 
-    Outputs grow like a logarithm of φ, so that limits are approached like polynomials in $1/\log \phi$: the value at 0
-    of the cubic through four of the points, spread over the wider half of them; the second number is its distance
-    from that of the parabola through three.
-
-    Raises:
-        ValueError: if there are fewer than seven points, or a width is not above 1.
+    Outputs grow like a logarithm of φ, so values approach their limits like polynomials in $1/\log \phi$. The limit is
+    the value at 0 of the cubic through four points, spread over the wider half of all (at least seven); the error is
+    its distance from the value of the parabola through three.
     """
-    arguments.real("phi", phi, "phis", above=1)
-    arguments.real("values", values, "phis", like=phi)
-    if not 7 <= len(phi) == len(values):
-        raise ValueError(f"`phi` and `values` must be seven points or more, got {len(phi)} and {len(values)}.")
     found = []
     for degree in (2, 3):
         place = torch.linspace((len(phi) - 1) / 2, len(phi) - 1, degree + 1).round().long()
@@ -151,7 +129,7 @@ def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"
 
 
 def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> Operating:
-    """Vertices of parabolas through three penalties, ever closer together."""
+    """The least error, at vertices of parabolas through three penalties that move together."""
     index = error.argmin(-1)
     attained = (index > 0) & (index < len(x) - 1)
     middle, step = x[index.clamp(1, len(x) - 2)], (x[0] - x[1]).abs()
@@ -169,8 +147,7 @@ def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> O
 
 
 def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -> Operating:
-    """Where the quantity first crosses the target, on its way from a strong ridge down."""
-    arguments.number("target", target, above=0, below=1)
+    """The operating points where the quantity first crosses the target, from a strong ridge down."""
     x, beyond = curves.lambda_delta.log10().expand(len(curves.phi), -1), getattr(curves, quantity) - target
     if not past_best:
         end = curves.best.lambda_delta.log10()[:, None]
@@ -195,7 +172,7 @@ def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -
 def _secant(
     function: Callable[[Tensor], Tensor], a: Tensor, b: Tensor, fa: Tensor, fb: Tensor, *, needed: Tensor
 ) -> Tensor:
-    """A root between a and b by the Illinois rule: the secant, with the value at an end that stays put halved."""
+    """A root between a and b by the Illinois rule: the secant, with the value at an end that does not move halved."""
     for _ in range(_SECANTS):
         c = torch.lerp(a, b, (fa / (fa - fb)).nan_to_num(0.5).clamp(0, 1))
         fc = function(c)

@@ -1,7 +1,7 @@
-r"""Networks watched while they train: every network's losses on a whole pool, epoch by epoch.
+r"""The losses of networks on a whole pool while they train, epoch by epoch.
 
-The networks are in complementary pairs on a pool of examples; other examples validate. This is all that an experiment
-on early stopping needs of a training, whatever the networks are. Nothing here attacks or reads a file.
+The networks are in complementary pairs on a pool of examples; other examples validate. Experiments on early stopping
+need nothing else from a training, for any kind of network.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from torch import Tensor
 from leakage.data.membership_splits import Pairs
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Augment, Ensemble, Recipe, Recorder
+from leakage.trainers.ensembles import Ensemble, Recipe, Recorder
 
 
 class Seen(NamedTuple):
-    """What networks make of a pool and of other examples.
+    """Losses and errors of networks on a pool and on validation examples.
 
     Attributes:
         losses: on the pool, each divided by its number of answers.
@@ -32,13 +32,13 @@ class Seen(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """What was seen of a training, epoch by epoch, and who is a member.
+    """Losses and errors of networks epoch by epoch, and their members.
 
     Attributes:
         seen: with the epochs as first dimension.
-        member: who of the pool is whose training example.
+        member: which examples of the pool each network is trained on.
         partner: the other network of each network's pair.
-        epochs: when it was looked at.
+        epochs: after which `seen` was recorded.
     """
 
     seen: Seen
@@ -48,7 +48,7 @@ class Trajectory(NamedTuple):
 
 
 def look(networks: Ensemble, pool: Examples, validation: Examples) -> Seen:
-    """What the networks make of both, as they are."""
+    """Losses and errors of the networks in their present state."""
     found, other = (networks.scores(asked) for asked in (pool, validation))
     return Seen(
         found.losses / found.answers,
@@ -66,24 +66,10 @@ def watch(
     pairs: Pairs,
     epochs: Sequence[int],
     generator: torch.Generator,
-    augment: Augment | None = None,
-    description: str | None = None,
 ) -> Trajectory:
-    r"""Train networks on halves of a pool and record what an attacker may look at.
+    """Train the initial `networks` on halves of a pool, and record losses and errors after the given epochs.
 
-    Args:
-        networks: the initial ones.
-        pool: examples that members and outsiders come from.
-        validation: other examples.
-        recipe: of the training.
-        pairs: who is trained on what; with equal pairs, networks of different forms can be compared one by one.
-        epochs: when to record.
-        generator: of the shuffles and `augment`.
-        augment: changes the inputs of a batch anew each time; see `ensembles.train`.
-        description: text of a progress bar; none by default.
-
-    Raises:
-        ValueError: as `ensembles.train`, or if no epoch is recorded.
+    With equal pairs, networks of different kinds can be compared one by one. The generator shuffles.
     """
     recorder = Recorder(lambda seen: look(seen, pool, validation)._asdict())
     ensembles.train(
@@ -92,10 +78,8 @@ def watch(
         pairs.rows,
         recipe,
         generator=generator,
-        augment=augment,
         observe=recorder,
         epochs_observed=epochs,
-        description=description,
     )
     found = recorder.stacked()
     when = found.pop("epochs")

@@ -1,9 +1,9 @@
-r"""Small Transformers that learn to translate real captions, watched while they train.
+r"""Small Transformers that learn to translate real captions, with their losses and errors while they train.
 
 The experiment of Tan et al. (2023), Figure 7 and section F, at any size: English to German on Multi30k, one width at a
-time. Split number and seed fix pool, vocabularies and pairs of networks, so that widths are compared on the same
-sentences. Errors are those of single words, each given the right words before it; nothing here searches for a whole
-translation, and nothing attacks.
+time. The number of the split and the seed fix pool, vocabularies and pairs of networks, so widths are compared on the
+same sentences. Errors are those of single words, each given the right words before it; no whole translation is
+searched for.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from leakage.trainers.translators import Translators
 
 @dataclass(frozen=True, eq=False)
 class TokenPairs:
-    """Sentences and their translations as rows of numbers, with the vocabularies they are numbered by.
+    """Sentences and their translations as rows of numbers, with their vocabularies.
 
     Attributes:
         source: the words of the source sentences, then padding.
@@ -61,28 +61,13 @@ def watched(
 ) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
 
-    The loss of a sentence pair is the sum of its words' cross-entropies divided by its number of words, the end mark
-    counted; the objective of a step is the mean over all words of its batch. The vocabularies hold the words of the
-    pool, so they say nothing about who of it is a member.
+    The loss of a sentence pair is the mean cross-entropy of its words, the end mark included; the objective of a step
+    is the mean over all words of its batch. The vocabularies hold the words of the whole pool, so they contain nothing
+    about membership.
 
-    Args:
-        point: the width w, and the number of the split: another one has another pool, other pairs and networks.
-        training: pairs that the pool is drawn from.
-        validation: other pairs; of both, only those with at most `longest` words in either language count.
-        pool: how many pairs members and outsiders come from.
-        longest: words of a sentence.
-        least: how often a word must occur in the pool to have a number of its own.
-        layers: of encoder and decoder.
-        heads: of every attention.
-        models: in complementary pairs.
-        recipe: of the training.
-        epochs: when to record.
-        seed: of all randomness.
-        device: where to compute.
-
-    Raises:
-        ValueError: if too few pairs are short enough, or as `Transformer`, `complementary_pairs` and
-            `trajectories.watch`.
+    `point` is the width and the number of the split, which has its own pool, pairs and networks. `pool` sentence pairs
+    are drawn from those with at most `longest` words in both languages; words that occur in them less than `least`
+    times are unknown.
     """
     width, split = point
     draws = stream(seed, f"translation pool/{split}")  # on the CPU, where the sentences are
@@ -120,17 +105,8 @@ def prepared(
     generator: torch.Generator,
     device: torch.device | str = "cpu",
 ) -> tuple[TokenPairs, TokenPairs]:
-    """A random pool of short training pairs, and the short validation pairs, numbered by the words of the pool.
-
-    Raises:
-        ValueError: if there are fewer than `pool` short training pairs, or no short validation pair.
-    """
+    """A random pool of short training pairs, and the short validation pairs, numbered by the words of the pool."""
     candidates, others = (tokens.short(pairs, longest=longest) for pairs in (training, validation))
-    if not 1 <= pool <= len(candidates) or not len(others):
-        raise ValueError(
-            f"`pool` must be at most the number of training pairs with at most {longest} words, and one validation "
-            f"pair must be so short; got {pool} of {len(candidates)}, and {len(others)}."
-        )
     order = torch.randperm(len(candidates), generator=generator)[:pool]
     members = tokens.chosen(candidates, order.tolist())
     source, target = (tokens.vocabulary(sentences, least=least) for sentences in (members.en, members.de))
@@ -144,5 +120,5 @@ def prepared(
 
 
 def examples(pairs: TokenPairs) -> Examples:
-    """Pairs as a translator is asked: the source and the target so far; the answer is the target's next word."""
+    """Examples for a translator: the inputs are the source and the target so far, the answer is the next word."""
     return Examples((pairs.source, pairs.target[:, :-1]), pairs.target[:, 1:])

@@ -1,16 +1,17 @@
-r"""Noise-free regression on cosines: which of a signal's time points were observed?
+r"""Noise-free regression on cosines: was a signal observed at a given time?
 
 A signal on the times $0, \dots, T - 1$ is $\beta^\top c(t)$ with $\beta \sim N(0, I_D/D)$ and $c(t)$ the unit vector
-along $(\cos(2\pi k t/N))_{k < D}$. It is observed at n times, fitted by min-norm least squares on the first $p \le D$
-cosines and asked at $t_0$. Given the observed times, the answer is a centred Gaussian. With $p = D$ its variance is
+along $(\cos(2\pi k t/N))_{k < D}$. It is observed at n times and fitted by min-norm least squares on the first
+$p \le D$ cosines; the attacker sees the prediction at $t_0$. Given the observed times, the prediction is a centred
+Gaussian. With $p = D$ its variance is
 $$ V_0 = \lVert \Pi\, c(t_0) \rVert^2 / p, \qquad V_1 = 1/p, $$
-where $\Pi$ projects on the span of the observed $c(t)$: the *leverage* of $t_0$ decides, and a member's is 1 whatever p
-is, since there is no noise. Source: Tan et al. (2022), Section 5.
+where $\Pi$ projects on the span of the observed $c(t)$: the *leverage* of $t_0$ decides, and a member's leverage is 1
+for every p, since there is no noise. Source: Tan et al. (2022), Section 5.
 
 Two things make this model delicate. If $N < 2T - 1$ some times are *aliases*: $c(t) = c(s)$ when $t \equiv \pm s$
-modulo N, so that an outsider with an observed alias has leverage 1. And a design with aliases, or with $p$ far below
-$N/2$, has singular values that are zero but for rounding: the answer depends on which of them the solver keeps
-(`cutoff`) and on the order in which the phase $2\pi k t/N$ was computed (`phase`).
+modulo N, so an outsider with an observed alias has leverage 1. And a design with aliases, or with $p$ far below
+$N/2$, has singular values that would be zero without rounding: the prediction depends on which of them the solver
+keeps (`cutoff`) and on the order in which the phase $2\pi k t/N$ was computed (`phase`).
 """
 
 import math
@@ -20,7 +21,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.runtime import DTYPE
 from leakage.theory.scale_mixture import ScaleMixture
 
@@ -50,10 +50,6 @@ class Cosines:
     """The model: `n` of `horizon` times observed, the first `width` of `signal` cosines of period `period` fitted.
 
     `Cosines.released` and `Cosines.band_limited` are the choices that the chapter compares.
-
-    Raises:
-        ValueError: if a size is not a whole number of at least 1, n times cannot avoid the one asked about, or the fit
-            has more cosines than the signal.
     """
 
     n: int
@@ -62,55 +58,35 @@ class Cosines:
     period: int
     signal: int
 
-    def __post_init__(self) -> None:
-        for name in ("n", "horizon", "width", "period", "signal"):
-            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
-        arguments.count("n", self.n, most=self.horizon - 1)
-        arguments.count("width", self.width, most=self.signal)
-
     @classmethod
     def released(cls, n: int, horizon: int, width: int) -> "Cosines":
-        """D = p and period 2p − 1, which grows with the fit: what the authors' released simulation computes."""
+        """The model of the authors' released simulation: D = p and a period 2p − 1 that grows with the fit."""
         return cls(n, horizon, width, 2 * width - 1, width)
 
     @classmethod
     def band_limited(cls, n: int, horizon: int, width: int, *, signal: int | None = None) -> "Cosines":
-        """Period 2T − 1 for every width: the lowest p frequencies of one transform, no two times alike.
-
-        The signal has the p fitted frequencies, or `signal` of them.
-        """
+        """The model without aliases: period 2T − 1 at every width; the signal has p cosines, or `signal`."""
         return cls(n, horizon, width, 2 * horizon - 1, width if signal is None else signal)
 
 
 def member_variance(model: Cosines) -> float:
-    r"""$V_1 = 1/D$: the fit returns the noise-free label at every observed time.
-
-    Raises:
-        ValueError: if the fit can miss its labels: fewer cosines than observed times and than the signal has.
-    """
-    arguments.count("width", model.width, least=min(model.n, model.signal))
+    r"""$V_1 = 1/D$, where the fit returns the noise-free label at every observed time: $p \ge \min(n, D)$."""
     return 1 / model.signal
 
 
 def training_times(
     model: Cosines, query_times: Int[Tensor, "*b"], *, trials: int, aliases: bool = True, generator: torch.Generator
 ) -> Int[Tensor, "*b trials n"]:
-    """Draw n distinct times out of the horizon, never the one asked about, `trials` times for each query.
+    """Draw n distinct times out of the horizon, never the query time, `trials` times for each query.
 
-    Args:
-        aliases: whether aliases of the query time may be drawn. Without them the draw is conditional on the event of
-            `uncovered_probability`; see `with_aliases`.
-
-    Raises:
-        ValueError: if a query time lies outside the horizon, or fewer than n times may be drawn.
+    Without `aliases` no alias of the query time is drawn either: the draw is conditional on the event whose
+    probability is `uncovered_probability`, which must be positive; see `with_aliases`.
     """
-    queries = _check_queries(model, query_times).to(generator.device)
+    queries = query_times.to(generator.device)
     horizon = torch.arange(model.horizon, device=generator.device)
     excluded = horizon == queries.unsqueeze(-1)
     if not aliases:
         excluded = _classes(model, horizon) == _classes(model, queries).unsqueeze(-1)
-    if bool(((~excluded).sum(-1) < model.n).any()):
-        raise ValueError("`query_times` must leave n times that are no alias; lower n or raise the width.")
     keys = torch.rand(
         (*queries.shape, trials, model.horizon), generator=generator, device=generator.device, dtype=DTYPE
     )
@@ -120,16 +96,9 @@ def training_times(
 def rows(model: Cosines, times: Int[Tensor, "*b"], *, phase: str = "reduced") -> Float[Tensor, "*b signal"]:
     r"""The unit vectors $c(t)$.
 
-    Args:
-        times: $t$, whole numbers.
-        phase: how $2\pi kt/N$ is rounded. `"left-to-right"`: $((2\pi k)\,t)/N$, as in the authors' release;
-            `"product-first"`: $(2\pi\,(kt))/N$; `"reduced"`: $kt$ modulo N first, so that aliases are equal to the bit.
-
-    Raises:
-        ValueError: if `phase` is none of the three.
+    `phase` says how $2\pi kt/N$ is rounded. `"left-to-right"`: $((2\pi k)\,t)/N$, as in the authors' release;
+    `"product-first"`: $(2\pi\,(kt))/N$; `"reduced"`: $kt$ modulo N first, so that aliases have equal rows.
     """
-    arguments.choice("phase", phase, PHASES)
-    arguments.tensor("times", times)
     k = torch.arange(model.signal, dtype=DTYPE, device=times.device)
     cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), model.period))
     return cosines / cosines.norm(dim=-1, keepdim=True)
@@ -148,21 +117,12 @@ def outsider_variances(
     With $C$ the observed rows and $C_p$ their first p columns, $V_0 = \lVert C^\top w \rVert^2 / D$ where
     $w = (C_p^\top)^+ c_p(t_0)$.
 
-    Args:
-        times: the observed times (see `training_times`).
-        query_times: $t_0$.
-        cutoff: singular values up to `cutoff` times the largest count as zero. None is the default of NumPy's `lstsq`,
-            $\epsilon \max(n, p)$, which keeps directions that are rounding noise when the phases are not reduced.
-        phase: see `rows`.
-
-    Raises:
-        ValueError: if training times are not whole, distinct and within the horizon, a query time is among them or
-            outside the horizon, or `cutoff` is not in [0, 1).
+    Singular values up to `cutoff` times the largest count as zero. None is the default of NumPy's `lstsq`,
+    $\epsilon \max(n, p)$, which keeps directions that are rounding noise when the phases are not reduced (see `rows`).
     """
-    queries = _check_outsiders(model, times, query_times)
+    queries = query_times.to(times.device)
     if cutoff is None:
         cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
-    arguments.number("cutoff", cutoff, least=0, below=1)
     targets = rows(model, queries, phase=phase)
     distinct, places = times.unique(return_inverse=True)
     known = rows(model, distinct, phase=phase)
@@ -174,7 +134,7 @@ def outsider_variances(
 def exact_outsider_variances(
     model: Cosines, times: Int[Tensor, "*b trials n"], query_times: Int[Tensor, "*b"]
 ) -> Float[Tensor, "*b trials"]:
-    r"""$V_0$ in exact arithmetic when $D = p$ and the period is $2p - 1$: no linear algebra, no rounding to decide on.
+    r"""$V_0$ in exact arithmetic of `Cosines.released`, where $D = p$ and the period is $2p - 1$.
 
     Up to the norm, $\langle c(s), c(t) \rangle = 2 + N(\mathbb 1[s \equiv t] + \mathbb 1[s \equiv -t])$ modulo N, so
     the Gram matrix of the distinct classes observed is a diagonal plus a constant. If $t_0$ has an observed alias its
@@ -182,14 +142,9 @@ def exact_outsider_variances(
 
     $$ \lVert \Pi\, c(t_0) \rVert^2 = \frac{4 \tau}{(1 + 2\tau)(2 + N_{t_0})}. $$
 
-    Not in the paper. It is what a fit with any cutoff well above rounding computes.
-
-    Raises:
-        ValueError: if $D \ne p$ or the period is not $2p - 1$, or times are wrong as in `outsider_variances`.
+    Not in the paper. A fit with any cutoff well above rounding computes the same.
     """
-    if model.period != 2 * model.width - 1 or model.signal != model.width:
-        raise ValueError(f"`model` must have D = p and period 2p − 1 = {2 * model.width - 1}, got {model!r}.")
-    own = _classes(model, _check_outsiders(model, times, query_times)).unsqueeze(-1)
+    own = _classes(model, query_times.to(times.device)).unsqueeze(-1)
     classes = _classes(model, times).sort(dim=-1).values
     first = torch.diff(classes, dim=-1, prepend=torch.full_like(classes[..., :1], -1)) != 0
     tau = (torch.where(classes == 0, 0.5, 1.0).to(DTYPE) * first).sum(-1) / model.period
@@ -200,29 +155,19 @@ def exact_outsider_variances(
 
 def uncovered_probability(model: Cosines, query_times: Int[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     r"""Probability that none of the $a$ aliases of $t_0$ is observed, $\binom{T-1-a}{n} / \binom{T-1}{n}$."""
-    queries = _check_queries(model, query_times)
-    horizon = torch.arange(model.horizon, device=queries.device)
-    aliases = (_classes(model, horizon) == _classes(model, queries).unsqueeze(-1)).sum(-1) - 1
+    horizon = torch.arange(model.horizon, device=query_times.device)
+    aliases = (_classes(model, horizon) == _classes(model, query_times).unsqueeze(-1)).sum(-1) - 1
     # One factor for each observed time: the chance that it, too, is no alias.
-    free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE, device=queries.device)
+    free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE, device=query_times.device)
     return ((free - aliases.unsqueeze(-1)).clamp_min(0) / free).prod(-1)
 
 
 def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]) -> ScaleMixture:
-    """The law of an outsider's answer from variances drawn with `training_times(..., aliases=False)`.
+    """The law of an outsider's prediction, from the variances of `training_times(..., aliases=False)`.
 
-    An observed alias makes the variance that of a member. Its probability is known, so it is not left to sampling: the
-    result has one more atom, the last, with that weight.
-
-    Raises:
-        ValueError: if `uncovered` does not hold a row of positive variances for each query time.
+    With an observed alias the variance is that of a member. The probability of that is known, so it is not left to
+    sampling: the law has one more component, the last, with that weight.
     """
-    arguments.real("uncovered", uncovered, "*b trials", above=0)
-    if uncovered.shape[:-1] != _check_queries(model, query_times).shape or not uncovered.numel():
-        raise ValueError(
-            f"`uncovered` must be (*query_times, trials) for query times {tuple(query_times.shape)}, got "
-            f"{tuple(uncovered.shape)}."
-        )
     share = uncovered_probability(model, query_times).to(uncovered).unsqueeze(-1)
     atom = torch.full_like(uncovered[..., :1], 1 / model.signal)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
@@ -277,22 +222,3 @@ def _classes(model: Cosines, times: Tensor) -> Tensor:
     """The smallest time with the same cosines."""
     remainder = times % model.period
     return torch.minimum(remainder, model.period - remainder)
-
-
-def _check_queries(model: Cosines, query_times: Tensor) -> Tensor:
-    return arguments.whole("query_times", query_times, most=model.horizon - 1)
-
-
-def _check_outsiders(model: Cosines, times: Tensor, query_times: Tensor) -> Tensor:
-    arguments.whole("times", times, "*b trials n", most=model.horizon - 1, n=model.n)
-    queries = _check_queries(model, query_times).to(times.device)
-    if times.shape[:-2] != queries.shape or times.shape[-1] != model.n or not times.numel():
-        raise ValueError(
-            f"`times` must have shape [*query_times, trials, n = {model.n}], got {tuple(times.shape)} "
-            f"for query times {tuple(queries.shape)}."
-        )
-    if bool((times.sort(-1).values.diff(dim=-1) == 0).any()):
-        raise ValueError("`times` must name a time at most once in each draw, got one twice.")
-    if bool((times == queries[..., None, None]).any()):
-        raise ValueError("`query_times` must not be among an outsider's training times; a member's variance is 1/D.")
-    return queries

@@ -1,4 +1,4 @@
-r"""Min-norm regression on many noisy views of a few latent variables: exact variances at a cost free of n and p.
+r"""Min-norm regression on many noisy views of a few latent variables: variances at a cost that n and p do not raise.
 
 Rows $x = Wz + u$ with $z \sim N(0, I_d)$, $u \sim N(0, I_p)$ and fixed directions $W$ ($p \times d$, unit rows); labels
 $y = z^\top\theta + \varepsilon$ with $\theta \sim N(0, I_d/d)$, $\varepsilon \sim N(0, \sigma^2)$; the query is
@@ -7,7 +7,7 @@ variance, one for each random design, and never draw $\theta$ or $\varepsilon$. 
 
 **Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design
 becomes $[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with
-$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`synthetic.gaussian_factor`).
+$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`gaussian_factor`).
 What is left:
 
 - $p < n$. Projecting out $U_2$ leaves the regression on $A$ alone with $m = n - p + d$ rows,
@@ -27,34 +27,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 
-LABELS = ("own", "fresh")
 _CHUNK = 2**22  # numbers of the factors held at once, to bound memory: some ten times as many are held in all
 
 
 @dataclass(frozen=True)
 class LatentSpace:
-    r"""The model: `n` rows, `d` latent variables, label noise of standard deviation `sigma`.
-
-    Raises:
-        ValueError: if `n` or `d` is not a whole number of at least 1, or `sigma` is negative or not finite.
-    """
+    """The model: `n` rows, `d` latent variables, label noise of standard deviation `sigma`."""
 
     n: int
     d: int
     sigma: float = 1.0
 
-    def __post_init__(self) -> None:
-        for name in ("n", "d"):
-            object.__setattr__(self, name, arguments.count(name, getattr(self, name), least=1))
-        object.__setattr__(self, "sigma", arguments.number("sigma", self.sigma, least=0))
-
 
 class _Weights(NamedTuple):
-    r"""What the variances need of $w$: $Z^\top w$ and $\lVert w \rVert^2$."""
+    r"""$Z^\top w$ and $\lVert w \rVert^2$, from which the variances follow."""
 
     signal: Float[Tensor, "*b trials d"]
     square: Float[Tensor, "*b trials"]
@@ -72,15 +61,9 @@ def outsider_variances(
 
     $$ V_0 = \lVert Z^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2 $$
 
-    Args:
-        latent: $z_0$, one for each element of the batch.
-        directions: $W$, fixed over the trials; its number of rows is p. To see one point at several widths, pass the
-            first p rows of one matrix.
-
-    Raises:
-        ValueError: if the shapes do not fit together, or a number is not finite.
+    `directions` is $W$, the same in all trials. For one point at several widths, pass the first p rows of one matrix.
     """
-    factor, corner = _query(model, latent, directions, generator.device)
+    factor, corner = _query(latent, directions, generator.device)
     weights = _weights(model.n, directions.shape[-2], factor, corner, trials=trials, generator=generator)
     return weights.signal.square().sum(-1) / model.d + model.sigma**2 * weights.square
 
@@ -102,16 +85,11 @@ def member_variances(
     $$ V_1 = \frac{\lVert q z + Z'^\top w' \rVert^2 / d + \sigma^2 (q^2 + q)}{(1 + q)^2} \quad (p < n), \qquad
        V_1 = \lVert z \rVert^2 / d + \sigma^2 \quad (p \ge n). $$
 
-    Args:
-        label: `"own"`: the label of $x_0$, $z = z_0$, the experiment the paper describes. `"fresh"`: the label of
-            another point, $z \sim N(0, I_d)$ anew in every trial, which is what the authors' released simulation
-            computes: it replaces the features of the first row and leaves its label.
-
-    Raises:
-        ValueError: if the shapes do not fit together, a number is not finite, or `label` is neither of the two.
+    With `label="own"` it is the label of $x_0$, $z = z_0$, the experiment that the paper describes. With `"fresh"` it
+    is the label of another point, $z \sim N(0, I_d)$ anew in every trial, as in the authors' released simulation,
+    which replaces the features of the first row and leaves its label.
     """
-    arguments.choice("label", label, LABELS)
-    factor, corner = _query(model, latent, directions, generator.device)
+    factor, corner = _query(latent, directions, generator.device)
     own = latent.to(generator.device, DTYPE).unsqueeze(-2)
     shape = (*own.shape[:-2], trials, model.d)
     answered = gaussian(shape, generator=generator) if label == "fresh" else own.expand(shape)
@@ -123,22 +101,14 @@ def member_variances(
     return (signal + model.sigma**2 * (leverage.square() + leverage)) / (1 + leverage).square()
 
 
-def _query(model: LatentSpace, latent: Tensor, directions: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+def _query(latent: Tensor, directions: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factor R of the directions, and the query's rotated features."""
-    arguments.real("latent", latent, "*b d", d=model.d)
-    if arguments.real("directions", directions, "*b p d", d=model.d).shape[-2] < 1:
-        raise ValueError(f"`directions` must have a row for each feature, got shape {tuple(directions.shape)}.")
-    if latent.shape[:-1] != directions.shape[:-2]:
-        raise ValueError(
-            f"`latent` and `directions` must have one batch, got {tuple(latent.shape)} and {tuple(directions.shape)}."
-        )
     factor = torch.linalg.qr(directions.to(device, DTYPE), mode="r").R
     return factor, (factor @ latent.to(device, DTYPE).unsqueeze(-1)).squeeze(-1)
 
 
 def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator) -> _Weights:
     r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points and p features, a few at a time."""
-    arguments.count("trials", trials, least=1)
     head, d = factor.shape[-2:]
     step = max(1, _CHUNK // (corner.shape[:-1].numel() * (d + head) ** 2))
     parts = [
@@ -151,7 +121,7 @@ def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, 
 def _drawn_weights(
     rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator
 ) -> _Weights:
-    r"""Draw them for all trials at once (see the module)."""
+    r"""$Z^\top w$ and $\lVert w \rVert^2$ of all trials at once, by the reduction of the module's docstring."""
     head, d = factor.shape[-2:]  # head = min(p, d): features that carry signal once rotated
     effective = rows if p >= rows else rows - p + head
     core = gaussian_factor(d + head, effective, (*corner.shape[:-1], trials), generator=generator)

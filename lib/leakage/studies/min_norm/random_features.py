@@ -1,8 +1,8 @@
 r"""Random-feature regression on given inputs: how the training labels enter one prediction.
 
 The model fits $y \approx \phi_p(x)^\top \beta$ with features $\phi(x) = \max(Vx, 0)$, V a Gaussian matrix, by minimum
-norm. Its prediction is $w^\top y$; `label_weights` returns $w$ for many training sets and all widths at once, so that
-any law of the labels can be put in afterwards without sampling it.
+norm. Its prediction is $w^\top y$; `label_weights` returns $w$ for many training sets and all widths at once, so the
+labels can follow any law without being sampled.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.runtime import DTYPE, stream
+from leakage.runtime import stream
 from leakage.theory import gaussian_mixture, scale_mixture
 from leakage.theory.gaussian_mixture import GaussianMixture
-from leakage.trainers.min_norm import check_widths, nested_weights
+from leakage.trainers.min_norm import nested_weights
 
 _CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
 _CHUNK = 2**21  # features computed at once: what fits the cache is faster than what fits the memory
@@ -41,27 +40,16 @@ def label_weights(
     member: bool,
     generator: torch.Generator,
 ) -> LabelWeights:
-    """Train `designs` models on `rows` inputs drawn without replacement, and predict at input number `query`.
+    """Label weights at input number `query` of `designs` models, each on `rows` inputs drawn without replacement.
 
     The query is the first training row of a member's designs and in none of an outsider's. Features are drawn anew for
-    every design, and shared by its widths.
+    every design, and shared by its widths, which increase.
 
     From p = n on a model whose features have rank n interpolates, and a member's weights are 1 for its own label and 0
     for the others. Inputs in one orthant, in few dimensions or given twice may have a lower rank at any p: the weights
     are then its row of the projector on the columns of the features.
-
-    Raises:
-        TypeError: if `inputs` is no tensor.
-        ValueError: if `inputs` is not a finite float64 matrix, the pool is too small for a training set that leaves the
-            query out, or has no such query, or the widths do not increase strictly from 1.
     """
-    arguments.filled("inputs", inputs)
-    arguments.real("inputs", inputs, "pool d", like=torch.empty(0, dtype=DTYPE, device=inputs.device))
-    pool, widths = inputs.shape[0], check_widths(widths)
-    arguments.count("query", query, most=pool - 1)
-    arguments.count("rows", rows, least=1, most=pool - 1)
-    arguments.count("designs", designs, least=1)
-    keys = torch.rand(designs, pool, dtype=torch.float32, generator=generator, device=generator.device)
+    keys = torch.rand(designs, len(inputs), dtype=torch.float32, generator=generator, device=generator.device)
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
     keys[:, query] = -1.0 if member else 2.0
     chosen = keys.topk(rows, largest=False).indices
@@ -92,9 +80,9 @@ def _correct(
     widths: Sequence[int],
     generator: torch.Generator,
 ) -> None:
-    """Where the first row is not interpolated, put its row of the projector on the features' columns, in place.
+    """Where the first row is not interpolated, write its row of the projector on the features' columns into `weights`.
 
-    Once the rank is full it stays so, which n columns nearly always settle: only designs still short of it are widened.
+    A full rank stays full, and n columns nearly always give it: only designs of lower rank are widened.
     """
     short = torch.arange(len(points), device=points.device)
     for p in sorted({points.shape[1], *widths}):
@@ -125,13 +113,13 @@ def _first_row(features: Float[Tensor, "b n p"]) -> tuple[Float[Tensor, "b n"], 
 def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Generator) -> Float[Tensor, "b m P"]:
     r"""ReLU features of a few points under directions $N(0, I/d)$, new for each of the b batches.
 
-    m points see a d-dimensional direction only through its projection on their span: with $A^\top = QR$ the products
-    $Av$ and $R^\top z$ have the same law, and z has m coordinates. (The Gram matrix would do, at half the digits.)
+    Only the projection of a direction on the span of the m points matters: with $A^\top = QR$ the products $Av$ and
+    $R^\top z$ have the same law, and z has m coordinates. (The Gram matrix would do, at half the digits.)
     """
     dimension = points.shape[-1]
     if dimension > points.shape[-2]:
         points = torch.linalg.qr(points.mT, mode="r").R.mT
-    # Any direction will do for a kink: to draw it in float64 would take most of the time.
+    # A rounded direction is as good as any other, and drawing it in float64 would take most of the time.
     size = (points.shape[0], points.shape[-1], width)
     directions = torch.randn(size, generator=generator, dtype=torch.float32, device=points.device).to(points.dtype)
     return (points / dimension**0.5 @ directions).clamp_min_(0)
@@ -143,12 +131,7 @@ def teacher_variances(
     r"""Variance of the prediction given the design when $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$.
 
     $$ V = \lVert X^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2 $$
-
-    Raises:
-        ValueError: if σ is negative, or `inputs` are not a matrix of the dtype of the weights.
     """
-    arguments.number("sigma", sigma, least=0)
-    _check_pool(trained, arguments.real("inputs", inputs, "pool d", like=trained.weights), "inputs")
     signal = (trained.weights @ inputs[trained.rows]).square().sum(-1) / inputs.shape[1]
     return (signal + sigma**2 * trained.weights.square().sum(-1)).T
 
@@ -156,29 +139,17 @@ def teacher_variances(
 def label_noise_law(
     trained: LabelWeights, labels: Float[Tensor, " pool"], *, sigma: float
 ) -> tuple[Float[Tensor, "widths designs"], Float[Tensor, "widths designs"]]:
-    r"""Mean $w^\top y$ and variance $\sigma^2 \lVert w \rVert^2$ of the prediction given the design, for real labels y
-    trained with Gaussian label noise of deviation σ.
-
-    Raises:
-        ValueError: if σ is negative, or there are fewer labels than inputs were drawn from.
-    """
-    arguments.number("sigma", sigma, least=0)
-    _check_pool(trained, arguments.real("labels", labels, "pool", like=trained.weights), "labels")
+    r"""Mean $w^\top y$ and variance $\sigma^2 \lVert w \rVert^2$ of the prediction given the design; y has noise σ."""
     mean = (trained.weights * labels[trained.rows].unsqueeze(-2)).sum(-1)
     return mean.T, (sigma**2 * trained.weights.square().sum(-1)).T
 
 
-def _check_pool(trained: LabelWeights, values: Tensor, name: str) -> None:
-    if len(values) <= int(trained.rows.max()):
-        raise ValueError(f"`{name}` must be those of the pool trained on, {int(trained.rows.max()) + 1} at least.")
-
-
 class Advantages(NamedTuple):
-    r"""Advantages of the best attack, by what the training labels are.
+    r"""Advantages of the best attack for two kinds of labels, both with noise $\varepsilon \sim N(0, \sigma^2)$.
 
     Attributes:
         teacher: $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$, as in the linear theory.
-        labels: the labels given, with noise ε; both with $\varepsilon \sim N(0, \sigma^2)$.
+        labels: the labels of the data plus ε.
     """
 
     teacher: Float[Tensor, "*b widths"]
@@ -199,13 +170,8 @@ def random_feature_advantage(
     r"""Advantage of the best attack on random-feature regression at one of the given inputs, for every width.
 
     `designs` models are trained with the input and as many without it; the noise of the labels is integrated out, so
-    the only sampling is over designs.
-
-    Raises:
-        ValueError: if σ is not positive (without noise an interpolated label gives the member away for certain), or
-            so few features are asked for that some design has none which responds to the input.
+    the only sampling is over designs. σ is positive: without noise an interpolated label would identify the member.
     """
-    arguments.number("sigma", sigma, above=0)
     trained = {
         who: label_weights(
             inputs,
@@ -218,8 +184,6 @@ def random_feature_advantage(
         )
         for who, member in (("outsider", False), ("member", True))
     }
-    if any(bool((models.weights == 0).all(-1).any()) for models in trained.values()):
-        raise ValueError(f"`widths` starts too low: with {widths[0]} features some design is silent at the input.")
     teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}
     noisy = {who: GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for who, models in trained.items()}
     return Advantages(scale_mixture.total_variation(**teacher), gaussian_mixture.total_variation(**noisy))

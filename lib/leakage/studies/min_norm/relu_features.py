@@ -15,7 +15,7 @@ dimensions and
 
 $$ [x_0; X]\, v_j = L Z_j \big/ \sqrt{\lVert Z_j \rVert^2 + \chi^2_{D-r}}. $$
 
-An outsider enters only by its norm: $w$ is proportional to $\lVert x_0 \rVert$, so one set of draws serves every $x_0$.
+Only an outsider's norm matters: $w$ is proportional to $\lVert x_0 \rVert$, so one set of draws serves every $x_0$.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design
-from leakage.trainers.min_norm import check_widths, nested_weights
+from leakage.trainers.min_norm import nested_weights
 
 QUERIES = {"relu": torch.relu, "linear": torch.clone}
 _SURE = 64  # with more features than this, and than n, a design of full rank is as good as certain: 1 - n / 2^64
@@ -37,7 +36,7 @@ _CHUNK = 2**24  # features held at once, to bound memory
 
 
 class _Draw(NamedTuple):
-    """Points in coordinates of their span, and their inner products with the directions; row 0 has unit norm."""
+    """Points in coordinates of their span (row 0 has unit norm), and their inner products with the directions."""
 
     points: Float[Tensor, "trials rows rank"]
     products: Float[Tensor, "trials rows p"]
@@ -54,18 +53,10 @@ def outsider_variances(
 ) -> Float[Tensor, "*b w trials"]:
     r"""Variances of the prediction at a fresh $x_0$, for `trials` designs seen at every width.
 
-    Args:
-        norms: $\lVert x_0 \rVert^2 > 0$ of each point (about D).
-        widths: numbers of features, strictly increasing.
-        query: `"relu"`: $x_0$ gets the features the training points have. `"linear"`: $x_0$ is asked without the ReLU,
-            which is what the authors' released simulation computes.
-
-    Raises:
-        ValueError: if a norm is not positive, `query` is unknown, the widths do not increase strictly from 1, or there
-            is no trial.
+    `norms` are the $\lVert x_0 \rVert^2$ (about D), and `widths` increase. With `query="relu"` $x_0$ has the features
+    that training points have; with `"linear"` its features lack the ReLU, as in the authors' released simulation.
     """
-    squares, widths = _check_norms(norms, generator), check_widths(widths)
-    activation = _check_query(query)
+    squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
     parts = []
     for draw in _draws(design, design.n + 1, widths[-1], trials, generator):
         weights = nested_weights(draw.products[:, 1:].relu(), activation(draw.products[:, :1]), widths=widths)
@@ -85,19 +76,15 @@ def member_variances(
     r"""Variances of the prediction at $x_0$, for `trials` designs whose first row is $x_0$ with its label.
 
     For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$, wherever the features of the
-    training rows have full rank: what a ReLU query of a training row gives, and what the authors' simulation returns
-    although it asks outsiders linearly. A row is silent in all p features with probability $2^{-p}$, and is then
-    answered 0; a set of rows with too few features awake among them loses rank, too. So up to p = 64, and wherever
-    $D < n$, the designs are drawn and asked with the ReLU. Elsewhere the chance is some $n\,2^{-p}$, and the label is
-    taken as returned.
+    training rows have full rank: a ReLU query of a training row gives the label, and the authors' simulation returns it
+    although it queries outsiders linearly. A row has no positive feature with probability $2^{-p}$, and its prediction
+    is then 0; rows with too few positive features among them lose rank, too. So up to p = 64, and wherever $D < n$, the
+    designs are drawn and queried with the ReLU. Elsewhere the chance is about $n\,2^{-p}$, and the label's variance is
+    returned.
 
-    For $p \le n$ the model is trained, and asked as `query` says. Arguments as in `outsider_variances`.
-
-    Raises:
-        ValueError: as `outsider_variances`.
+    For $p \le n$ the model is trained, and queried as `query` says. Arguments as in `outsider_variances`.
     """
-    squares, widths = _check_norms(norms, generator), check_widths(widths)
-    activation = _check_query(query)
+    squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
     label = squares / design.D + design.sigma**2
     variances = label[..., None, None].expand(*squares.shape, len(widths), trials).clone()
     sure = max(design.n, _SURE) if design.D >= design.n else widths[-1]
@@ -119,7 +106,7 @@ def member_variances(
 
 
 def _trained_member(design: Design, draw: _Draw, squares: Tensor, widths: list[int], activation) -> Tensor:
-    """Give row 0 each norm in turn, fit, and return the variances `[*b, w, trials]`."""
+    """Variances `[*b, w, trials]` of fits in which row 0 has each of the norms in turn."""
     scale = squares.sqrt().reshape(*squares.shape, 1, 1, 1)
     points = torch.cat([scale * draw.points[:, :1], draw.points[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)], dim=-2)
     own = scale * draw.products[:, :1]
@@ -137,7 +124,6 @@ def _variance(design: Design, points: Tensor, weights: Float[Tensor, "*b w 1 n"]
 
 def _draws(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> Iterator[_Draw]:
     """Draw designs of `rows` points, the first of unit norm, a bounded number at a time."""
-    arguments.count("trials", trials, least=1)
     step = max(1, _CHUNK // (rows * p))
     for start in range(0, trials, step):
         yield _draw(design, rows, p, min(step, trials - start), generator)
@@ -155,12 +141,3 @@ def _draw(design: Design, rows: int, p: int, trials: int, generator: torch.Gener
     outside = chi_square(design.D - rank, (trials, p), generator=generator)
     norm = (directions.square().sum(-2) + outside).sqrt()
     return _Draw(points, points @ directions / norm.unsqueeze(-2))
-
-
-def _check_norms(norms: Tensor, generator: torch.Generator) -> Tensor:
-    arguments.real("norms", norms, above=0)  # a zero point is always predicted as 0
-    return norms.to(generator.device, DTYPE)
-
-
-def _check_query(query: str):
-    return QUERIES[arguments.choice("query", query, QUERIES)]

@@ -1,6 +1,7 @@
-"""How much of epsilon one training shows: beside the truth, where noise is Gaussian, and beside an accountant.
+"""Lower bounds of epsilon from one run, for noisy coins, whose epsilon is known, and for networks trained by DP-SGD.
 
-Every point is put in by the throw of a fair coin, as the bound of one run asks. Guesses are fixed before.
+A fair coin decides for every point whether it is a member, as the bound from one run requires. The numbers of guesses
+are fixed in advance.
 """
 
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from jaxtyping import Float64
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leakage import arguments
 from leakage.data.points import Labelled
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.models import mlp
@@ -20,29 +20,19 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
 
 GUESSES = tuple((each, each) for each in (25, 50, 100, 200, 400))
-"""How many members and outsiders are guessed; the error is shared among the five."""
+"""Numbers of guessed members and outsiders; the five bounds share the error probability."""
 DELTA = 1e-5
 
 
 class PrivateRun(NamedTuple):
-    """One training at each noise.
-
-    Attributes:
-        bounds: of ε from below, in nats.
-        fit: share of members classified rightly.
-    """
+    """One training at each noise: lower bounds of ε in nats, and shares of the members classified correctly."""
 
     bounds: Float64[Tensor, " noises"]
     fit: Float64[Tensor, " noises"]
 
 
 def noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:
-    """The bound of ε from coins that are told with Gaussian noise each, the score being the noisy coin itself.
-
-    Raises:
-        ValueError: if the noise is not positive, or there are fewer points than guesses.
-    """
-    arguments.number("noise", noise, above=0)
+    """The lower bound of ε when each coin is released with Gaussian noise and the noisy coin is the score."""
     draws = stream(seed, f"noisy coins/{noise!r}/{run}")
     member = torch.rand(points, generator=draws, dtype=torch.float64) < 0.5
     told = member + noise * torch.randn(points, generator=draws, dtype=torch.float64)
@@ -61,26 +51,12 @@ def private_run(
     hidden: int = 64,
     seed: int,
 ) -> PrivateRun:
-    """Train one network by DP-SGD at each noise, on the points that a coin picks, and guess by the loss.
+    """Bounds and fits of one network trained by DP-SGD at each noise multiplier; the score is minus the loss.
 
-    The noises share initial weights, batches and draws. A step is as long as the expected batch of half of the points
-    wants, whatever number the coins pick: the training shall not tell it.
-
-    Args:
-        run: names the points, the coins and the training.
-        data: of which points are taken.
-        points: how many throw a coin.
-        noises: the noise multipliers σ, 0 for none.
-        steps: T.
-        sampling_rate: with which each point enters a batch.
-        learning_rate: η.
-        hidden: neurons of the one hidden layer.
-        seed: of the run of the book.
-
-    Raises:
-        ValueError: as `dp_sgd.train` and `one_run`.
+    `run` numbers the repetition: its points, coins and training. The noises share initial weights, batches and draws.
+    The length of a step is that for the expected number of members, half of the points: it does not reveal how many
+    points the coins made members.
     """
-    arguments.count("points", points, least=2, most=len(data))
     device = data.features.device
     draws = stream(seed, f"private run/{run}", device)
     chosen = torch.randperm(len(data), generator=draws, device=device)[:points]

@@ -1,7 +1,7 @@
-r"""The information ladder: what the best attacker reaches who sees a label, a loss, predictions, a gradient or weights.
+r"""The information ladder: what the best attack reaches from a label, a loss, predictions, a gradient or all weights.
 
-One row in a ridge regression whose laws are known exactly (`theory.ridge_evidence`); the same regressions trained many
-times, for the check of the laws and for attacks that know no law.
+The attack asks whether one row was in a ridge regression, whose laws are known exactly (`theory.ridge_evidence`). The
+same regressions are trained many times, to check the laws and to run attacks that know no law.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from leakage import arguments
 from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
@@ -22,20 +21,20 @@ from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Ratios, Rows
 
 LEVEL = 0.998
-"""Of the distances of laws, since many are looked at."""
+"""Coverage of each distance between laws: high, since there are many."""
 SEVERAL = (2, 5)
-"""Predictions that the attacker sees on the rungs of several, the first of them at the row."""
+"""Numbers of predictions on the rungs with several; the first prediction is at the row itself."""
 
 
 class Rung(NamedTuple):
-    """What the best attack on one kind of evidence reaches, over all rows asked about with one threshold.
+    """What the best attack on one kind of evidence reaches on all queried rows with one threshold.
 
     Attributes:
-        auc: area under the curve.
-        tpr: hits at the false alarms in `metrics.scores.FPRS`.
-        error: of the area: its change when the outcomes are twice as coarse along each axis.
-        fpr: false alarms of the curve to draw.
-        curve: hits at these.
+        auc: area under the ROC curve.
+        tpr: true positive rates at the false positive rates `metrics.scores.FPRS`.
+        error: numerical error of the area: its change when the outcomes are twice as coarse along each axis.
+        fpr: false positive rates of the curve to draw.
+        curve: true positive rates at these.
     """
 
     auc: float
@@ -46,12 +45,7 @@ class Rung(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """An attack on trained regressions, which knows no law.
-
-    Attributes:
-        auc: area under the curve, over independent ensembles of shadow models.
-        rung: what it sees: the rung that no attack of its kind exceeds.
-    """
+    """The AUC of an attack on trained regressions, over independent ensembles, and the rung that bounds it."""
 
     auc: Estimate
     rung: str
@@ -67,13 +61,7 @@ def rows(
     noise: float = 1.0,
     device: torch.device | str = "cpu",
 ) -> Rows:
-    r"""Standard normal rows with $\beta \sim N(0, I/p)$, and rows of the same law to ask about.
-
-    The same rows at every penalty.
-
-    Raises:
-        ValueError: as `Rows`.
-    """
+    r"""Standard normal rows with $\beta \sim N(0, I/p)$ and `asked` queried rows of the same law, for every penalty."""
     draws = stream(seed, "ladder/rows", device)
     others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
     beta = gaussian((p,), generator=draws) / p**0.5
@@ -82,11 +70,7 @@ def rows(
 
 
 def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
-    """Every rung, by name, from the least to the most.
-
-    Raises:
-        ValueError: as `Rows.from_answers`.
-    """
+    """Every rung by name, from the least evidence to the most."""
     queries = gaussian(
         (max(SEVERAL), setting.others.shape[1]), generator=stream(seed, "ladder/queries", setting.others.device)
     )
@@ -104,7 +88,7 @@ def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
 
 
 def rung(fine: Ratios, coarse: Ratios) -> Rung:
-    """What the best attack reaches on all rows together; the second ratios are of fewer outcomes, for the error."""
+    """What the best attack reaches on all rows together; the ratios of fewer outcomes, `coarse`, give the error."""
     ranked, less = (apart(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse))
     area = float(ranked.auc())
     fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
@@ -114,16 +98,10 @@ def rung(fine: Ratios, coarse: Ratios) -> Rung:
 
 
 def agreement(setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96) -> list[KsTest]:
-    r"""Trained regressions against the exact law of L: for each row asked about without it, then with it.
+    r"""Distances of trained regressions from the exact law of L: for each queried row without it, then with it.
 
-    L of a trained model is the log-ratio of the two Gaussian densities of what is seen, written down directly.
-
-    Args:
-        setting: the rows.
-        trainings: of each law.
-        seed: of the run.
-        others: how many predictions are seen besides that at the row; None for the weights.
-        nodes: see `Rows.from_answers`.
+    L of a trained model is the log-ratio of the two Gaussian densities of the evidence, evaluated directly. The
+    evidence is the prediction at the row and `others` more predictions, or the weights if `others` is None.
     """
     device, width = setting.others.device, setting.others.shape[1]
     asked = stream(seed, "ladder/queries", device)
@@ -144,14 +122,14 @@ def agreement(setting: Rows, *, trainings: int, seed: int, others: int | None = 
 
 
 def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
-    """The matrix that gives the weights of X'y, and what the row adds to X'y."""
+    """The matrix that maps X'y to the weights, and what the row adds to X'y."""
     row = setting.asked[place]
     added = setting.labels[place] * row if inside else torch.zeros_like(row)
     return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
 
 
 def _law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
-    """Of what is seen of the weights."""
+    """The law of the evidence: the weights multiplied by `view`."""
     inverse, added = _maps(setting, place, inside)
     inverse = view @ inverse
     mean = inverse @ (setting.gram @ setting.beta + added)
@@ -170,19 +148,14 @@ def _trained(
 
 
 def measured(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
-    """Attacks that learn from `models` - 1 shadow models what the best attacker knows, in independent ensembles.
-
-    Raises:
-        ValueError: if there are fewer than two ensembles, or as the attacks.
-    """
-    arguments.count("ensembles", ensembles, least=2)
+    """AUCs of attacks that learn from `models` - 1 shadow models what the best attack knows."""
     areas: dict[str, list[Tensor]] = {name: [] for name in RUNGS}
     for number in range(ensembles):
         predictions, member = _ensemble(
             setting, models, generator=stream(seed, f"ladder/ensemble/{number}", setting.others.device)
         )
         losses = (predictions - setting.labels).square() / 2
-        towards = predictions * setting.labels.sign()  # so that members' predictions are pulled up
+        towards = predictions * setting.labels.sign()  # training on a row raises it
         for name, scores in attacked(towards, losses, predictions, member).items():
             areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
     return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
@@ -195,13 +168,13 @@ RUNGS = {
     "LiRA on the prediction, fixed": "prediction",
     "LiRA on the prediction": "prediction",
 }
-"""What each measured attack sees."""
+"""The rung that bounds each measured attack."""
 
 
 def _ensemble(
     setting: Rows, models: int, *, generator: torch.Generator
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
-    """Predictions at each row of regressions of its own, half of which it is in."""
+    """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
     count = len(setting.labels)
     member = torch.rand(models, count, dtype=torch.float32, generator=generator, device=generator.device) < 0.5
     seen = []

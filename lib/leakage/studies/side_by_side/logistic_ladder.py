@@ -1,9 +1,9 @@
-r"""The information ladder of ridge logistic regression, of rows that the attacker does not know, in the limit.
+r"""The information ladder of ridge logistic regression in the limit, for attackers who do not know the other rows.
 
 An outsider's output at $x_0$ is $h \sim N(\alpha Z, \sigma^2)$, and a member's f solves $f = h + \gamma e$ with
 $e = y - \rho'(f)$ (`theory.logistic.output_law`). Along each eigenspace of Σ the weights are as likely in any direction
-with the teacher's part taken out; so all that they tell of the row are the outputs $v_k$ at its parts, and these are
-independent Gaussians of variances $\sigma_k^2$, moved by $e \gamma_k$. Whoever sees v has the log-likelihood ratio
+with the teacher's part taken out. So the weights carry no more about the row than the outputs $v_k$ at its parts,
+which are independent Gaussians of variances $\sigma_k^2$, moved by $e \gamma_k$. The log-likelihood ratio given v is
 
 $$ L = \log(1 + \gamma \rho''(f)) + e z - \tfrac12 \kappa e^2, \qquad z = q^\top C^{-1}(v - \bar v), \quad
    \kappa = q^\top C^{-1} q . $$
@@ -11,7 +11,7 @@ $$ L = \log(1 + \gamma \rho''(f)) + e z - \tfrac12 \kappa e^2, \qquad z = q^\top
 One output has $\kappa = \gamma^2/\sigma^2$, weights $\kappa = 1/(\delta r^2)$ whatever the spectrum, $r^2 = \E e^2$
 being that of members. With the shrinkage $a = S/(S + \lambda s)$ of an eigenvalue S, the former is
 $\langle a \rangle^2/\langle a^2 \rangle$ of the latter: equal if all are shrunk alike. The gradient of the whole loss
-at w = 0 is moved by half the row: two Gaussians $1/\sqrt\delta$ apart. All this is ours.
+at w = 0 is moved by half the row: two Gaussians $1/\sqrt\delta$ apart. None of this is in the papers.
 """
 
 import math
@@ -33,7 +33,7 @@ from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_
 from leakage.theory.ridge_evidence import Ratios
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
-"""The ensemble of the page: features per strong one, rows per feature, spread of the teacher's logit."""
+"""The chapter's ensemble: features per strong one, rows per feature, standard deviation of the teacher's logit."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _GRID = 4000  # outputs between which a ratio is interpolated
 
@@ -43,9 +43,9 @@ class Limit:
     r"""The limit at one penalty.
 
     Attributes:
-        law: α, σ, γ and κ of the teacher.
-        pulls: $\gamma_k$ of the strong features and of the others; they sum to γ.
-        variances: $\sigma_k^2$ of either.
+        law: α, σ, γ and the teacher's κ.
+        pulls: $\gamma_k$ of the strong and of the weak features; they sum to γ.
+        variances: $\sigma_k^2$ of both.
         delta: rows per feature.
     """
 
@@ -56,17 +56,13 @@ class Limit:
 
     @property
     def strength(self) -> dict[str, float]:
-        """κ of whoever sees the prediction, and the weights."""
+        """κ of the log-likelihood ratio given the prediction, and given the weights."""
         one, both = self.pulls.sum().square() / self.variances.sum(), (self.pulls.square() / self.variances).sum()
         return {"prediction": float(one), "weights": float(both)}
 
 
 def limit(penalty: float) -> Limit:
-    """Solve for one penalty.
-
-    Raises:
-        ValueError: if it is not positive.
-    """
+    """The limit at one penalty."""
     setting = Setting.bilevel(penalty=penalty, delta=DELTA, phi=PHI, kappa=KAPPA)
     solved, (values, features, _) = solve(setting), setting.spectrum
     shrunk = values / (values + setting.penalty * solved.scale)
@@ -75,7 +71,7 @@ def limit(penalty: float) -> Limit:
 
 
 def sided(points: int) -> Float[Tensor, " points"]:
-    """Teacher's logits towards the label, Z or -Z, at equally likely places: of a fresh point its density is 2ρ'φ."""
+    """Equally likely values of the teacher's logit towards the label, Z or -Z; at a fresh point its density is 2ρ'φ."""
     rule = logit_rule(torch.tensor(KAPPA, dtype=DTYPE), nodes=4001)
     below = (2 * rule.weights * torch.sigmoid(rule.nodes)).cumsum(0)
     shares = (torch.arange(points, dtype=DTYPE) + 0.5) / points
@@ -83,7 +79,7 @@ def sided(points: int) -> Float[Tensor, " points"]:
 
 
 def ratios(found: Limit, teacher: Float[Tensor, " points"], strength: float, *, nodes: int) -> Ratios:
-    """L of equally likely outcomes at points of label 1."""
+    """L of equally likely outcomes at points with label 1."""
     law, (first, second) = found.law, _outcomes(teacher, nodes)
     fresh = law.alpha * teacher[:, None] + law.sigma * first
     pull = law.gamma / law.sigma
@@ -97,7 +93,7 @@ def ratios(found: Limit, teacher: Float[Tensor, " points"], strength: float, *, 
 
 
 def exact(penalty: float, *, points: int = 24, nodes: int = 48) -> dict[str, Rung]:
-    """Every rung for which there is a law, by name, from the least to the most."""
+    """Every rung with a known law by name, from the least evidence to the most."""
     found = limit(penalty)
     kinds = {
         "label": lambda teacher, nodes: _label(found, teacher, nodes),
@@ -114,9 +110,9 @@ def exact(penalty: float, *, points: int = 24, nodes: int = 48) -> dict[str, Run
 
 
 def _label(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
-    """Whether the prediction is right, of one output."""
+    """L given whether the prediction is right."""
     law = found.law
-    # Right is a member's output above 0, as it was above -γ/2 before.
+    # A member's output is above 0 if its output without the point is above -γ/2.
     right = [torch.special.ndtr((law.alpha * teacher + shift) / law.sigma) for shift in (0.0, law.gamma / 2)]
     yes, no = (
         torch.log(seen.clamp_min(1e-300)) - torch.log(out.clamp_min(1e-300))
@@ -127,7 +123,7 @@ def _label(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
 
 
 def _loss(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
-    """Of whoever does not know x: the ratio of the two mixtures over points, interpolated between outputs of a grid."""
+    """L given the loss without x: the ratio of the two mixtures over points, interpolated between outputs of a grid."""
     law = found.law
     fresh = law.alpha * teacher[:, None] + law.sigma * _outcomes(teacher, nodes)[0]
     seen = prox(fresh, law.gamma, torch.ones_like(fresh))
@@ -151,7 +147,7 @@ def _gradient(found: Limit, teacher: Tensor, nodes: int) -> Ratios:
 
 
 def _outcomes(like: Tensor, nodes: int) -> Float[Tensor, "2 outcomes"]:
-    """Pairs of independent normal numbers, nodes² of them on a lattice: no two have a number in common."""
+    """`nodes`² pairs of normal numbers on a lattice that stand for independent draws; no two pairs share a number."""
     count = torch.arange(nodes**2, dtype=like.dtype) + 0.5
     return torch.special.ndtri(torch.stack([count / nodes**2, (count * _GOLDEN).frac()]))
 
@@ -160,9 +156,9 @@ class Advantages(NamedTuple):
     """The best advantages on ridge logistic regression in the limit, one for each setting.
 
     Attributes:
-        label: of who sees whether the prediction is right.
-        loss: of one threshold on the loss for all points.
-        own: of a threshold for each point, which no attack on a loss or prediction exceeds.
+        label: given only whether the prediction is right.
+        loss: with one threshold on the loss for all points.
+        own: with a threshold for each point, the best of all attacks on a loss or a prediction.
     """
 
     label: Float[Tensor, "*b"]
@@ -171,11 +167,7 @@ class Advantages(NamedTuple):
 
 
 def advantages(setting: Setting) -> Advantages:
-    """The rungs of binary classification, where loss and label tell the prediction.
-
-    Raises:
-        ValueError: as `fixed_point.solve`.
-    """
+    """The best advantages in binary classification, where loss and label determine the prediction."""
     law = solve(setting).law
     # A prediction is right where the loss is below that of a coin.
     coin = torch.full_like(law.alpha, math.log(2))

@@ -1,6 +1,6 @@
-"""Trained ridge logistic regressions beside their ladder: do they follow its laws, and what do attacks find?
+"""Trained ridge logistic regressions: distances from the laws of `logistic_ladder`, and attacks on them.
 
-Rows are drawn from the two-level ensemble of `logistic_ladder`; a row asked about is added to training sets of others.
+Rows are drawn from the two-level ensemble of `logistic_ladder`; a queried row is added to training sets without it.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.roc import KsTest, ks_test
@@ -23,26 +22,17 @@ from leakage.trainers.logistic_regression import Fit, fit, train_with_point, wit
 RUNGS = {"gap": "label", "loss": "loss", "sample threshold": "prediction"} | {
     f"LiRA on the prediction{how}": "prediction" for how in (", fixed", "")
 }
-"""What each measured attack sees."""
+"""The rung that bounds each measured attack."""
 
 
 def agreement(
     penalty: float, *, points: int, trainings: int, n: int, seed: int, nodes: int = 96
 ) -> dict[str, list[KsTest]]:
-    r"""Trained regressions against the limit's law of L: for each row without it, then trained again with it.
+    r"""Distances of trained regressions from the limit's law of L given the `prediction`, and given the `weights`.
 
-    The points have the lengths of typical ones, $\lVert x \rVert = 1$ among either features, so that γ is theirs.
-
-    Args:
-        penalty: λ.
-        points: whose label is 1 after a reflection.
-        trainings: of each law.
-        n: rows of a training set; the limit is off by some 1/n of a standard deviation squared.
-        seed: of the run.
-        nodes: see `exact`.
-
-    Returns:
-        For who sees the `prediction` and the `weights`.
+    For each point: models trained without it, then with it. The points have length 1 among the strong features and
+    among the weak ones, the typical lengths, so that the limit's γ is theirs. At n rows the limit is off by about 1/n
+    of a squared standard deviation.
     """
     draws, found = stream(seed, "logistic ladder/agreement"), limit(penalty)
     asked = _rows((points,), n, draws)
@@ -64,7 +54,7 @@ def agreement(
 
 
 class _Rows(NamedTuple):
-    """Rows among the strong features, the teacher's direction first, and among the others; each of length 1 or so."""
+    """Rows among the strong features, the teacher's direction first, and among the weak ones; lengths are about 1."""
 
     parts: tuple[Float[Tensor, "*b n d"], Float[Tensor, "*b n w"]]
     teacher: Float[Tensor, "*b n"]
@@ -72,7 +62,7 @@ class _Rows(NamedTuple):
 
 
 def _rows(shape: tuple[int, ...], n: int, generator: torch.Generator) -> _Rows:
-    """Rows of the ensemble in which n are a training set."""
+    """Rows of the ensemble in which a training set has n rows."""
     p = round(n / DELTA)
     d = round(p / PHI)
     strong, weak = (gaussian((*shape, count), generator=generator) / count**0.5 for count in (d, p - d))
@@ -87,7 +77,7 @@ def _batches(trainings: int, n: int) -> list[int]:
 
 
 class _Trained(NamedTuple):
-    """Models, what they were trained on, and inner products of its rows with the points, in either part."""
+    """Models, their training data, and inner products of its rows with the points, for both kinds of features."""
 
     model: Fit
     gram: Float[Tensor, "T n n"]
@@ -99,7 +89,7 @@ def _trained(points: _Rows, penalty: float, trials: int, n: int, generator: torc
     data = _rows((trials, n), n, generator)
     gram = torch.stack([part @ part.mT for part in data.parts]).sum(0)
     cross = torch.stack([part @ asked.mT for part, asked in zip(data.parts, points.parts, strict=True)], -1)
-    # The penalty is of the mean over rows, and for each feature.
+    # The ridge belongs to the sum of the losses: μ = λ n / p.
     model = fit(gram, data.labels, ridge=penalty * DELTA)
     assert bool(model.converged.all())
     return _Trained(model, gram, data.labels, cross)
@@ -108,7 +98,7 @@ def _trained(points: _Rows, penalty: float, trials: int, n: int, generator: torc
 def _parts(
     points: _Rows, penalty: float, trials: int, n: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "T k 2"], Float[Tensor, "T k 2"]]:
-    """Outputs at each point's part among the strong features and at the rest of it, without and with the point."""
+    """Outputs at each point's strong and weak part, of the models without the point and of those with it."""
     model, gram, labels, cross = _trained(points, penalty, trials, n, generator)
     without, within = torch.einsum("tn,tnkc->tkc", model.dual, cross), []
     for place, label in enumerate(points.labels):
@@ -121,7 +111,7 @@ def _parts(
 
 
 def _ratio(found: Limit, parts: Float[Tensor, "T 2"], teacher: Tensor, *, summed: bool) -> Float[Tensor, " T"]:
-    """L of outputs seen, as the difference of two Gaussian log-densities."""
+    """L of the outputs, as the difference of two Gaussian log-densities."""
     mean = torch.stack([found.law.alpha * teacher[0], torch.zeros_like(teacher[0])])
     output = parts.sum(-1)
     left, pulls, variances = torch.sigmoid(-output)[:, None], found.pulls, found.variances
@@ -132,12 +122,7 @@ def _ratio(found: Limit, parts: Float[Tensor, "T 2"], teacher: Tensor, *, summed
 
 
 def measured(penalty: float, *, n: int, points: int, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
-    """Attacks that learn from `models` - 1 shadow models of n rows, in independent ensembles with points of their own.
-
-    Raises:
-        ValueError: if there are fewer than two ensembles, or as the attacks.
-    """
-    arguments.count("ensembles", ensembles, least=2)
+    """AUCs of attacks that learn from `models` - 1 shadow models of n rows, over ensembles with points of their own."""
     areas = {name: [] for name in RUNGS}
     for number in range(ensembles):
         draws = stream(seed, f"logistic ladder/ensemble/{number}")

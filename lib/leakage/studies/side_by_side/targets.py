@@ -1,7 +1,7 @@
-"""Targets of one protocol: models of a kind on complementary halves of some rows, as a panel that attacks are run on.
+"""Models of four kinds, trained by one protocol on complementary halves of the same rows: the targets of all attacks.
 
-The rows, the halves, the initial weights and the shuffles follow from the seed and a name. All kinds of one name see
-the same halves, so that they can be compared model by model.
+The seed and a name fix the rows, the halves, the initial weights and the shuffles. All kinds of one name are trained on
+the same halves, so they can be compared model by model.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,6 @@ from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakage import arguments
 from leakage.attacks.membership.panels import Panel
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.data.points import Labelled
@@ -53,23 +52,10 @@ class _OfStack:
 
 
 def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0) -> Panel:
-    """Train `models` models of a kind on halves of `points` rows of the data.
+    """A panel of `models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
 
-    Args:
-        kind: of model, a name in `KINDS`.
-        data: rows and their classes.
-        points: how many of the rows, an even number.
-        models: an even number.
-        name: names the rows and the halves.
-        seed: of the run.
-        flipped: share of the rows whose class is drawn anew.
-
-    Raises:
-        ValueError: if the kind is unknown, or numbers are odd or too large.
+    The seed and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
     """
-    arguments.choice("kind", kind, KINDS)
-    arguments.count("points", points, least=4, most=len(data))
-    arguments.number("flipped", flipped, least=0, most=1)
     device = data.features.device
     draws = stream(seed, f"side by side/{name}", device)
     rows = torch.randperm(len(data), generator=draws, device=device)[:points]
@@ -83,7 +69,7 @@ def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, see
 
 
 def questions(panel: Panel, name: str, *, seed: int) -> float:
-    """How often an attack asks a target about a point, of all it asks: points times answers, for each of them."""
+    """How many predictions an attack asks of a target for each point that it judges, on average."""
     counted = [_Counting(network) for network in panel.networks]
     evaluate(replace(panel, networks=counted), [name], generator=stream(seed, "side by side/questions"))
     return sum(one.asked[0] for one in counted) / panel.member.numel()
@@ -91,7 +77,7 @@ def questions(panel: Panel, name: str, *, seed: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Counting:
-    """A classifier that counts what it is asked."""
+    """A classifier that counts the points at which it is asked."""
 
     network: Classifier
     asked: list[int] = field(default_factory=lambda: [0])
@@ -113,10 +99,10 @@ def _perceptrons(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[
 
 
 class _Halved(nn.Module):
-    """`nn.MaxPool2d(2)`, which takes a CPU ten times as long."""
+    """`nn.MaxPool2d(2)`, ten times as fast on a CPU."""
 
     def forward(self, images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h2 w2"]:
-        """The largest of each two by two pixels; an odd one at the end is left out."""
+        """The largest of each two by two pixels; an odd row or column at the end is dropped."""
         for axis in (-2, -1):
             first, second = images.unfold(axis, 2, 2).unbind(-1)
             images = torch.maximum(first, second)
@@ -124,10 +110,8 @@ class _Halved(nn.Module):
 
 
 def _convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
-    """Two convolutions over square images given row by row."""
+    """Networks of two convolutions over square images, whose pixels are the features."""
     side = round(pool.features.shape[1] ** 0.5)
-    if side**2 != pool.features.shape[1]:
-        raise ValueError(f"`data` must be square images for a CNN, got rows of {pool.features.shape[1]} numbers.")
     with torch.device("meta"):
         form = nn.Sequential(
             nn.Unflatten(1, (1, side, side)),
@@ -154,13 +138,13 @@ def _forest(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generat
 
 @dataclass(frozen=True, eq=False)
 class _Trees:
-    """A forest that is asked tree by tree: before few points its own `predict_proba` is busy with starting workers."""
+    """A forest evaluated tree by tree: its own `predict_proba` spends longer starting workers than on few points."""
 
     forest: RandomForestClassifier
 
     @property
     def classes_(self) -> np.ndarray:
-        """Those the forest has seen."""
+        """The classes in the forest's training set."""
         return np.asarray(self.forest.classes_)
 
     def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
@@ -178,4 +162,4 @@ KINDS: Mapping[str, Callable[..., list[Classifier]]] = {
     "CNN": _convolutional,
     "forest": _forest,
 }
-"""How models of a kind are trained: of the pool, the number of classes, the halves and a generator."""
+"""How models of a kind are trained, from the pool, the number of classes, the halves and a generator."""
