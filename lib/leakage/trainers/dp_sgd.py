@@ -17,11 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from leakage import arguments
 from leakage.models.mlp import Mlp
-from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
-from leakage.trainers.perceptrons import Perceptrons
 from leakage.trainers.sparse_rows import SparseRows
 
 _MOST_DRAWS = 2**22  # numbers drawn at once for the batches of several steps: 16 MiB of float32
@@ -43,18 +40,9 @@ class PrivateRecipe:
     batch: float
     clip: float = 1.0
 
-    def __post_init__(self) -> None:
-        arguments.count("steps", self.steps)
-        arguments.number("batch", self.batch, above=0)
-        arguments.number("clip", self.clip, above=0)
-
     def sampling_rate(self, rows: int) -> float:
-        """The probability q = B / m with which each of m rows enters a batch.
-
-        Raises:
-            ValueError: if the batch is larger than the rows are many.
-        """
-        return arguments.number("batch", self.batch, most=rows) / rows
+        """The probability q = B / m with which each of m rows enters a batch."""
+        return self.batch / rows
 
 
 def train(
@@ -79,16 +67,7 @@ def train(
         noise: σ of each setting; 0 is clipping alone, without any guarantee.
         learning_rate: η of each setting.
         generator: draws batches and noise; its device is that of the networks.
-
-    Raises:
-        ValueError: if shapes or classes do not fit, rows repeat, a σ is negative, an η is not positive, the batch is
-            larger than the rows are many, or a network diverges.
     """
-    models, settings = _leading(networks)
-    arguments.real("noise", noise, "settings", settings=settings, least=0)
-    arguments.real("learning_rate", learning_rate, "settings", settings=settings, above=0)
-    Perceptrons.of(networks[:, 0]).check(examples)
-    ensembles.check_rows(rows, models=models, points=len(examples))
     dtype = networks.weights[0].dtype
     features, targets = examples.inputs[0].to(dtype), one_hot(examples.targets, networks.widths[-1]).to(dtype)
     state, sparse = networks.each(_aligned), SparseRows.of(features)
@@ -125,14 +104,7 @@ def clipped_sum(
     $$ \sum_i \min(1, C/\lVert g_i\rVert)\, g_i = \Bigl(\sum_i c_i\, \delta_l\, (a^{l-1}, 1)^\top\Bigr)_l $$
 
     One matrix product a layer: the factors $c_i$ go into the signals $\delta_l$.
-
-    Raises:
-        ValueError: if shapes or classes do not fit, or C is not positive.
     """
-    arguments.number("clip", clip, above=0)
-    models, d = _leading(networks)[0], networks.widths[0]
-    arguments.real("points", points, "models b d", like=networks.weights[0], models=models, d=d)
-    arguments.whole("labels", labels, "models b", models=len(points), b=points.shape[1], most=networks.widths[-1] - 1)
     inputs, pushes = _backward(networks, points, one_hot(labels.long(), networks.widths[-1]).to(points.dtype))
     total = networks.each(lambda tensor: tensor.new_zeros(tensor.shape))
     _add_gradients(total, inputs, pushes, _factors(inputs, pushes, clip))
@@ -147,13 +119,7 @@ def poisson_batches(
     Batches have the length of the step's largest; the others are filled up with points that did not enter, and the
     second tensor says which did. Nobody is ever left out for want of room: the lengths are read off the draws, those
     of many steps at once since a GPU has to wait for them.
-
-    Raises:
-        ValueError: if `rate` is outside (0, 1].
     """
-    arguments.filled("rows", arguments.whole("rows", rows, "models m"))
-    arguments.count("steps", steps)
-    arguments.number("rate", rate, above=0, most=1)  # the expected batch over the number of rows
     at_once = max(1, _MOST_DRAWS // rows.numel())
     for first in range(0, steps, at_once):
         size = (min(at_once, steps - first), *rows.shape)
@@ -254,9 +220,3 @@ def _aligned(tensor: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     length = tensor.shape[-1]
     room = tensor.new_zeros(*tensor.shape[:-1], -(-length // _ALIGNED) * _ALIGNED)
     return room[..., :length].copy_(tensor)
-
-
-def _leading(networks: Mlp) -> tuple[int, int]:
-    """How many models and settings."""
-    shape = arguments.tensor("networks", networks.weights[0], "models settings out in").shape
-    return shape[0], shape[1]

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
-from leakage import arguments, content_keys
+from leakage import content_keys
 from leakage.trainers.criteria import Examples, Score
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -36,15 +36,7 @@ class Ensemble(Protocol):
     def __len__(self) -> int: ...
 
     def clone(self) -> Self:
-        """The same networks in memory of their own.
-
-        Raises:
-            ValueError: if a parameter is not finite.
-        """
-        ...
-
-    def check(self, examples: Examples) -> None:
-        """Raise `ValueError` if these networks cannot be asked these examples."""
+        """The same networks in memory of their own."""
         ...
 
     def gradients(self, batch: Examples) -> Sequence[Tensor]:
@@ -82,16 +74,6 @@ class Recipe:
     momentum: float = 0.0
     weight_decay: float = 0.0
 
-    def __post_init__(self) -> None:
-        arguments.choice("optimiser", self.optimiser, OPTIMISERS)
-        arguments.count("epochs", self.epochs)
-        arguments.count("batch", self.batch, least=1)
-        arguments.number("learning_rate", self.learning_rate, above=0, finite=False)
-        arguments.number("momentum", self.momentum, least=0, below=1)
-        arguments.number("weight_decay", self.weight_decay, least=0)
-        if self.momentum and self.optimiser != "sgd":
-            raise ValueError(f"`momentum` belongs to `sgd`, got {self.momentum!r} with {self.optimiser!r}.")
-
 
 OPTIMISERS: Mapping[str, Callable[..., Optimizer]] = {"adam": Adam, "sgd": SGD}
 """PyTorch's own. They act on single numbers, so stacked networks move as separate ones do."""
@@ -124,15 +106,7 @@ def train(
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
         epochs_observed: when; 0 is before training. All from 1 on by default.
         description: text of a progress bar; none by default.
-
-    Raises:
-        ValueError: if examples or rows do not fit the networks, there is not one order for each epoch, an observed
-            epoch is never reached, or a network diverges (seen where it is observed, and at the end).
     """
-    if orders is not None and len(orders) != recipe.epochs:
-        raise ValueError(f"`orders` must be {recipe.epochs}, one for each epoch, got {len(orders)}.")
-    ensemble.check(examples)
-    check_rows(rows, models=len(ensemble), points=len(examples))
     observed = _epochs_to_observe(epochs_observed, recipe)
     state = ensemble.clone()
     parameters = list(state.parameters)
@@ -155,13 +129,6 @@ def train(
         if observe is not None and epoch in observed:
             observe(epoch, state.clone())
     return state.clone()
-
-
-def check_rows(rows: Int[Tensor, "models m"], *, models: int, points: int) -> None:
-    """Raise the errors of `train` that concern the rows."""
-    arguments.filled("rows", arguments.whole("rows", rows, "models m", models=models, most=points - 1))
-    if bool((rows.sort(-1).values.diff(dim=-1) == 0).any()):
-        raise ValueError("`rows` must name each point at most once a network, got one twice.")
 
 
 def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
@@ -193,20 +160,11 @@ class Recorder(Generic[E]):
         self.seen.append(self.measure(networks))
 
     def stacked(self) -> dict[str, Tensor]:
-        """Each measured tensor with the epochs as a new first dimension, and `epochs`.
-
-        Raises:
-            ValueError: if no epoch was observed.
-        """
-        if not self.seen:
-            raise ValueError("`Recorder` has seen no epoch: were `epochs_observed` empty, or has nothing been trained?")
+        """Each measured tensor with the epochs as a new first dimension, and `epochs`."""
         found = {name: torch.stack([seen[name] for seen in self.seen]) for name in self.seen[0]}
         device = next(iter(found.values())).device
         return found | {"epochs": torch.tensor(self.epochs, device=device)}
 
 
 def _epochs_to_observe(epochs: Sequence[int] | None, recipe: Recipe) -> frozenset[int]:
-    chosen = frozenset(range(1, recipe.epochs + 1) if epochs is None else epochs)
-    if any(not 0 <= epoch <= recipe.epochs for epoch in chosen):
-        raise ValueError(f"`epochs_observed` must lie between 0 and {recipe.epochs}, got {sorted(chosen)}.")
-    return chosen
+    return frozenset(range(1, recipe.epochs + 1) if epochs is None else epochs)

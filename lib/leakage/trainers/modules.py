@@ -63,9 +63,6 @@ class Modules:
         same.stack = self.stack.clone()
         return same
 
-    def check(self, examples: Examples) -> None:
-        """See `Ensemble.check`; what inputs a module takes only the module knows."""
-
     def gradients(self, batch: Examples) -> list[Tensor]:
         """See `Ensemble.gradients`; running means move in place."""
         self.form.train()

@@ -7,7 +7,6 @@ trainings compute, without their overhead for each network. `ensembles.train` do
 import torch
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.mlp import Mlp
 from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
 
@@ -23,12 +22,7 @@ class Perceptrons(Mlp):
 
     @classmethod
     def of(cls, networks: Mlp) -> "Perceptrons":
-        """These networks, in the same memory.
-
-        Raises:
-            ValueError: if they have not one leading dimension.
-        """
-        arguments.tensor("networks", networks.weights[0], "models out in")
+        """These networks, in the same memory."""
         return cls(networks.weights, networks.biases)
 
     @property
@@ -42,12 +36,6 @@ class Perceptrons(Mlp):
     def clone(self) -> "Perceptrons":
         """See `Ensemble.clone`."""
         return Perceptrons(*(tuple(part.detach().clone() for part in both) for both in (self.weights, self.biases)))
-
-    def check(self, examples: Examples) -> None:
-        """See `Ensemble.check`."""
-        features, labels = _asked(examples)
-        arguments.real("features", features, "n d", d=self.widths[0])
-        arguments.whole("labels", labels, "n", most=self.widths[-1] - 1)
 
     def gradients(self, batch: Examples) -> list[Tensor]:
         r"""See `Ensemble.gradients`.

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leakage import arguments
 from leakage.models.initialisation import Stack
 from leakage.models.transformer import PADDING, Transformer
 from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
@@ -31,9 +30,6 @@ class Translators:
     Args:
         form: of the networks.
         stack: their parameters.
-
-    Raises:
-        ValueError: if names or shapes do not fit.
     """
 
     def __init__(self, form: Transformer, stack: Stack) -> None:
@@ -59,14 +55,6 @@ class Translators:
         """See `Ensemble.clone`."""
         self.stack.check_finite()
         return Translators(self.form, self.stack.clone())
-
-    def check(self, examples: Examples) -> None:
-        """See `Ensemble.check`."""
-        source, target = examples.inputs
-        words = self.form.target.num_embeddings - 1
-        arguments.whole("source", source, "n s", most=self.form.source.num_embeddings - 1)
-        arguments.whole("target", target, "n t", n=len(source), most=words)
-        arguments.whole("targets", examples.targets, "n t", n=len(source), t=target.shape[1], most=words)
 
     def gradients(self, batch: Examples) -> list[Tensor]:
         r"""See `Ensemble.gradients`.
