@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pooch
 import requests
 
 from leakage.data import registry
@@ -151,6 +150,8 @@ def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileSt
 
 def _download(file: DataFile, into: Path, *, timeout: float, retries: int) -> Path:
     """Where pooch has put what the file's address sends."""
+    import pooch  # only a download needs it, and in a notebook its progress bar warns of missing widgets
+
     pooch.get_logger().setLevel("WARNING")
     name = Path(file.path).name
     # The address belongs to a payload whose checksum is known, so the download's own need not be.
