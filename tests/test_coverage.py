@@ -28,7 +28,7 @@ from leakage.studies.blessing.logistic_simulation import PointOutputs
 from leakage.studies.gradient_inversion import over_rounds
 from leakage.studies.kkt_margin import orthogonality, over_networks
 from leakage.studies.polytopes import cell_counts, cluster_contrasts
-from leakage.studies.polytopes.cluster_records import Motion
+from leakage.studies.polytopes.cluster_statistics import Motion
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
 

@@ -19,7 +19,6 @@ from leakage.data import (
 from leakage.data.multi30k import SentencePairs
 from leakage.runtime import stream
 from leakage.studies.blessing import bilevel, feature_models, purchase_like, tokens
-from leakage.studies.polytopes import clusters
 
 PAIRS = SentencePairs(("a dog", "two men sing"), ("ein Hund", "zwei singen"))
 WORDS = tokens.vocabulary(PAIRS.en)
@@ -58,8 +57,6 @@ COUNTS = [
     (lambda **k: bilevel.Bilevel(**(LAW | k)), "d", 2, (0, 8)),
     (lambda **k: bilevel.fixed_points(bilevel.Bilevel(**LAW), **k, generator=new()), "count", 3, (-1,)),
     (lambda **k: bilevel.training_sets(bilevel.Bilevel(**LAW), **k, generator=new()), "trials", 2, (-1,)),
-    (lambda **k: clusters.draw(clusters.Layout(**k), generator=new()), "pairs", 2, (0,)),
-    (lambda **k: clusters.draw(clusters.Layout(**k), generator=new()), "points", 5, (0,)),
     (sets, "trials", 2, (-1,)),
     (sets, "rows", 3, (1,)),
     (sets, "fresh", 1, (-1,)),
@@ -97,8 +94,6 @@ COUNTS = [
 NUMBERS = [
     (lambda **k: bilevel.Bilevel(**(LAW | k)), "sigma_beta", (0.0,)),
     (lambda **k: bilevel.Bilevel(**(LAW | k)), "eta", (0.0, -1.0)),
-    (lambda **k: clusters.Layout(**k), "radius", (0.0,)),
-    (lambda **k: clusters.Layout(**k), "gap", (-0.1,)),
     (lambda **k: feature_models.weak_features(new(), **k), "noise", (-0.1, 1.1)),
     (separable, "noise", (-0.1, 1.1)),
     (lambda **k: feature_models.random_relu(new(), **k), "strength", (-1.0,)),
