@@ -23,7 +23,7 @@ class Answers(NamedTuple):
 
 
 class Targets(NamedTuple):
-    r"""The answers of trained networks, as in `Answers`, and what the attack is judged by.
+    r"""The answers of trained networks, as in `Answers`, and the labels of the fresh points.
 
     Attributes:
         steps: how many steps each network took.

@@ -103,7 +103,7 @@ def restricted_optima(
 def _meets(
     points: np.ndarray, labels: np.ndarray, weights: np.ndarray, signs: np.ndarray, multipliers: np.ndarray
 ) -> bool:
-    """Whether each neuron is the sum of what is active on it, with a share in [0, 1] of a point on its kink."""
+    """Whether each neuron is the sum of its active points, plus a share in [0, 1] of each point on its kink."""
     pulls = (multipliers * labels)[:, None] * points
     for weight, sign in zip(weights, signs, strict=True):
         unit = weight / np.linalg.norm(weight)

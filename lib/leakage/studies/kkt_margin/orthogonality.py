@@ -19,7 +19,7 @@ from leakage.metrics.intervals import Estimate, clopper_pearson
 from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
-"""What the proof of Theorem 3.2 needs or gives, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
+"""The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
 

@@ -98,8 +98,8 @@ def _bias(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
 
 
 LOSSES: Mapping[str, Objective] = {"confidence": _confidence, "output": _output, "weight": _weight, "bias": _bias}
-r"""What is climbed: minus the log-confidence, $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$,
-the last two with $\sigma(z)$ for the pattern (Peinemann 2021, Section 6.3)."""
+r"""The losses J to climb: minus the log-confidence, $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$ and
+$\lVert b_P \rVert_\infty$, the last two with $\sigma(z)$ for the pattern (Peinemann 2021, Section 6.3)."""
 
 
 def _direction(network: Mlp, points: Tensor, labels: Tensor, objective: Objective) -> Float[Tensor, "t d"]:

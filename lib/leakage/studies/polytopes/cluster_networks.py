@@ -26,7 +26,7 @@ FITTED = 0.93  # training accuracy: a network that gets one disc of six pairs wr
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """The data, the networks and their training; what is trained is kept in float64, which the geometry needs.
+    """The data, the networks and their training; snapshots are kept in float64, which the geometry needs.
 
     Attributes:
         dtype: of the training.
@@ -39,7 +39,7 @@ class ClusterTask:
 
 
 TASK = ClusterTask()
-"""What the book trains: four layers of 25 neurons, as in Figure 7 of Peinemann (2021); data and recipe are ours."""
+"""The networks of the book: four layers of 25 neurons, as in Figure 7 of Peinemann (2021); data and recipe are ours."""
 
 
 @dataclass(frozen=True, eq=False)

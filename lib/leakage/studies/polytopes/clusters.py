@@ -1,7 +1,7 @@
 r"""Clusters2D: pairs of discs of opposite classes in the unit square, a small gap apart.
 
 Classes are 0 and 1; the first disc of a pair is class 0. Points are float64, in the order of their discs, on the device
-of the generator, which is the only source of randomness. Nothing here shuffles or splits.
+of the generator.
 """
 
 import math

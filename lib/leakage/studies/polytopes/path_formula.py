@@ -1,4 +1,4 @@
-r"""The gradient of one early weight as a sum over paths, and what the thesis prints for it.
+r"""The gradient of one early weight as a sum over paths, and the formula that the thesis prints.
 
 Networks of three layers of two neurons each, a ReLU after every layer and no biases, as in Figure 10 of Peinemann
 (2021). `weights[..., l, i, j]` is $w^{(l)}_{ij}$, from neuron i to neuron j. The gradient is that of

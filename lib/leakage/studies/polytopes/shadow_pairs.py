@@ -1,7 +1,7 @@
 """Targets with their shadow models: two networks of one shape, each trained on its quarter of one data set.
 
 Four disjoint quarters: the target's members and outsiders, the shadow's members and outsiders. The attacker knows the
-last two and what the shadow model makes of them. Nothing here attacks.
+last two and the answers of the shadow model to them.
 """
 
 import functools

@@ -1,4 +1,4 @@
-r"""What theory and the thesis say of activation polytopes, measured: each function is one experiment.
+r"""Statements of theory and of the thesis about activation polytopes, measured: each function is one experiment.
 
 Comparisons with slower methods, which take time, are in `studies.polytopes.other_algorithms`.
 """
@@ -59,7 +59,7 @@ def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
 
 
 def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
-    r"""What Algorithm 3 gives, as printed, for the hidden layers: from the second on these are not the adapted biases.
+    r"""The biases by Algorithm 3 as printed, for the hidden layers: from the second on, not the adapted biases.
 
     $$ \hat c_1 = b_1, \qquad \hat c_{l+1} = D_{l+1} W_{l+1} \hat c_l + b_{l+1} $$
 
