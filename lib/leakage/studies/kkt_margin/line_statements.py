@@ -1,8 +1,7 @@
 r"""What the KKT conditions say about networks on the line, counted on a network whose training points are known.
 
-Marginal points are those with a positive multiplier. `recovery` judges an attack's candidates; every other function
-counts how often the premise of one statement occurs, and how often its conclusion fails there, which is never
-at a KKT point. Unlike
+Marginal points are those with a positive multiplier. `recovery` judges an attack's candidates. A `Count` says how often
+the premise of one statement occurs, and how often its conclusion fails there: at a KKT point, never. Unlike
 `attacks.line_reconstruction` this sees the training points.
 Source: Smorodinsky et al., Section 4 and Appendix F.
 """

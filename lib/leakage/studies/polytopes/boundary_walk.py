@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import check, smooth
+from leakage.geometry.patterns import smooth
 from leakage.geometry.row_space import first_change, row_space
 from leakage.models.mlp import Mlp
 
@@ -64,7 +64,6 @@ def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
       across the boundary and so leads back to it.
     - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
     """
-    check(network, points, least=1)
     network, basis = row_space(network)
     return VARIANTS[steps.variant](network, (points @ basis).detach(), steps)
 

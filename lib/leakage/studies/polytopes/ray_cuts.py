@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.geometry.patterns import check
 from leakage.geometry.rays import LEVEL
 from leakage.models.mlp import Mlp
 
@@ -30,7 +29,6 @@ def all_breaks(
     Between the breaks of the layers before, the heights $z^l$ are affine in t: a change of sign between two
     neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$.
     """
-    check(network, points, least=1)
     ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
     grid = ends.expand(*points.shape[:-1], 2)
     owners = torch.full_like(grid, -1, dtype=torch.int64)
