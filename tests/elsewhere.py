@@ -21,7 +21,7 @@ from second_device import DEVICE, Remote, RemoteGenerator, SecondDevice, exchang
 SHORT = {
     "attacks.gradient_inversion.deep": dict(_DOUBLINGS=2, _HALVINGS=4),
     "attacks.gradient_inversion.decompose": dict(_MOST_SWEEPS=6),
-    "studies.gradient_inversion.rival_decompositions": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
+    "studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
     "studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
     "theory.logistic.fixed_point": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
 }

@@ -175,7 +175,7 @@ def test_labels_tell_a_sigmoid_from_its_mirror_image():
     observation, inputs, labels = problem("sigmoid", bias=0.0)
     residuals = observation.predictions(inputs) - labels
     flips = torch.tensor([True, False, True])
-    mirror = mirrored(inputs, residuals, observation.activation, flips=flips)
+    mirror = mirrored(inputs, residuals, flips=flips)
     signs, ambiguous = upright(observation, *mirror, outputs_seen=True)
     assert signs.tolist() == [-1, 1, -1]
     assert not ambiguous

@@ -163,7 +163,7 @@ def test_an_odd_activation_without_bias_hides_every_sign(activation):
     inputs, labels = batch_of(2, 30)
     observation = send(inputs, labels, activation=activation, bias=0.0)
     flips = torch.tensor([True, False])
-    image, _ = mirrored(inputs, labels, observation.activation, flips=flips)
+    image, _ = mirrored(inputs, labels, flips=flips)
     image_labels = torch.where(flips, mirrored_labels(labels, observation.activation, bias=0.0), labels)
     other = send(image, image_labels, activation=activation, bias=0.0)
     assert match_error(image, inputs) == pytest.approx(FAR)  # one of two unit vectors turned round

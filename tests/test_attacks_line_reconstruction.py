@@ -186,23 +186,12 @@ def test_mistakes_are_named(options, message):
         candidates_from_weights(model, **(dict(low=-2.0, high=2.0) | options))
 
 
-def test_the_truth_must_be_given_to_judge():
-    with pytest.raises(ValueError, match="`points`"):
-        recovery(torch.ones(1), torch.ones(0), tolerance=0.1)
-    with pytest.raises(ValueError, match="`tolerance`"):
-        recovery(torch.ones(1), torch.ones(1), tolerance=0)
+def test_a_ratio_needs_one_neuron_with_a_bias():
     two = TwoLayer(torch.ones(2, 1), torch.ones(2), torch.ones(2))
     with pytest.raises(ValueError, match="one neuron"):
         from_ratio(two)
     with pytest.raises(ValueError, match="b ≠ 0"):
         from_ratio(TwoLayer(torch.ones(1, 1), torch.zeros(1), torch.ones(1)))
-
-
-def test_points_as_a_network_takes_them_are_no_pairs():
-    candidates = torch.tensor([0.0, 1.0, 2.0], dtype=DTYPE)
-    with pytest.raises(ValueError, match=r"`points` must have shape \(n\), got \(3, 1\)"):
-        recovery(candidates, candidates[:, None], tolerance=0.1)
-    assert recovery(candidates, candidates, tolerance=0.1).precision == 1
 
 
 @pytest.mark.parametrize("change", [{"outputs": 0.0}, {"weights": math.nan}, {"biases": math.inf}])

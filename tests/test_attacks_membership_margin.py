@@ -210,9 +210,6 @@ def test_who_does_not_fit_all_labels_is_left_out_by_name():
             "`cut` must be a number finite and above 0 and below 1",
         ),
         (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
-        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
-        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=4), "3 outsiders"),
-        (lambda: line_ups(member=tensor(), outsider=tensor(1.0, 2.0), size=2), "with a member"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, complaint):

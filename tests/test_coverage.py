@@ -26,10 +26,10 @@ from leakage.studies.blessing import influence, private_audit
 from leakage.studies.blessing.bilevel import Points
 from leakage.studies.blessing.logistic_simulation import PointOutputs
 from leakage.studies.blessing.width_audit import over_pools
-from leakage.studies.gradient_inversion import over_rounds
+from leakage.studies.gradient_inversion import games
 from leakage.studies.kkt_margin import orthogonality, over_networks
 from leakage.studies.polytopes import cell_counts, cluster_contrasts
-from leakage.studies.polytopes.cluster_records import Motion
+from leakage.studies.polytopes.cluster_statistics import Motion
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
 
@@ -324,13 +324,13 @@ def _expected_rank_correlation(values):
 def rounds():
     for n in (2, 4):
         first, second = (lambda g, times, n=n, s=s: normal(g, times, n, spread=s).exp() for s in (1, 0.5))
-        yield Row(over_rounds.ratio, f"{n} rounds", each(over_rounds.ratio, first, second), 1)
+        yield Row(games.ratio, f"{n} rounds", each(games.ratio, first, second), 1)
         x = (1.0, 3.0, 10.0)
 
         def powers(generator, times, n=n, x=x):
             return torch.tensor(x, dtype=DTYPE).pow(-0.5).unsqueeze(-1) * normal(generator, times, 3, n).exp()
 
-        yield Row(over_rounds.power, f"{n} rounds", each(functools.partial(over_rounds.power, x), powers), -0.5)
+        yield Row(games.power, f"{n} rounds", each(functools.partial(games.power, x), powers), -0.5)
     for n, lattice in ((3, 0), (12, 0), (25, 0), (12, 1)):
         found = each(estimates.median, gaussian(n, lattice=lattice))
         yield Row(estimates.median, f"{n} rounds, steps of {lattice}", found, 0, conservative=True)

@@ -115,8 +115,6 @@ def test_bad_input_is_refused():
     model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
     with pytest.raises(ValueError, match="length 1"):
         rays.walk(model, given, 0 * along, crossings=1)
-    with pytest.raises(ValueError, match="length 1"):
-        ray_cuts.all_breaks(model, given, 2 * along, until=1.0)
     with pytest.raises(ValueError, match="crossings"):
         rays.walk(model, given, along, crossings=0)
     with pytest.raises(ValueError, match="until"):

@@ -25,7 +25,6 @@ from leakage.geometry import boundary, distances, patterns, rays, subdivision
 from leakage.metrics import estimates, histograms, roc, scores, trends
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import boundary_walk, densities, norm_ridges, ray_cuts
 from leakage.theory import gaussian_mixture, least_squares, ridge, ridge_law, scale_mixture, two_gaussians
 from leakage.theory.logistic import output_law, prox, threshold_attacks
 from leakage.trainers import dp_sgd, logistic_regression, min_norm, svm
@@ -153,17 +152,10 @@ CASES = {
     "pattern": case(partial(patterns.pattern, NETWORK), "ranked, empty", points=some(4, 3)),
     "nearest": case(partial(distances.nearest, NETWORK), "ranked, empty", points=some(4, 3)),
     "walked": case(partial(rays.walk, NETWORK, crossings=2), "empty", **RAYS),
-    "cut": case(partial(ray_cuts.all_breaks, NETWORK, until=1.0), **RAYS),
-    "label change": case(partial(ray_cuts.label_change_by_breaks, NETWORK, until=1.0), **RAYS),
     "window": case(partial(subdivision.subdivide, FLAT), window=SQUARE),
     "boundary": case(boundary.decision_boundary(FINE).distance, "empty", points=some(4, 2)),
-    "near data": case(densities.nearest, "points empty", points=some(4, 2), data=some(3, 2)),
-    "exceeds": case(norm_ridges.exceeds, "infinite, empty", first=some(4), second=some(3)),
     "deepfool": case(partial(boundary_distance.deepfool, NETWORK), points=some(4, 3)),
     "certified": case(partial(boundary_distance.certified_radius, NETWORK), points=some(4, 3)),
-    "walk": case(
-        lambda points: boundary_walk.walk(NETWORK, points, boundary_walk.Steps(iterations=2)), points=some(4, 3)
-    ),
     "shoot": case(partial(hyperedges.shoot, NETWORK), points=some(4, 3), first=UNIT[:, None]),
     "walked to": case(partial(rays.label_change, NETWORK, until=1.0), **RAYS),
     "noise flips": case(

@@ -23,8 +23,7 @@ from leakage.metrics import reconstruction
 from leakage.models import clients, two_layer
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion import games, gradient_symmetries, moment_error, step_errors
-from leakage.studies.kkt_margin import gaussian_networks, line_statements, margin_size, orthogonality
+from leakage.studies.gradient_inversion import games
 from leakage.theory import hermite
 from leakage.theory.kkt import bounds, conditions, optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network
@@ -57,14 +56,12 @@ def attack(function, **options):
 
 
 SEEN = games.play(games.Game(D, M, batch=B, activation="tanh", inputs="sphere"), seed=0).observation
-PLAYED = games.play(games.Game(D, M), seed=0)
 ROWS = equations.HiddenEquations(TANH, drawn(M, B), drawn(M, B))
 GEOMETRY = bounds.Geometry.of(10 * torch.eye(3, D, dtype=DTYPE))
 KINKS = from_network(network(d=1))
 MODULE = torch.nn.Sequential(torch.nn.Linear(D, 1), torch.nn.Flatten(0)).double()
 STACK = {name: part.detach().unsqueeze(0) for name, part in MODULE.named_parameters()}
 TRAIN = partial(module_flow.train, MODULE, STACK, descent=Descent(steps=2))
-FLIPS = torch.tensor([True, False])
 
 
 def case(function: Callable, fine: str = "", **tensors: torch.Tensor) -> tuple[Callable, dict, list[str]]:
@@ -82,19 +79,12 @@ CASES = {
         margin.known_margin, "empty outputs, rank margin, leading, longer outputs", outputs=drawn(3, 5), margin=sizes(3)
     ),
     "leaked_point": case(margin.leaked_point, "rank, leading, longer", outputs=drawn(3, 5)),
-    "line_ups": case(partial(gaussian_networks.line_ups, size=2), "longer", member=drawn(5), outsider=drawn(4)),
     "shadow_margin": case(margin.shadow_margin, "rank, leading, longer", margins=sizes(4)),
     "size_score": case(margin.size_score, "any", outputs=drawn(5)),
     "distance_score": case(
         margin.distance_score, "rank margin, leading", outputs=drawn(3, 5), margin=sizes(3), labels=signs(3, 5)
     ),
     "loss_score": case(margin.loss_score, "float32 outputs, leading", outputs=drawn(5), labels=signs(5)),
-    "recovery": case(
-        partial(line_statements.recovery, tolerance=0.1),
-        "empty candidates, longer",
-        candidates=drawn(3),
-        points=drawn(4),
-    ),
     "Observation": case(
         partial(Observation, activation=TANH),
         weights=drawn(M, D),
@@ -117,8 +107,6 @@ CASES = {
     "match": case(
         partial(match, SEEN, batch=B, scale=0.5, iterations=2, generator=stream(0, "match")), labels=signs(B)
     ),
-    "exchange": case(partial(games.exchange, games.Game(D, M), seed=0), inputs=drawn(B, D), labels=signs(B)),
-    "moment_error": case(partial(step_errors.moment_error, PLAYED), "empty, longer", basis=drawn(D, B)),
     "batch_gradient": case(
         partial(federated.batch_gradient, clients.Client(drawn(M, D), activation="tanh"), loss="sum"),
         inputs=drawn(B, D),
@@ -126,21 +114,7 @@ CASES = {
     ),
     "client": case(partial(clients.Client, activation="tanh"), "longer", weights=drawn(M, D)),
     "DeepStack": case(partial(clients.DeepStack, activation="tanh", depth=2), "longer", weights=drawn(M, D)),
-    "mirrored": case(
-        partial(gradient_symmetries.mirrored, activation=TANH, flips=FLIPS),
-        "empty inputs, longer inputs",
-        inputs=drawn(B, D),
-        residuals=drawn(B),
-    ),
-    "displaced": case(
-        partial(gradient_symmetries.displaced, activation=activation("linear")),
-        inputs=drawn(B, D),
-        residuals=drawn(B),
-        shift=drawn(D),
-    ),
     "moment": case(partial(hermite.moment, TANH, order=3), "any", norm=sizes(3)),
-    "span_error": case(moment_error.span_error, "empty basis, longer basis", basis=drawn(D, B), inputs=drawn(3, D)),
-    "tilt": case(moment_error.error, "inf, any", tilt=sizes(3)),
     "Geometry.of": case(bounds.Geometry.of, "rank, leading, longer", points=drawn(3, D)),
     "delta_x": case(GEOMETRY.delta_x, "float32, rank, leading", products=drawn(5, 3)),
     "activation_ceiling": case(partial(bounds.activation_ceiling, GEOMETRY), "any", margin=sizes(3)),
@@ -163,13 +137,6 @@ CASES = {
     "univariate": case(optimum.univariate, "float32", points=drawn(3), labels=signs(3)),
     "orthant": case(optimum.orthant, "float32, longer points", points=drawn(3, D), labels=signs(3)),
     "single": case(partial(optimum.single, label=1), "longer", point=drawn(D)),
-    "least_margin": case(margin_size.least_margin, "any", loss=sizes(3)),
-    "squared_log": case(margin_size.squared_log, "any", dimension=sizes(3)),
-    "gradient_exponent": case(margin_size.gradient_exponent, "any", dimension=sizes(3)),
-    "gradient_factor": case(margin_size.gradient_factor, "inf, any", q=drawn(3)),
-    "first_dimension": case(partial(orthogonality.first_dimension, [2, 4]), probability=torch.tensor([0.1, 1.0])),
-    "marginal": case(line_statements.marginal, points=drawn(3), multipliers=sizes(3)),
-    "kinks_between": case(partial(line_statements.kinks_between, KINKS), "empty", points=drawn(3).sort().values),
 }
 
 
@@ -242,8 +209,6 @@ def test_what_an_attacker_cannot_claim_is_refused_by_name(function, wrong):
     [
         (partial(design.draw, generator=stream(0, "draw")), {"kind": "iid", "m": 4, "d": 2}, {"m": 2.0, "d": 0}),
         (Descent, {"steps": 3}, {"steps": 1.5, "margin": math.nan, "learning_rate": -1.0, "growth": math.inf}),
-        (orthogonality.LearnableCase, {"n": 2, "dimension": 10}, {"n": 0, "dimension": 2.5}),
-        (partial(margin_size.least_margin, sizes(2)), {}, {"share": 0.0, "kind": "hinge"}),
         (partial(conditions.check, network(), drawn(3, D), signs(3)), {}, {"kinks": math.nan}),
         (partial(bounds.output_bound, GEOMETRY, sizes(1), sizes(1)[0]), {}, {"factor": 3}),
         (partial(from_network, network(d=1)), {}, {"tolerance": math.nan}),

@@ -1,6 +1,5 @@
 """Stacks that keep their input give it back, round by round, and no other number is made up."""
 
-import pytest
 import torch
 
 from leakage.studies.gradient_inversion.deep_stacks import errors
@@ -28,8 +27,3 @@ def test_sigmoid_pairs_need_no_search():
     found = stack("sigmoid", depth=3, kind="paired")
     assert float(found.recovered.max()) < 1e-8
     assert bool(found.searched.isnan().all())
-
-
-def test_no_rounds_are_refused():
-    with pytest.raises(ValueError, match="`rounds` must be a whole number at least 1"):
-        errors(Game(12, 300), depth=2, kind="paired", rounds=0, seed=0)

@@ -21,7 +21,7 @@ def test_pairs_are_of_one_class_and_of_two_in_turn():
     same = CLASSES[places[:, 0]] == CLASSES[places[:, 1]]
     assert same.tolist() == [True, False] * 4
     assert found.labels.tolist() == [[1, 1], [1, -1]] * 4
-    assert not torch.equal(found.inputs, image_pairs.draw(PIXELS, CLASSES, pairs=8, seed=1).inputs)
+    assert not torch.allclose(found.inputs, image_pairs.draw(PIXELS, CLASSES, pairs=8, seed=1).inputs)
 
 
 def test_the_sum_answers_two_axes_with_its_own_error_and_the_exact_recovery_with_none():
@@ -34,10 +34,3 @@ def test_the_sum_answers_two_axes_with_its_own_error_and_the_exact_recovery_with
     torch.testing.assert_close(found.images["exact"], axes.inputs)
     outside = found.rows[..., 2:].abs().max() / found.rows.abs().max()
     assert float(outside) < 1e-12  # every row is a combination of the inputs
-
-
-def test_no_pairs_and_one_class_are_refused():
-    with pytest.raises(ValueError, match="`pairs` must be a whole number at least 1"):
-        image_pairs.draw(PIXELS, CLASSES, pairs=0, seed=0)
-    with pytest.raises(ValueError, match="`classes` must be at least two"):
-        image_pairs.draw(PIXELS, torch.zeros(40, dtype=torch.int64), pairs=1, seed=0)

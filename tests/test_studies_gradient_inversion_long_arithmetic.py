@@ -32,10 +32,3 @@ def test_the_derivatives_are_those_of_the_equations():
             moved[place] += Decimal("1e-20")
             slope = (left - long_arithmetic._equations(inner, nothing, moved)[0]).ravel() / Decimal("1e-20")
             assert max(abs(slope - jacobian[:, place])) < Decimal("1e-15")
-
-
-def test_no_depth_and_no_round_are_refused():
-    with pytest.raises(ValueError, match="`depth` must be a whole number at least 2"):
-        errors(dimension=10, depth=1, rounds=1, seed=0)
-    with pytest.raises(ValueError, match="`rounds` must be a whole number at least 1"):
-        errors(dimension=10, depth=2, rounds=0, seed=0)

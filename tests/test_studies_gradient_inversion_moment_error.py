@@ -87,19 +87,3 @@ def test_simulated_spans_turn_by_the_tilt(law, moments, name, order, d, m, centr
     assert expected < 0.5
     # First order in the tilt; 8 runs with about 2 (d - 2) directions each scatter by 3 to 6 %.
     assert math.sqrt(sum(sine**2 for sine in sines) / len(sines)) == pytest.approx(expected, rel=0.2)
-
-
-def test_a_moment_that_vanishes_has_no_law():
-    for law, function, order in ((outputs_tilt, TANH, 2), (hidden_tilt, TANH, 2)):
-        with pytest.raises(ValueError, match=f"`activation` must have a moment of order {order}"):
-            law(function, of(10), of(100), batch=2)
-
-
-def test_wrong_arguments_are_named():
-    for batch in (0, 11):
-        with pytest.raises(
-            ValueError, match=rf"`batch` must be (a whole number at least 1|between 1 and every dimension), got {batch}"
-        ):
-            hidden_tilt(POLYNOMIAL, of(20, 10), of(100), batch=batch)
-    with pytest.raises(ValueError, match=r"`noise` must be a number finite and at least 0, got -0.1"):
-        outputs_tilt(POLYNOMIAL, of(10), of(100), batch=2, noise=-0.1)

@@ -1,12 +1,16 @@
-"""Problems on the line are drawn as their laws say."""
+"""Problems on the line are drawn as their laws say; optima over some of the cones are KKT points, and no optima."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
+from leakage.studies.kkt_margin import line_statements
+from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
+from leakage.theory.kkt import conditions
+from leakage.theory.kkt.optimum import univariate
 
 
 @pytest.mark.parametrize("law", LABEL_LAWS)
@@ -31,10 +35,37 @@ def test_blocks_alternate():
         assert (labels[size:] == -labels[:-size]).all()
 
 
-def test_unknown_laws_are_refused():
-    with pytest.raises(ValueError, match="`law` must be one of random, alternating"):
-        draw_problem("sorted", count=3, generator=stream(0, "x"))
-    with pytest.raises(ValueError, match="`points` must be one of normal, spaced"):
-        draw_problem("random", count=3, generator=stream(0, "x"), points="uniform")
-    with pytest.raises(ValueError, match="`count`"):
-        draw_problem("random", count=0, generator=stream(0, "x"))
+def drawn(law="alternating", *, count=5, tries=12, problems=8):
+    generator = stream(0, f"elsewhere/{law}")
+    for _ in range(problems):
+        points, labels = draw_problem(law, count=count, generator=generator, points="spaced")
+        for other in restricted_optima(points, labels, share=0.5, tries=tries, generator=generator):
+            yield points, labels, other
+
+
+@pytest.mark.parametrize("law", ["alternating", "random"])
+def test_restricted_optima_meet_the_kkt_conditions_and_are_no_optima(law):
+    found = list(itertools.islice(drawn(law), 3))
+    assert found
+    for points, labels, other in found:
+        assert float(other.value) > float(univariate(points, labels).value)
+        answers = labels * other.model(points[:, None])
+        assert float(answers.min()) == pytest.approx(1)
+        # The solver's accuracy, 1e-5 of a neuron, is that of the residual.
+        checked = conditions.check(other.model, points[:, None], labels, kinks=1e-4)
+        assert float(checked.residual) < 1e-3
+        assert float((other.multipliers * (answers - 1)).max()) < 1e-4
+        lengths = line_statements.unit_lengths(other.model, points, labels, other.multipliers)
+        assert bool(((lengths - 1).abs() < 1e-4).all())
+
+
+def test_the_statements_about_all_kkt_points_hold_at_restricted_optima():
+    for points, _, other in itertools.islice(drawn(), 6):
+        own = line_statements.marginal(points, other.multipliers)
+        assert line_statements.kinks_in_gaps(other.model, own).violations == 0
+
+
+def test_without_cones_there_are_no_restricted_optima():
+    points, labels = draw_problem("random", count=4, generator=stream(0, "few"))
+    found = restricted_optima(points, labels, share=1e-9, tries=3, generator=stream(0, "few"))
+    assert found == []

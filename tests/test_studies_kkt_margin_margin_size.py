@@ -8,7 +8,6 @@ from torch.nn.functional import softplus
 
 from leakage.runtime import DTYPE
 from leakage.studies.kkt_margin.margin_size import (
-    LOSSES,
     PRINTED_PEAK,
     bisected_margin,
     bounded_margin_ratio,
@@ -19,7 +18,6 @@ from leakage.studies.kkt_margin.margin_size import (
     printed_least_margin,
     squared_log,
 )
-from refusing import refusals
 
 REMARK = torch.tensor(1 / (2 * math.e), dtype=DTYPE)
 
@@ -38,7 +36,7 @@ def test_the_printed_steps_of_remark_b5_lead_to_a_negative_number():
     assert printed_least_margin(REMARK) == pytest.approx(-1 / math.e, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("kind", ["logistic", "exponential"])
 @pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
 def test_the_least_margin_undoes_the_loss(kind, share):
     margins = of(-3.0, 0.1, 1.0, 20.0)
@@ -79,17 +77,6 @@ def test_the_gradient_at_the_squared_logarithm_is_below_every_power_of_the_dimen
 def test_corollary_3_5_multiplies_the_ratio_by_the_squared_logarithm():
     assert squared_log(of(math.e**3)).item() == pytest.approx(9)
     assert bounded_margin_ratio(of(0.1, 0.2), of(math.e**2)).tolist() == pytest.approx([0.4, 0.8])
-
-
-test_wrong_arguments_are_named = refusals(
-    (lambda: least_margin(of(0.0)), "`loss` must be finite and above 0"),
-    (lambda: least_margin(REMARK, share=0.0), "`share` must be"),
-    (lambda: least_margin(REMARK, kind="hinge"), "`kind` must be one of logistic, exponential"),
-    (lambda: printed_least_margin(-REMARK), "`loss` must be finite and above 0"),
-    (lambda: bisected_margin(0.5), "`loss` must be"),
-    (lambda: squared_log(of(0.5)), "`dimension` must be finite and at least 1"),
-    (lambda: gradient_exponent(of(1.0)), "`dimension` must be finite and above 1"),
-)
 
 
 @pytest.mark.parametrize("loss", [1.0, 14.9, 15.0, 15.1, 200.0, 400.0, 1e6])

@@ -9,7 +9,6 @@ import torch
 from leakage.data.mixtures import LAWS, draw
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin import orthogonality
 from leakage.studies.kkt_margin.orthogonality import (
     STAGES,
     LearnableCase,
@@ -22,7 +21,6 @@ from leakage.studies.kkt_margin.orthogonality import (
     staircase,
 )
 from leakage.theory.kkt.bounds import Geometry
-from refusing import refusals
 
 
 def of(*values):
@@ -55,21 +53,10 @@ def test_the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof():
     assert ratios.min() > 1
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 40])
-def test_many_training_sets_are_drawn_in_parts(at_once, monkeypatch):
-    few = stairs([400, 10**8], runs=at_once)
-    monkeypatch.setattr(orthogonality, "_MOST_NUMBERS", at_once * 20 * 40)
-    found = stairs([400, 10**8])
-    assert found.ratios.shape == (2, 40)
-    assert len(found.ratios.unique()) == 80
-    torch.testing.assert_close(found.ratios[0, :at_once], few.ratios[0], rtol=0, atol=0)
-    assert [found.probability(stage).tolist() for stage in STAGES] == [[0, 1]] * len(STAGES)
-
-
 def test_the_first_dimension_is_interpolated_on_a_logarithmic_scale():
     assert first_dimension([100, 10_000], of(0.8, 1.0)) == pytest.approx(1000)
     assert first_dimension([10, 100, 1000], of(0.95, 0.5, 0.9), level=0.7) == pytest.approx(100 * 10**0.5)
-    assert first_dimension([10, 100], of(0.95, 1.0)) == 10
+    assert first_dimension([10, 100], of(0.95, 1.0)) == pytest.approx(10)
     assert first_dimension([10, 100], of(0.95, 0.7)) == math.inf
 
 
@@ -136,43 +123,14 @@ def test_the_labels_of_the_learnable_case_are_those_of_an_exclusive_or():
     assert law.labels == (1.0, 1.0, -1.0, -1.0)
 
 
-test_wrong_arguments_are_named = refusals(
-    (lambda: stairs([100], fresh=0), "`fresh` must be a whole number at least 1"),
-    (lambda: stairs([100]).probability("den"), "`stage` must be one of den > 0, "),
-    (lambda: first_dimension([1, 2], of(0.5, 1.0), level=0.0), "`(level|probability)` must"),
-    (lambda: first_dimension([1], of(0.5, 1.0)), "`(level|probability)` must"),
-    (lambda: overlap_tail(1), "`dimension` must be a whole number at least 2"),
-    (lambda: LearnableCase(5, 10).terms(1.0, exponent=0.5), "`exponent` must be a number"),
-)
-
-
-test_a_first_dimension_needs_probabilities_of_ascending_ones = refusals(
-    ([10, 100], [math.nan, math.nan], "`probability` must be finite"),
-    ([10, 100], [0.5, 1.5], "`probability` must be finite and at least 0 and at most 1"),
-    ([100, 10], [0.5, 1.0], "`dimensions` must increase"),
-    ([0, 10], [0.5, 1.0], "`dimensions` must be a number finite and above 0"),
-    ([], [], "`probability` must not be empty"),
-    by=lambda dimensions, probability: first_dimension(dimensions, torch.tensor(probability, dtype=torch.float64)),
-)
-
-
 def test_the_slope_of_a_power_law_is_its_exponent():
     found = decay(of(100, 1000, 10_000).pow(-0.5)[:, None] * of(1.0, 1.0, 1.0), [100, 1000, 10_000])
     assert (found.estimate, found.low, found.high) == pytest.approx((-0.5, -0.5, -0.5))
 
 
-@pytest.mark.parametrize("at_once", [7, 400])
-def test_a_stage_has_the_probability_of_the_staircase(at_once, monkeypatch):
-    monkeypatch.setattr(orthogonality, "_MOST_NUMBERS", at_once * 20 * 21)
+def test_a_stage_has_the_probability_of_the_staircase():
     asked = dict(rows=20, runs=400, generator=stream(0, "one stage"))
     alone = stage_probability("mixture", "den > 0", dimension=15_000, **asked)
     beside = stairs([15_000], runs=400).probability("den > 0")
     # two samples of 400
     assert abs(alone.estimate - float(beside)) < 4 * math.sqrt(2 * 0.25 / 400)
-    with pytest.raises(ValueError, match="stage"):
-        stage_probability("mixture", "den", dimension=15_000, **asked)
-
-
-test_a_case_of_no_points_is_none = refusals(
-    (lambda: LearnableCase(0, 10), "`n` must be a whole number at least 1"),
-)

@@ -36,13 +36,6 @@ def test_a_variation_without_an_upper_end_says_so():
     assert over_networks.variation(of(1.0, 2.0, 30.0)).high == math.inf
 
 
-def test_what_is_no_share_and_no_size_is_refused():
-    with pytest.raises(ValueError, match="shares"):
-        over_networks.rate(of(0.5, 1.5), points=10)
-    with pytest.raises(ValueError, match="values"):
-        over_networks.variation(of(1.0, -1.0))
-
-
 def test_rank_correlations_are_taken_within_sequences():
     start = of(0.1, 0.9)
     found = over_networks.rank_correlation([1, 10, 100], [of(0.1, 0.9), of(0.2, 0.8), of(0.3, 0.7)])

@@ -4,15 +4,11 @@ from functools import cache
 
 import pytest
 import torch
-from torch.func import functional_call
 
 from leakage.data.images import load
-from leakage.models.convolutional import Convolutional
-from leakage.studies.kkt_margin import parity_networks
 from leakage.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent
-from refusing import refusals
 
 DIGITS = load("digits")
 
@@ -64,8 +60,8 @@ def test_results_have_the_shapes_and_the_dtype_asked_for(network):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_seed_repeats_the_experiment(network):
     first, again, other = usual(network), targets(network=network), targets(network=network, seed=1)
-    assert all(torch.equal(*pair) for pair in zip(first[:4], again[:4], strict=True))
-    assert not torch.equal(first.margins, other.margins)
+    torch.testing.assert_close(first[:4], again[:4])
+    assert not torch.allclose(first.margins, other.margins)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -77,29 +73,6 @@ def test_trained_networks_fit_their_images_and_know_parity_better_than_a_coin(ne
     assert accuracy > 0.6  # five standard errors above a coin on 800 images; about 0.8 is usual
 
 
-def recorded(monkeypatch, module, name):
-    """What a function of a module gives, in the order of its calls."""
-    results, function = [], getattr(module, name)
-    monkeypatch.setattr(module, name, lambda *a, **k: results.append(function(*a, **k)) or results[-1])
-    return results
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_fresh_outputs_are_those_of_the_trained_network_at_the_fresh_images(monkeypatch, network):
-    splits = recorded(monkeypatch, parity_networks, "balanced_split")
-    dense, convolutional = (recorded(monkeypatch, trainer, "train") for trainer in (margin_flow, module_flow))
-    found = targets(network=network, centred=True)
-    points = DIGITS.pixels.flatten(1)
-    for run, (rows, others) in enumerate(zip(splits[0].train, splits[0].fresh, strict=True)):
-        asked = points[others] - points[rows].mean(0)
-        if dense:
-            expected = dense[0].model[run](asked)
-        else:
-            own = {name: tensor[run] for name, tensor in convolutional[0].model.items()}
-            expected = functional_call(Convolutional(8, width=4), own, (asked,))
-        torch.testing.assert_close(found.fresh[run], expected, rtol=1e-5, atol=1e-5)  # float32
-
-
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_centring_removes_the_mean_of_the_training_images(monkeypatch, network, centred):
@@ -109,21 +82,10 @@ def test_centring_removes_the_mean_of_the_training_images(monkeypatch, network, 
     assert (float(mean.abs().max()) < 1e-6) is centred
 
 
-def test_all_sides_and_networks_are_compared_on_the_same_splits(monkeypatch):
-    seen = never_trained(monkeypatch)
-    for network, side in (("two-layer", 8), ("two-layer", 4), ("convolutional", 8)):
-        targets(side, network=network)
-    (_, points, labels), (_, _, small_labels), (_, same, same_labels) = seen
-    assert torch.equal(points, same)
-    assert torch.equal(labels, small_labels)
-    assert torch.equal(labels, same_labels)
-    assert labels.sum(-1).tolist() == [0.0, 0.0]
-
-
-def test_a_smaller_side_gives_smaller_inputs(monkeypatch):
-    seen = never_trained(monkeypatch)
-    targets(3)
-    assert seen[0][1].shape == (2, 8, 9)
+def test_all_sides_and_networks_are_compared_on_the_same_splits():
+    labels = [targets(side, network=network).fresh_labels for network, side in (("two-layer", 4), ("convolutional", 8))]
+    for found in labels:
+        torch.testing.assert_close(found, usual().fresh_labels)
 
 
 def test_double_precision_agrees_with_single():
@@ -133,26 +95,5 @@ def test_double_precision_agrees_with_single():
     torch.testing.assert_close(single.margins.double(), double.margins, rtol=1e-3, atol=1e-3)
 
 
-test_an_unknown_network_is_answered_with_the_known_ones = refusals(
-    (lambda: targets(network="deep"), "`network` must be one of two-layer, convolutional; got 'deep'"),
-)
-
-
-test_sizes_out_of_range_are_refused = refusals(
-    ({"fresh": 2000}, "`fresh` 0 to"),
-    ({"runs": 0}, "`runs` must be a whole number at least 1"),
-    by=lambda changes: targets(**changes),
-)
-
-
 def test_fresh_points_may_be_none():
     assert targets(fresh=0).fresh.shape == (2, 0)
-
-
-def test_the_two_layer_network_starts_from_small_hidden_weights(monkeypatch):
-    seen = never_trained(monkeypatch)
-    targets()
-    start = seen[0][0]
-    assert start.weights.dtype == torch.float32
-    assert float(start.weights.std()) == pytest.approx(1e-4, rel=0.05)  # 3,840 draws: five standard errors
-    assert float(start.outputs.abs().max()) == pytest.approx(30**-0.5, rel=0.1)

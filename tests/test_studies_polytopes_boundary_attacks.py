@@ -52,11 +52,6 @@ def test_what_was_not_reached_ranks_first_and_is_counted():
     member = torch.tensor([True, True, False, False])
     distances = torch.tensor([torch.inf, 2.0, 1.0, torch.inf], dtype=torch.float64)
     found = trials.judged([distances] * 2, [member] * 2)
-    assert float(found.unreached) == 0.5
+    assert float(found.unreached) == pytest.approx(0.5)
     assert float(found.auc) == pytest.approx((0.5 + 1 + 0 + 1) / 4)
-    assert float(found.optimal) == float(found.shadow) == 0.75
-
-
-def test_too_many_points_are_refused():
-    with pytest.raises(ValueError, match="count"):
-        trials.bounds_trial(0, task=noise_labels.task(epochs=1), points=121)
+    assert (float(found.optimal), float(found.shadow)) == pytest.approx((0.75, 0.75))

@@ -1,7 +1,5 @@
 """Algorithm 9 as printed walks away from the boundary it has found; repaired it stays."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import boundary_walk as walks
 from leakage.studies.polytopes.boundary_walk import Steps, walk
-from refusing import refused
 
 
 def a_network(widths=(20, 16, 4)) -> Mlp:
@@ -58,7 +55,7 @@ def test_as_printed_the_label_changes_once_and_never_again():
 def test_the_end_of_an_exact_walk_lies_on_the_boundary(loss):
     network, points = a_network(), some_points()
     found = walk(network, points, Steps(loss=loss, width=0.2, iterations=40))
-    assert torch.equal(found.reached, found.distances.isfinite())
+    torch.testing.assert_close(found.reached, found.distances.isfinite())
     assert bool(found.reached.any())
     # Straight to the boundary is never longer than by DeepFool's own lower bound of that very piece.
     inside = walk(network, points, Steps(loss=loss, width=0.01, iterations=1))
@@ -83,13 +80,3 @@ def test_losses_are_what_they_are_called():
     }
     for name, objective in walks.LOSSES.items():
         assert torch.allclose(objective(network, points, labels), expected[name], rtol=1e-12)
-
-
-def test_bad_input_is_refused():
-    bad: list[dict[str, Any]] = [{"loss": "margin"}, {"variant": "repaired"}, {"width": 0.0}, {"iterations": 0}]
-    for settings in bad:
-        with pytest.raises(ValueError, match=next(iter(settings))):
-            Steps(**settings)
-    refused(lambda: walk(a_network(), some_points(), Steps(loss="output", variant="start label")), "start label")
-    refused(lambda: walk(a_network((20, 3, 1)), some_points(), Steps()), "two classes")
-    refused(lambda: walk(a_network(), some_points() * torch.nan, Steps()), "finite")

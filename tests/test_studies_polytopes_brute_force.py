@@ -6,7 +6,6 @@ import torch
 from geometry_networks import SQUARE, network, one_layer
 from leakage.geometry.subdivision import subdivide
 from leakage.studies.polytopes import brute_force
-from refusing import refused
 
 TRIANGLE = one_layer([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.2, 0.2])
 ORIGIN = torch.zeros(2, dtype=torch.float64)
@@ -72,12 +71,3 @@ def test_pixels_never_see_more_cells_than_there_are():
     seen = [len(brute_force.by_pixels(model, 3 * SQUARE, side=side).unique()) for side in (10, 40, 160)]
     assert seen == sorted(seen)
     assert seen[-1] <= cells
-
-
-def test_bad_input_is_refused():
-    refused(lambda: brute_force.by_programs(network((3, 4, 2), 0), torch.zeros(3, dtype=torch.float64)), "two inputs")
-    with pytest.raises(ValueError, match="inside"):
-        brute_force.by_intersection(TRIANGLE, 5 * torch.ones(1, 2, dtype=torch.float64), window=SQUARE)
-    with pytest.raises(ValueError, match="rectangle"):
-        brute_force.by_pixels(TRIANGLE, SQUARE @ torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=torch.float64), side=4)
-    refused(lambda: brute_force.by_pixels(TRIANGLE, SQUARE, side=0), "side")

@@ -9,7 +9,6 @@ from geometry_networks import network, one_layer
 from leakage.geometry.subdivision import subdivide
 from leakage.studies.polytopes import densities
 from leakage.studies.polytopes.windows import corners, lattice
-from refusing import refused
 
 
 def lines(normals: list[list[float]], offsets: list[float]):
@@ -31,7 +30,7 @@ def test_every_cell_and_all_area_is_in_one_bin():
 
 def test_distances_are_to_the_nearest_point():
     found = densities.nearest(torch.tensor([[0.0, 0.0], [3.0, 4.0]]).double(), torch.tensor([[0.0, 0.0]]).double())
-    assert found.tolist() == [0, 5]
+    assert found.tolist() == pytest.approx([0, 5])
 
 
 def test_a_line_through_a_disc_is_clipped_to_its_chord():
@@ -65,11 +64,3 @@ def test_few_independent_directions_have_order_by_chance_but_no_parallelism():
     seen = ~found.parallelism.isnan()
     assert float(found.order[seen].mean()) > 0.4
     assert abs(float(found.parallelism[seen].mean())) < 0.15  # 60 neurons' directions: 1/60 and the discs' sharing
-
-
-def test_bad_input_is_refused():
-    fine = lines([[1.0, 0.0]], [-0.5])
-    refused(lambda: densities.by_distance(fine, lattice(2), edges=(0.1, 0.2), lattice=lattice(3)), "ascend")
-    refused(lambda: densities.by_distance(fine, lattice(2), edges=(0, 0.2, 0.2), lattice=lattice(3)), "ascend")
-    refused(lambda: densities.by_distance(fine, lattice(2)[:0], edges=(0, 0.2), lattice=lattice(3)), "data")
-    refused(lambda: densities.in_discs(fine, lattice(2), radius=0.0), "radius")

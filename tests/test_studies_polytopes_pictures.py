@@ -22,8 +22,8 @@ def model():
 def test_a_picture_shows_the_subdivision(model):
     found, fine = pictures.picture(model, SQUARE, side=4), subdivide(model, SQUARE)
     assert len(found) == len(fine)
-    assert torch.equal(found.weight_norms, fine.weight_norms)
-    assert torch.equal(found.bias_norms, fine.bias_norms)
+    torch.testing.assert_close(found.weight_norms, fine.weight_norms)
+    torch.testing.assert_close(found.bias_norms, fine.bias_norms)
     drawn = [line.shape[1] // 3 for line in found.hyperedges]
     assert sum(drawn) == len(fine.hyperedges()[1])
     assert drawn[0] == int((fine.hyperedges()[1] < 12).sum())
@@ -43,7 +43,7 @@ def test_regions_tile_the_window_and_have_the_predicted_class(model):
     assert float(fans(vertices)[1].sum()) == pytest.approx(4)
     used = (torch.arange(vertices.shape[1]) < counts.unsqueeze(-1)).unsqueeze(-1)
     middles = (vertices * used).sum(1) / counts.unsqueeze(-1)
-    assert torch.equal(model(middles).argmax(-1), classes)
+    torch.testing.assert_close(model(middles).argmax(-1), classes)
     assert classes.unique().tolist() == [0, 1]
 
 
@@ -61,8 +61,3 @@ def test_a_path_has_a_gap_behind_each_segment():
     found = pictures.path(torch.tensor([[[0, 1], [2, 3]], [[4, 5], [6, 7]]]).double())
     assert found[:, [0, 1, 3, 4]].tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
     assert found[:, [2, 5]].isnan().all()
-
-
-def test_a_picture_without_pixels_is_refused(model):
-    with pytest.raises(ValueError, match="side"):
-        pictures.picture(model, SQUARE, side=0)

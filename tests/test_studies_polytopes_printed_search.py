@@ -5,7 +5,6 @@ import torch
 from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import rays
 from leakage.studies.polytopes.printed_search import bisection
-from refusing import refused
 
 
 def test_the_search_is_right_where_a_unit_step_hides_one_event_only():
@@ -45,10 +44,3 @@ def test_networks_along_a_leading_dimension_are_independent():
     models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
     together = bisection(models, given.expand(3, -1, -1), along.expand(3, -1, -1), steps=9, event="pattern").lengths
     assert torch.allclose(together[1], bisection(models[1], given, along, steps=9, event="pattern").lengths)
-
-
-def test_bad_input_is_refused():
-    model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
-    refused(lambda: bisection(model, given, along, steps=3, event="colour"), "event")
-    refused(lambda: bisection(model, given, along, steps=0), "steps")
-    refused(lambda: bisection(model, given, 0 * along, steps=3), "length 1")

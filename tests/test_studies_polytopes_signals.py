@@ -11,7 +11,6 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import signals
-from refusing import refused
 
 
 def test_a_network_that_memorised_is_found_out():
@@ -38,13 +37,7 @@ def test_a_combiner_does_not_see_the_targets_membership():
     raw = {"score": gaussian((8, 300), generator=stream(0, "scores")) + member}
     other = member.clone()
     other[2] = ~member[2]
-    assert torch.equal(signals.combined(raw, member, target=2), signals.combined(raw, other, target=2))
-
-
-def test_bad_input_is_refused():
-    task = noise_labels.task(epochs=0, size=480)
-    refused(lambda: signals.board(0, task=task, models=3), "size")
-    refused(lambda: signals.board(0, task=noise_labels.task(epochs=0), models=4), "references")
+    torch.testing.assert_close(signals.combined(raw, member, target=2), signals.combined(raw, other, target=2))
 
 
 def test_the_gradient_s_norm_is_that_of_all_parameters():

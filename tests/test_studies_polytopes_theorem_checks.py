@@ -25,12 +25,6 @@ def test_printed_biases_hold_where_the_first_layer_has_none():
     assert theorem_checks.identities(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
 
 
-def test_counts_are_those_of_each_network():
-    models = network((2, 6, 5, 2), 0, models=(3,))
-    expected = [len(subdivide(models[index], SQUARE)) for index in range(3)]
-    assert theorem_checks.cell_counts(models, SQUARE).tolist() == expected
-
-
 def test_layers_refine():
     model = network((2, 7, 7, 7, 2), 0)
     found = theorem_checks.refinement(model, subdivide(model, 3 * SQUARE))
@@ -57,7 +51,7 @@ def test_the_search_is_wrong_where_two_crossings_share_a_unit_step():
     model = one_layer([[1.0, 0.0], [1.0, 0.0]], [-0.2, -0.6])
     start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     found = theorem_checks.first_crossings(model, start, along, steps=60)
-    assert found.walked.tolist() == found.cut.tolist() == [0.2]
+    assert (float(found.walked), float(found.cut)) == pytest.approx((0.2, 0.2))
     assert found.wrong.tolist() == [True]
 
 

@@ -1,6 +1,6 @@
-r"""Batches below a stack of layers that keep their input, and what is recovered of them, over draws of both.
+r"""Batches below a stack of layers that lose no information, and the error of their recovery, over draws of both.
 
-For chapters and tests alone: whatever is called here has seen the secret.
+For chapters and tests alone: these functions see the secret.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion import deep, design, recover, tensor
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import DeepStack
@@ -20,14 +19,14 @@ from leakage.trainers.federated import batch_gradient
 
 
 class StackErrors(NamedTuple):
-    """The error of the inputs in each draw; NaN where what was found has no inputs.
+    """The error of the inputs in each draw; NaN where no inputs give the features that were found.
 
     Attributes:
         recovered: by exact recovery of the features and inversion of the layers.
         by_moments: of the features, by the paper's tensor from the hidden gradient, up to signs; NaN for a stack that
             changes its input.
-        searched: as `recovered`, from the directions of the features and a search of their length; NaN where the
-            activation is not 0 at 0, or keeps its input.
+        searched: as `recovered`, from the directions of the features and a search for their length; NaN where the
+            activation is not 0 at 0, or the stack does not change its input.
     """
 
     recovered: Float[Tensor, " rounds"]
@@ -38,14 +37,10 @@ class StackErrors(NamedTuple):
 def errors(
     game: Game, *, depth: int, kind: str, rounds: int, seed: int, device: torch.device | str = "cpu"
 ) -> StackErrors:
-    """Play `rounds` rounds with the network of the game on top of `depth - 1` layers.
+    """The errors in `rounds` rounds, with the network of the game on top of `depth - 1` layers.
 
     Every depth sees the same batches and weights.
-
-    Raises:
-        ValueError: if there are no rounds, or as `DeepStack`.
     """
-    arguments.count("rounds", rounds, least=1)
     return StackErrors(
         *torch.tensor([_round(game, depth, kind, index, seed, device) for index in range(rounds)], dtype=DTYPE).T
     )

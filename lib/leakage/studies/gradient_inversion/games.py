@@ -1,13 +1,13 @@
 r"""Rounds of the game between a client and a designing server, for measuring attacks.
 
 The server draws a network, the client computes one gradient of it on a private batch by automatic differentiation, and
-noise may be added on the way. The attack gets the `Observation`; what it finds is compared with the batch here, and
+noise may be added on the way. The attack gets the `Observation`; its result is compared with the batch here, and
 nowhere else. The network and the batch have random streams of their own: with a common one the first weights would be
-the inputs themselves.
+the inputs themselves. A round draws its weights, batch and noise anew, so that intervals are over rounds.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion import design
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.data.gaussians import gaussian, sphere
+from leakage.metrics import trends
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
@@ -38,7 +40,7 @@ class Game:
         batch: B; labels are 1 and -1 in turn.
         activation: σ.
         bias: b, the output bias that the server fixes (Wang et al., Remark 1; 30 in their experiments).
-        inputs: a name in `INPUTS`.
+        inputs: law of the batch, a name in `INPUTS`.
         overlap: cosine of the angle between neighbours, for inputs that have one.
         weights: how the server draws its weights, a name in `design.KINDS`.
         noise: z; each entry of the gradient gets $N(0, z^2 s^2)$ added.
@@ -60,7 +62,7 @@ class Game:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round: what the server sees, and what the client keeps for itself."""
+    """One round: the server's observation and the client's secret."""
 
     observation: Observation
     inputs: Float[Tensor, "B d"]
@@ -68,14 +70,7 @@ class Round:
 
 
 def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
-    """One round, determined by the rules, the seed and the index.
-
-    Raises:
-        ValueError: if a name is unknown, noise is negative, or sizes do not fit.
-    """
-    arguments.choice("inputs", game.inputs, INPUTS)
-    for name in ("batch", "dimension", "width"):
-        arguments.count(name, getattr(game, name), least=1)
+    """One round, determined by the rules, the seed and the index."""
     secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}", device)
     return exchange(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
 
@@ -83,13 +78,7 @@ def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = 
 def exchange(
     game: Game, inputs: Float[Tensor, "B d"], labels: Float[Tensor, " B"] | None = None, *, seed: int, index: int = 0
 ) -> Round:
-    """One round with a batch of one's own, such as images; labels are 1 and -1 in turn unless given.
-
-    Raises:
-        ValueError: as `play`, or if inputs or labels do not fit the rules.
-    """
-    arguments.number("noise", game.noise, least=0)
-    arguments.real("inputs", inputs, "B d", d=game.dimension)
+    """One round with the batch given, such as images; labels are 1 and -1 in turn unless given."""
     draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
     weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
@@ -98,7 +87,7 @@ def exchange(
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
         gradient = _noisy(gradient, game, stream(seed, f"noise/{game.width}/{index}", inputs.device))
-    # What `Observation.from_module` would have to find out again is known here.
+    # The activation and the bias, which `Observation.from_module` would find out, are known here.
     seen = Observation(weights, module.activation, game.bias, gradient["outputs"], gradient["hidden"])
     return Round(seen, inputs, labels)
 
@@ -106,7 +95,7 @@ def exchange(
 def errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """The root mean square error of an attack in each of `seeds` rounds: `compared` for one."""
+    """`compared` for one attack."""
     return compared(game, {"attack": attack}, seeds=seeds, seed=seed, signs=signs, device=device)["attack"]
 
 
@@ -121,20 +110,9 @@ def compared(
 ) -> dict[str, Float[Tensor, " seeds"]]:
     """The root mean square error of each attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
 
-    All attacks see the same rounds, and each draws as if it were alone.
-
-    Args:
-        game: the rules.
-        attacks: by name; each takes an observation, and `batch` and `generator` by name.
-        seeds: how many rounds.
-        seed: of them all.
-        signs: whether an input and its negative differ.
-        device: where to compute.
-
-    Raises:
-        ValueError: as `play`, or if there are no rounds.
+    All attacks see the same rounds, and each draws as if it were alone. `signs` says whether an input and its negative
+    differ.
     """
-    arguments.count("seeds", seeds, least=1)
     found = {name: [] for name in attacks}
     for index in range(seeds):
         played = play(game, seed=seed, index=index, device=device)
@@ -145,9 +123,20 @@ def compared(
     return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
 
 
+def ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
+    r"""The typical ratio of two positive numbers of a round, $\exp\overline{\log(a_i / b_i)}$, with its t interval."""
+    found = mean_interval(first.double().log() - second.double().log())
+    return Estimate(*map(math.exp, (found.estimate, found.low, found.high)), n=found.n, level=found.level)
+
+
+def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
+    r"""The exponent p of $y \propto x^p$, fitted to each round by itself: the mean over rounds with its t interval."""
+    places = torch.tensor([math.log(place) for place in x], dtype=DTYPE)
+    rounds = values.double().log().cpu().mT
+    return mean_interval(torch.tensor([trends.slope(places, one) for one in rounds], dtype=DTYPE))
+
+
 def _axes(game: Game, generator: torch.Generator) -> Tensor:
-    if game.batch > game.dimension:
-        raise ValueError(f"`batch` must be at most d = {game.dimension} for axes, got {game.batch!r}.")
     return torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device)
 
 
@@ -157,8 +146,6 @@ def _sphere(game: Game, generator: torch.Generator) -> Tensor:
 
 def _chain(game: Game, generator: torch.Generator) -> Tensor:
     """Unit vectors, each with the given overlap with the one before."""
-    if not -1 < game.overlap < 1:
-        raise ValueError(f"`overlap` must be between -1 and 1, got {game.overlap!r}.")
     rows = list(sphere(1, game.dimension, generator=generator))
     for _ in range(game.batch - 1):
         other = gaussian((game.dimension,), generator=generator)
@@ -173,7 +160,6 @@ overlap."""
 
 
 def _noisy(gradient: Mapping[str, Tensor], game: Game, generator: torch.Generator) -> dict[str, Tensor]:
-    arguments.choice("calibration", game.calibration, CALIBRATIONS)
     norm = torch.stack([value.norm() for value in gradient.values()]).norm()
     return {
         name: value

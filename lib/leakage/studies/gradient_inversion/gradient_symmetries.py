@@ -1,10 +1,10 @@
-r"""Different batches with one gradient: what no attack on a two-layer network can tell apart.
+r"""Different batches with one gradient, which no attack on a two-layer network can tell apart.
 
 Each function takes inputs $x_i$ and residuals $r_i = f(x_i) - y_i$ and returns others for which
 
 $$ g_j = \sum_i r_i\, \sigma(w_j^\top x_i), \qquad G_j = \frac1m \sum_i r_i\, \sigma'(w_j^\top x_i)\, x_i $$
 
-are the same, whatever the weights $w_j$. The labels that go with them are $y_i = f(x_i) - r_i$. Nothing here is random.
+are the same, whatever the weights $w_j$. The labels that go with them are $y_i = f(x_i) - r_i$.
 """
 
 import math
@@ -13,45 +13,32 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.activations import Activation
 
 Batch = tuple[Float[Tensor, "B d"], Float[Tensor, " B"]]
 """Inputs and residuals."""
 
 
-def mirrored(inputs: Tensor, residuals: Tensor, activation: Activation, *, flips: Bool[Tensor, " B"]) -> Batch:
+def mirrored(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"]) -> Batch:
     r"""$(x_i, r_i) \to (-x_i, -r_i)$ for the inputs chosen.
 
-    With $\sigma(-t) = 2c - \sigma(t)$ it leaves every $G_j$ as it is and lowers every $g_j$ by $2c \sum_{i \in
+    If $\sigma(-t) = 2c - \sigma(t)$ it leaves every $G_j$ as it is and lowers every $g_j$ by $2c \sum_{i \in
     \text{flips}} r_i$: by nothing for an odd activation, by one constant for the sigmoid.
 
-    Source: our observation; the sign statement of Wang et al., Theorem 5.1, cannot hold for odd activations without
-    it being broken by a bias.
-
-    Raises:
-        ValueError: if the activation has no such c, or inputs, residuals and flips do not fit each other.
+    Source: our observation; the sign statement of Wang et al., Theorem 5.1, cannot hold for odd activations unless a
+    bias breaks the symmetry.
     """
-    _check(inputs, residuals)
-    arguments.truth("flips", flips, "B", B=len(inputs))
-    if activation.centre is None:
-        raise ValueError(f"`activation` must be odd up to a constant to be mirrored, got {activation.name!r}.")
     signs = torch.where(flips, -1.0, 1.0).to(inputs)
     return signs.unsqueeze(-1) * inputs, signs * residuals
 
 
 def mirrored_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias: float) -> Float[Tensor, " B"]:
-    r"""The labels $y' = 2(c + b) - y$ that make `mirrored` residuals, if $\sum_j a_j = 1$ and the loss is squared.
-
-    Raises:
-        ValueError: if the activation cannot be mirrored.
-    """
-    if activation.centre is None:
-        raise ValueError(f"`activation` must be odd up to a constant to be mirrored, got {activation.name!r}.")
-    return 2 * (activation.centre + arguments.number("bias", bias)) - arguments.real("labels", labels, "B")
+    r"""The labels $y' = 2(c + b) - y$ that make `mirrored` residuals, if $\sum_j a_j = 1$ and the loss is squared."""
+    assert activation.centre is not None
+    return 2 * (activation.centre + bias) - labels
 
 
-def rotated(inputs: Tensor, residuals: Tensor, activation: Activation, *, angle: float) -> Batch:
+def rotated(inputs: Tensor, residuals: Tensor, *, angle: float) -> Batch:
     r"""Turn the first two inputs of a quadratic network into each other, with $z_i = \sqrt{|r_i|}\, x_i$:
 
     $$ (z_1, z_2) \to (z_1 \cos\omega + z_2 \sin\omega,\; z_2 \cos\omega - z_1 \sin\omega) $$
@@ -60,14 +47,8 @@ def rotated(inputs: Tensor, residuals: Tensor, activation: Activation, *, angle:
     opposite signs. Both leave $\sum_i r_i x_i x_i^\top$, all that the gradient depends on, as it is.
 
     Source: Wang et al., Section 5 (only the span can be recovered); the rotations are ours.
-
-    Raises:
-        ValueError: if the activation is not quadratic, there are fewer than two inputs, or one of them has no residual.
     """
-    if activation.name != "quadratic":
-        raise ValueError(f"`activation` must be quadratic to be rotated, got {activation.name!r}.")
-    first, second = _weighted_pair(inputs, residuals)
-    arguments.number("angle", angle)
+    first, second = residuals[:2].abs().sqrt().unsqueeze(-1) * inputs[:2]
     if bool(residuals[0] * residuals[1] > 0):
         same, other, sign = math.cos(angle), math.sin(angle), -1.0
     else:
@@ -76,31 +57,10 @@ def rotated(inputs: Tensor, residuals: Tensor, activation: Activation, *, angle:
     return torch.cat([pair / residuals[:2].abs().sqrt().unsqueeze(-1), inputs[2:]]), residuals
 
 
-def displaced(inputs: Tensor, residuals: Tensor, activation: Activation, *, shift: Float[Tensor, " d"]) -> Batch:
+def displaced(inputs: Tensor, residuals: Tensor, *, shift: Float[Tensor, " d"]) -> Batch:
     r"""$x_1 \to x_1 + v / r_1$ and $x_2 \to x_2 - v / r_2$ for a linear network, whose gradient is $\sum_i r_i x_i$.
 
     Source: Wang et al., Section 5.
-
-    Raises:
-        ValueError: if the activation is not linear, there are fewer than two inputs, or one of them has no residual.
     """
-    if activation.name != "linear":
-        raise ValueError(f"`activation` must be linear to be displaced, got {activation.name!r}.")
-    _weighted_pair(inputs, residuals)
-    arguments.real("shift", shift, "d", d=inputs.shape[1], like=inputs)
     moves = torch.stack([shift, -shift]) / residuals[:2].unsqueeze(-1)
     return torch.cat([inputs[:2] + moves, inputs[2:]]), residuals
-
-
-def _check(inputs: Tensor, residuals: Tensor) -> None:
-    arguments.real("inputs", inputs, "B d")
-    arguments.real("residuals", residuals, "B", B=len(inputs), like=inputs)
-
-
-def _weighted_pair(inputs: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
-    r"""$\sqrt{|r_i|}\, x_i$ of the first two inputs."""
-    _check(inputs, residuals)
-    if len(inputs) < 2 or not bool(residuals[:2].all()):
-        raise ValueError(f"`residuals` must be at least two, the first two not 0, got {residuals.tolist()!r}.")
-    first, second = residuals[:2].abs().sqrt().unsqueeze(-1) * inputs[:2]
-    return first, second

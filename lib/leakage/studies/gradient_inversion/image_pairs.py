@@ -1,7 +1,7 @@
 r"""Pairs of images, of one class and of two, and how well the moments of one gradient tell them apart.
 
-Images have no negative entries, so that any two are alike, and who answers both with the direction of their sum is not
-far off: that is what an attack has to beat. Whatever is called here has seen the secret.
+Images have no negative entries, so that any two are alike, and the direction of their sum is close to both: an attack
+has to beat that answer. These functions see the secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion import moments, recover, tensor
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.metrics.reconstruction import match_error, matched
@@ -23,7 +22,7 @@ from leakage.studies.gradient_inversion.games import Game, exchange
 
 
 class Pairs(NamedTuple):
-    """Batches of two: those of an even number are of one class and have one label, the others of two."""
+    """Batches of two images: those with an even index have one class and one label, the others have two."""
 
     inputs: Float[Tensor, "pairs 2 d"]
     labels: Float[Tensor, "pairs 2"]
@@ -31,10 +30,10 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What each method of `METHODS` answers to each pair, and what it answers from.
+    """The answers of each method of `METHODS` to each pair.
 
     Attributes:
-        images: by method, in the order of the images that they stand for.
+        images: by method, in the order of the true images that they match.
         errors: by method, the root mean square error of each pair (`metrics.reconstruction.match_error`).
         rows: the first two rows of the gradient of the hidden layer that the server receives.
     """
@@ -45,16 +44,9 @@ class Answers:
 
 
 def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
-    """Pairs of different images of unit length; their classes are drawn first.
-
-    Raises:
-        ValueError: if `pairs` is below 1, or there are fewer than two classes.
-    """
-    arguments.count("pairs", pairs, least=1)
+    """Pairs of different images of unit length; their classes are drawn first."""
     found, draws = [], stream(seed, "image pairs", pixels.device)
     known = classes.unique().to(pixels.device)
-    if len(known) < 2:
-        raise ValueError(f"`classes` must be at least two, got {known.tolist()!r}.")
     for number in range(pairs):
         first, second = known[torch.randperm(len(known), generator=draws, device=pixels.device)[:2]].tolist()
         pool = (classes == first).nonzero().flatten().to(pixels.device)
@@ -68,11 +60,7 @@ def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int
 
 
 def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
-    r"""What becomes of each pair, in a network of $x^2 + x^3$ with weights of its own.
-
-    Raises:
-        ValueError: as `exchange`.
-    """
+    r"""The answers to each pair, from a network with activation $x^2 + x^3$ and weights of its own."""
     images, errors, rows = {name: [] for name in METHODS}, {name: [] for name in METHODS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
@@ -108,5 +96,5 @@ METHODS: Mapping[str, Callable[[Observation, torch.Generator], Tensor]] = {
     **{source: partial(_tensor, source=source) for source in ("outputs", "hidden", "span")},
     "exact": _exact,
 }
-"""Who answers, by name: both images with the direction of the moment of order 1; the paper's tensor attack on either
-gradient and in the exact span; the exact recovery, which is told how long images are and which labels there are."""
+"""The methods by name: the direction of the moment of order 1 for both images; the paper's tensor attack on either
+gradient and in the exact span; the exact recovery, which gets the length of the images and the possible labels."""

@@ -1,11 +1,11 @@
-r"""Two inputs below plain sigmoid layers, from a gradient in fifty digits: what the layers themselves keep.
+r"""Two inputs below plain sigmoid layers, recovered from a gradient in fifty digits.
 
 Each layer brings the features $h_1, h_2$ of different inputs nearer to each other, so that least squares for $h_i$ and
 $r_i$ crawls along a valley. In $R = r_1 + r_2$, the mean $\mu$, $m = \frac12 \sqrt{1 - s^2}\, (h_1 - h_2)$ and
 $s = (r_2 - r_1)/R$ it does not: to leading order the gradient fixes R and $\mu$ by itself, then m by terms of order two
 in the distance, then s by terms of order three.
 
-For chapters and tests alone: whatever is called here has seen the secret.
+For chapters and tests alone: these functions see the secret.
 """
 
 from decimal import Decimal, localcontext
@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion import design
 from leakage.data.gaussians import sphere
 from leakage.runtime import DTYPE, stream
@@ -24,23 +23,18 @@ DIGITS = 50
 _NEURONS = 60
 _BIAS = 30  # the output bias, as in the paper's experiments
 _STEPS = 100
-_EXPLAINED = {False: Decimal("1e-40"), True: Decimal("2e-16")}  # what rounding leaves of a gradient, relative to it
-_DISTANCES = ("0.3", "0.03", "0.003")  # of the features in units of nothing known, to start from
+_EXPLAINED = {False: Decimal("1e-40"), True: Decimal("2e-16")}  # relative misfit that is left to rounding
+_DISTANCES = ("0.3", "0.03", "0.003")  # between the features, to start from; the units are unknown
 _exp, _log = (np.vectorize(function, otypes=[object]) for function in (Decimal.exp, Decimal.ln))
 _long = np.vectorize(Decimal, otypes=[object])
 
 
 def errors(*, dimension: int, depth: int, rounds: int, seed: int, rounded: bool = False) -> Float[Tensor, " rounds"]:
-    """The largest distance of an input from what is recovered of it, in each draw of two inputs and 60 neurons.
+    """The largest distance between an input and its reconstruction, in each draw of two inputs and 60 neurons.
 
-    The attack starts where every network of this kind has its features, at the fixed point of its layers, and sees
-    the gradient and the weights; of the gradient what double precision holds, if it is `rounded`.
-
-    Raises:
-        ValueError: if there are no rounds, the depth is below 2 or the dimension is.
+    The attack starts at the fixed point of the layers, near the features of every such network. It sees the weights
+    and the gradient, which is `rounded` to double precision or not.
     """
-    for name, value, least in (("dimension", dimension, 2), ("depth", depth, 2), ("rounds", rounds, 1)):
-        arguments.count(name, value, least=least)
     with localcontext(prec=DIGITS):
         found = [_round(dimension, depth, seed, index, rounded) for index in range(rounds)]
     return torch.tensor(found, dtype=DTYPE)
@@ -107,7 +101,7 @@ def _descended(
 
 
 def _equations(inner: np.ndarray, target: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the state leaves of the gradient, and the derivatives of what it explains."""
+    """The part of the gradient that the state leaves unexplained, and the derivatives of the explained part."""
     points, residuals, chain = _features(state)
     values = _sigmoid(inner @ points.T)
     slopes = values * (1 - values)
@@ -161,7 +155,7 @@ def _repeated(t: np.ndarray, times: int) -> np.ndarray:
 
 
 def _inverse(features: np.ndarray, times: int) -> np.ndarray | None:
-    """What `_repeated` takes to these features; none if nothing."""
+    """The inputs that `_repeated` takes to these features; None if there are none."""
     for _ in range(times):
         if not all(0 < value < 1 for value in features.ravel()):
             return None

@@ -2,7 +2,7 @@ r"""How far moments of a gradient miss the inputs: first-order laws in closed fo
 
 For B orthonormal inputs with equal residuals, a moment of m neurons turns each input out of their span by a random
 angle whose tangent is the *tilt* $\delta$. The laws are those of the leading eigenvectors to first order in the error
-of the matrix, so that they hold while $\delta$ is below about 0.6. Nothing here is random.
+of the matrix, so that they hold while $\delta$ is below about 0.6.
 """
 
 from collections.abc import Callable
@@ -12,30 +12,18 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.activations import Activation
 from leakage.runtime import DTYPE
-from leakage.theory.hermite import SILENT, gaussian_mean, moment
+from leakage.theory.hermite import gaussian_mean, moment
 
 
 def error(tilt: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    r"""The distance between unit vectors an angle $\arctan\delta$ apart, $2 \sin(\tfrac12 \arctan \delta)$.
-
-    Raises:
-        ValueError: if a tilt is negative or NaN.
-    """
-    arguments.real("tilt", tilt, least=0, finite=False)
+    r"""The distance between unit vectors an angle $\arctan\delta$ apart, $2 \sin(\tfrac12 \arctan \delta)$."""
     return 2 * torch.sin(torch.atan(tilt) / 2)
 
 
 def span_error(basis: Float[Tensor, "d b"], inputs: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
-    r"""The part of the inputs outside a subspace, $(\frac1B \sum_i \lVert x_i - V V^\top x_i \rVert^2)^{1/2}$.
-
-    Raises:
-        ValueError: if shapes, dtypes or devices do not fit, or something is not finite.
-    """
-    arguments.real("basis", basis, "d b")
-    arguments.real("inputs", inputs, "B d", d=len(basis), like=basis)
+    r"""The part of the inputs outside a subspace, $(\frac1B \sum_i \lVert x_i - V V^\top x_i \rVert^2)^{1/2}$."""
     outside = inputs - (inputs @ basis) @ basis.mT
     return outside.square().sum(-1).mean().sqrt()
 
@@ -55,23 +43,10 @@ def outputs_tilt(
        \textstyle\sum_i \sigma(u_i)\bigr)^2 \Bigr), \qquad u_i \sim N(0, 1) . $$
 
     The common residual cancels. With `centre`, $\sigma(u)$ in the first term is without $s_0 + s_1 u$. The second term
-    is noise of standard deviation $z \lVert g \rVert$ on each entry of g, as clipping to a fixed length calibrates it:
-    it has no m, for $\lVert g \rVert^2$ grows as m does, and is what remains for `width` infinity.
-
-    Args:
-        activation: σ.
-        dimension: d.
-        width: m.
-        batch: B.
-        centre: whether the moments are those with `centre`.
-        noise: z.
-
-    Raises:
-        ValueError: if `batch` is below 1 or above a dimension, a width is not positive, `noise` is negative or not
-            finite, or $s_2 = 0$.
+    is noise of standard deviation $z \lVert g \rVert$ on each entry of g, as clipping to a fixed length calibrates it.
+    It has no m, because $\lVert g \rVert^2$ grows as m does, and remains for an infinite width. d is `dimension`, m is
+    `width`, B is `batch` and z is `noise`.
     """
-    arguments.number("noise", noise, least=0)
-    _check(dimension, width, batch)
     others, device = batch - 1, dimension.device
     rest, whole = (_averages(activation, order=0, centre=less, device=device) for less in (centre, False))
     cross = rest.square + 2 * rest.bent * rest.mean + (batch - 2) * rest.mean.square()
@@ -93,23 +68,10 @@ def hidden_tilt(
     $$ \delta^2 = \frac{(d - B)\, \E \sigma'(u)^2}{4 m\, s_2^2}, \qquad
        \text{with the variance of } \sigma'(u) \text{ in place of } \E\sigma'(u)^2 \text{ under `centre`.} $$
 
-    Each row of G is in the span, so that one of the two slots of the moment has no error: hence the 4, and hence no B.
-
-    Raises:
-        ValueError: as `outputs_tilt`.
+    Each row of G is in the span, so that one of the two slots of the moment has no error; hence the 4, and no B.
     """
-    _check(dimension, width, batch)
     slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
     return _tilt(activation, dimension, slopes.square / (4 * width), batch=batch, order=2)
-
-
-def _check(dimension: Tensor, width: Tensor, batch: int) -> None:
-    arguments.count("batch", batch, least=1)
-    for name, sizes in (("dimension", dimension), ("width", width)):
-        if not bool((arguments.tensor(name, sizes) > 0).all()):
-            raise ValueError(f"`{name}` must be positive, got {sizes.tolist()!r}.")
-    if not bool((dimension >= batch).all()):
-        raise ValueError(f"`batch` must be between 1 and every dimension, got {batch!r} for {dimension.tolist()!r}.")
 
 
 def _tilt(
@@ -117,8 +79,6 @@ def _tilt(
 ) -> Float[Tensor, "*b"]:
     r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
     size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
-    if not bool(size > SILENT):
-        raise ValueError(f"`activation` must have a moment of order {order}, and that of {activation.name!r} is 0.")
     return ((dimension - batch).to(DTYPE) * variance).sqrt() / size
 
 
@@ -132,7 +92,7 @@ class _Averages(NamedTuple):
 
 
 def _averages(activation: Activation, *, order: int, centre: bool, device: torch.device) -> _Averages:
-    r"""Of σ (order 0) or σ' (order 1), with `centre` of what is left of σ without its line $s_0 + s_1 u$."""
+    r"""The averages of σ (order 0) or σ' (order 1), with `centre` of σ less its line $s_0 + s_1 u$."""
     one = torch.ones((), dtype=DTYPE, device=device)
     first, linear = (moment(activation, one, order=degree) * centre for degree in (0, 1))
 

@@ -1,7 +1,7 @@
 r"""How far each step of the attack is from what it estimates: moments from powers of the inputs, terms from factors.
 
-For chapters and tests alone: whatever is called here has seen the secret, and no attack may. Every
-function plays rounds of its own, determined by the seed, and gives numbers that fall as the step gets better.
+For chapters and tests alone: these functions see the secret, and no attack may. Every function plays rounds of its own,
+determined by the seed, and gives numbers that fall as the step gets better.
 """
 
 import math
@@ -12,51 +12,47 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy import special
+from tensorly.decomposition import parafac
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.gradient_inversion import decompose, moments
+from leakage.attacks.gradient_inversion.decompose import Problem, assemble, powers
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
 from leakage.studies.gradient_inversion.games import INPUTS, Game, Round, exchange, play
-from leakage.studies.gradient_inversion.rival_decompositions import METHODS
 from leakage.theory import hermite
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
     "outputs": lambda seen: moments.of_outputs(seen, centre=False),
     "hidden": lambda seen: moments.of_hidden(seen, centre=False),
 }
-"""The moments of either gradient as the paper has them, by the name of the gradient."""
+"""The paper's moments of either gradient, by the name of the gradient."""
 ORDERS = (2, 3, 4)
-_CHANCE = 2.5e-4  # that an entry of any moment of a game seems biased though none is
+_CHANCE = 2.5e-4  # of any entry of a moment of a game to seem biased although none is
+_POWER_STEPS = 100
+_ALS_SWEEPS = 1000
 
 
 def moment_error(
     played: Round, basis: Float[Tensor, "d b"], *, source: str = "outputs", order: int = 2
 ) -> Float[Tensor, "b b *b"]:
-    r"""A moment in a basis V less what it estimates, $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
+    r"""A moment in a basis V less its expected value, $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
 
     Source: Wang et al., Lemma 4.1.
-
-    Raises:
-        ValueError: if `source` is unknown, or `order` is not 2, 3 or 4.
     """
     estimate, truth = _moment(played, basis, source, order)
     return estimate - truth
 
 
 def _moment(played: Round, basis: Tensor, source: str, order: int) -> tuple[Tensor, Tensor]:
-    """A moment in a basis, and what it estimates."""
-    arguments.choice("source", source, SOURCES)
-    arguments.count("order", order, least=ORDERS[0], most=ORDERS[-1])
-    arguments.real("basis", basis, "d b", like=played.inputs, d=played.inputs.shape[1])
+    """A moment in a basis, and its expected value."""
     seen = played.observation
     residuals = seen.predictions(played.inputs) - played.labels
     weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
-    truth = decompose.assemble(played.inputs @ basis, weight * residuals, order=order)
+    truth = assemble(played.inputs @ basis, weight * residuals, order=order)
     found = SOURCES[source](seen)
     return basis.mT @ found.second(basis) if order == 2 else found.tensor(basis, order=order), truth
 
@@ -79,9 +75,9 @@ class Deviations(NamedTuple):
         sources: names of `SOURCES`, one for each row.
         orders: of the moments, one for each column.
         values: the largest mean error of an entry in standard errors, around 3 to 4 if a moment has no bias.
-        biased: how many of the different entries are further off than chance allows for any of all of them.
+        biased: how many of the different entries are further off than chance allows for the largest of all.
         entries: how many different entries a moment of each order has.
-        sizes: the part of each draw's moment along what it estimates, in units of that: 1 but for noise.
+        sizes: the component of each draw's moment along its expected value, in units of that: 1 up to noise.
         errors: the norm of each draw's error.
     """
 
@@ -99,12 +95,7 @@ class Deviations(NamedTuple):
 
 
 def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
-    """How far the moments of each gradient and order are off on average, of one batch and `rounds` draws of weights.
-
-    Raises:
-        ValueError: if there are fewer than two rounds.
-    """
-    arguments.count("rounds", rounds, least=2)  # one draw has no standard error
+    """The deviations of the moments of each gradient and order, for one batch and `rounds` draws of weights."""
     basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
     inputs = play(game, seed=seed, device=device).inputs
     # The batch's own seed was played with already.
@@ -141,21 +132,10 @@ def remainders(
 ) -> Remainders:
     r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
 
+    Each round draws inputs, of unit length, and weights.
+
     Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
-
-    Args:
-        game: the rules; inputs have to be of unit length.
-        labels: of the batch.
-        rounds: draws of the inputs and the weights.
-        seed: of them all.
-        device: where to compute.
-
-    Raises:
-        ValueError: if `labels` do not fit the batch, or there are no rounds.
     """
-    arguments.count("rounds", rounds, least=1)
-    if len(labels) != game.batch:
-        raise ValueError(f"`labels` must be {game.batch}, one for each input, got {len(labels)}.")
     everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
     norms = []
     for index in range(rounds):
@@ -167,11 +147,57 @@ def remainders(
     return Remainders(*torch.stack(norms, dim=1))
 
 
+def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
+    r"""Power iterations $u \leftarrow T(I, u, \dots, u)$ and subtraction, term by term, each with all starts.
+
+    It finds the terms only if they are orthogonal.
+    """
+    left, found = problem.slices, []
+    for _ in range(problem.side):
+        vector = problem.unit_vectors((problem.starts, *left.shape[:-3]))
+        for _ in range(_POWER_STEPS):
+            vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
+        sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
+        best = sizes.abs().argmax(0)[None]
+        vector = torch.take_along_dim(vector, best.unsqueeze(-1), 0)[0]
+        size = sizes.gather(0, best)[0]
+        term = assemble(vector.unsqueeze(-2), size.unsqueeze(-1), order=problem.order)
+        left = left - term.reshape(left.shape)
+        found.append(vector)
+    return torch.stack(found, -2).unsqueeze(0)
+
+
+def als(problem: Problem) -> Float[Tensor, "starts *b k k"]:
+    """Alternating least squares of TensorLy on the CPU, which do not use the symmetry of the tensor."""
+    flat, side, order = problem.slices, problem.side, problem.order
+    starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
+    tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
+
+    def fit(tensor: np.ndarray, start: int) -> Tensor:
+        found = parafac(
+            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=start
+        )
+        return torch.as_tensor(found.factors[0].T)
+
+    found = [fit(tensor, start) for start in starts for tensor in tensors]
+    vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
+    return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
+
+
+def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
+    r"""$T(I, u, \dots, u)$."""
+    return torch.einsum("...ijs,...j,...s->...i", slices, vector, powers(vector.unsqueeze(-2), order - 2).squeeze(-2))
+
+
+METHODS: Mapping[str, Callable[[Problem], Tensor]] = {**decompose.METHODS, "deflation": deflation, "als": als}
+"""The methods of `decompose` and two usual ones: each gives unit vectors, `decompose.decompose` finds their weights."""
+
+
 class FactorErrors(NamedTuple):
-    """What each method makes of the same tensors.
+    """The errors of each method on the same tensors.
 
     Attributes:
-        methods: names of `rival_decompositions.METHODS`, one for each row.
+        methods: names of `METHODS`, one for each row.
         errors: root mean squares over the factors of each tensor.
     """
 
@@ -180,7 +206,7 @@ class FactorErrors(NamedTuple):
 
     @property
     def medians(self) -> dict[str, float]:
-        """The median error of each method, the mean of the two middle ones of an even number."""
+        """The median error of each method."""
         return dict(zip(self.methods, np.median(self.errors.numpy(force=True), axis=-1).tolist(), strict=True))
 
 
@@ -191,21 +217,14 @@ def factor_errors(
 
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
     size relative to the tensor's.
-
-    Raises:
-        ValueError: if a count is below 1, `overlap` is not in [0, 1), or `noise` is negative.
     """
-    arguments.count("batch", batch, least=1)
-    arguments.count("rounds", rounds, least=1)
-    arguments.number("overlap", overlap, least=0, below=1)
-    arguments.number("noise", noise, least=0)
     gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
     weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
     found: list[list[float]] = []
     for index in range(rounds):
         draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
         factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
-        clean = decompose.assemble(factors, weights, order=3)
+        clean = assemble(factors, weights, order=3)
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
         blurred = clean + noise * blur * clean.norm() / blur.norm()
         guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in METHODS.values())

@@ -3,14 +3,13 @@ r"""Moving one kink of a network on the line without touching its training point
 The proof of Theorem 4.3 of Smorodinsky et al. shifts the right end of a ramp between two flat pieces and lets a neuron
 that is active everywhere make up for it; the norm then changes at the rate $-2E$. In the network of their Figure 6 it
 falls, so that network is feasible but no KKT point. At a KKT point E is 0, as every shift that keeps the function at
-the training points is orthogonal to θ. Networks have one input; nothing here is random.
+the training points is orthogonal to θ. Networks have one input.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 
@@ -40,21 +39,11 @@ def shifted(model: TwoLayer, *, step: float, everywhere: int = 0, left: int = 1,
        w_c \mathrel{+}= \delta \frac{v_r w_r}{v_c}, \quad b_c \mathrel{+}= \delta \frac{v_r w_r b_l}{v_c w_l} $$
 
     The kink p of `left` stays; q, that of `right`, goes to $q + \tfrac{\delta}{1 - \delta} (q - p)$.
+    Neuron c is active on all points, and stays so; l is active to the left of the ramp ($w_l < 0$) and r to the right
+    ($w_r > 0$); δ < 1.
 
     Source: Smorodinsky et al., proof of Theorem 4.3, case 1.
-
-    Args:
-        model: one network with one input.
-        step: δ, of either sign and less than 1.
-        everywhere: a neuron that is active on all points, and stays so.
-        left: the neuron with its kink p at the left end of the ramp, active to the left ($w_l < 0$).
-        right: the neuron with its kink q at the right end, active to the right ($w_r > 0$).
-
-    Raises:
-        ValueError: if the step is not less than 1, the three are not different neurons of one network with one input,
-            or a weight that is divided by is 0.
     """
-    arguments.number("step", step, below=1)
     (w_c, _, v_c), (w_l, b_l, v_l), (w_r, b_r, v_r) = _three(model, everywhere, left, right)
     weights, biases, outputs = model.weights.clone(), model.biases.clone(), model.outputs.clone()
     outputs[left] = v_l - step * v_r * w_r / w_l
@@ -71,8 +60,7 @@ def norm_derivative(model: TwoLayer, *, everywhere: int = 0, left: int = 1, righ
     $$ E = v_r^2 + \frac{v_r w_r v_l}{w_l} + b_r \Bigl(\frac{w_r b_l}{w_l} - b_r\Bigr)
          - \frac{w_c v_r w_r}{v_c} - \frac{b_c b_l v_r w_r}{v_c w_l} $$
 
-    Source: Smorodinsky et al., proof of Theorem 4.3, the expression of case 1 at δ = 0. Arguments and errors are those
-    of `shifted`.
+    Source: Smorodinsky et al., proof of Theorem 4.3, the expression of case 1 at δ = 0.
     """
     (w_c, b_c, v_c), (w_l, b_l, v_l), (w_r, b_r, v_r) = _three(model, everywhere, left, right)
     own = v_r.square() + v_r * w_r * v_l / w_l + b_r * (w_r * b_l / w_l - b_r)
@@ -81,14 +69,5 @@ def norm_derivative(model: TwoLayer, *, everywhere: int = 0, left: int = 1, righ
 
 def _three(model: TwoLayer, everywhere: int, left: int, right: int) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Weight, bias and output of the neurons."""
-    if model.weights.ndim != 2 or model.weights.shape[-1] != 1 or len({everywhere, left, right}) < 3:
-        raise ValueError(
-            "`everywhere`, `left` and `right` must be three neurons of one network with one input, got "
-            f"{everywhere}, {left}, {right} of weights {tuple(model.weights.shape)}."
-        )
-    for name, index in (("everywhere", everywhere), ("left", left), ("right", right)):
-        arguments.count(name, index, most=len(model.outputs) - 1)  # -1 would be one of the others once more
     neurons = [(model.weights[j, 0], model.biases[j], model.outputs[j]) for j in (everywhere, left, right)]
-    if not all(bool(divisor) for divisor in (neurons[0][2], neurons[1][0], neurons[2][0])):
-        raise ValueError("`model` must have an output ≠ 0 of `everywhere` and weights ≠ 0 of `left` and `right`.")
     return neurons

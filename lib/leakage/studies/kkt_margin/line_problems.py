@@ -1,16 +1,21 @@
-"""Random problems on the line: the points and labels whose optimum (`theory.kkt.optimum`) is attacked."""
+r"""Random problems on the line, whose optimum (`theory.kkt.optimum`) is attacked, and KKT points that are no optima."""
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE
+from leakage.theory.kkt.cone_program import solve
+from leakage.theory.kkt.optimum import Optimum, half_lines, network_of, univariate
 
 _FLIPPED = 0.2  # share of labels
+_KINK = 1e-5  # |p·x̃| in units of ‖p‖·‖x̃‖
+_RESIDUAL = 1e-5  # of the unit vectors u_j
+_WORSE = 1e-4  # share of the least value by which a KKT point must exceed it to count as no optimum
 
 
 def _random(count: int, generator: torch.Generator) -> Tensor:
@@ -61,18 +66,51 @@ POINT_LAWS: dict[str, Callable[[int, torch.Generator], Tensor]] = {"normal": _no
 def draw_problem(
     law: str, *, count: int, generator: torch.Generator, points: str = "normal"
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    """Ascending points on the line and their labels.
-
-    Args:
-        law: of the labels, a name in `LABEL_LAWS`.
-        count: n.
-        generator: the source of randomness; its device is the result's.
-        points: the law of the points, a name in `POINT_LAWS`.
-
-    Raises:
-        ValueError: if a law is unknown or there is no point.
-    """
-    for name, chosen, laws in (("law", law, LABEL_LAWS), ("points", points, POINT_LAWS)):
-        arguments.choice(name, chosen, laws)
-    arguments.count("count", count, least=1)
+    """`count` ascending points on the line, by a law of `POINT_LAWS`, and their labels, by a law of `LABEL_LAWS`."""
     return POINT_LAWS[points](count, generator), LABEL_LAWS[law](count, generator).to(DTYPE)
+
+
+def restricted_optima(
+    points: Float[Tensor, " n"], labels: Float[Tensor, " n"], *, share: float, tries: int, generator: torch.Generator
+) -> list[Optimum]:
+    r"""KKT points with margin 1 that are no global optima, each the optimum over a random `share` of the cones.
+
+    A neuron that is absent meets the KKT conditions whatever the multipliers are. So the optimum over some of the cones
+    of `theory.kkt.optimum` is a KKT point of the whole problem if each of its neurons meets them. Neurons with a kink
+    at a point need not: there $s_{ij}$ must lie in [0, 1]. Optima that fail this are left out. Most of the `tries` fit
+    no network to the labels, or give the global optimum. Points ascend.
+    """
+    x, y = (values.cpu().double().numpy() for values in (points, labels))
+    cones, least, found = half_lines(x), univariate(points, labels).value, []
+    for _ in range(tries):
+        chosen = (
+            (torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device) < share)
+            .cpu()
+            .numpy()
+        )
+        if not (cones.active[chosen] & (cones.signs[chosen, None] == y)).any(0).all():
+            continue  # some point has no active neuron of its sign
+        try:
+            weights, signs, multipliers, gap = solve(cones.subset(chosen), y)
+        except RuntimeError:  # no certificate: these cones fit no network to the labels
+            continue
+        if _meets(cones.points, y, weights, signs, multipliers):
+            other = network_of(weights, signs, torch.as_tensor(multipliers).to(points), gap)
+            found += [other] if other.value > (1 + _WORSE) * least else []
+    return found
+
+
+def _meets(
+    points: np.ndarray, labels: np.ndarray, weights: np.ndarray, signs: np.ndarray, multipliers: np.ndarray
+) -> bool:
+    """Whether each neuron is the sum of its active points, plus a share in [0, 1] of each point on its kink."""
+    pulls = (multipliers * labels)[:, None] * points
+    for weight, sign in zip(weights, signs, strict=True):
+        unit = weight / np.linalg.norm(weight)
+        heights = points @ unit / np.linalg.norm(points, axis=1)
+        rest = sign * unit - pulls[heights > _KINK].sum(0)
+        for at in np.flatnonzero((np.abs(heights) <= _KINK) & (multipliers > 0)):
+            rest = rest - np.clip(rest @ pulls[at] / (pulls[at] @ pulls[at]), 0, 1) * pulls[at]
+        if np.linalg.norm(rest) > _RESIDUAL:
+            return False
+    return True

@@ -1,9 +1,9 @@
 r"""What the KKT conditions say about networks on the line, counted on a network whose training points are known.
 
-Marginal points are those with a positive multiplier. `recovery` judges an attack's candidates; every other function
-counts how often the premise of one statement occurs, and how often its conclusion fails there. Unlike
+Marginal points are those with a positive multiplier. `recovery` judges an attack's candidates. A `Count` says how often
+the premise of one statement occurs, and how often its conclusion fails there: at a KKT point, never. Unlike
 `attacks.line_reconstruction` this sees the training points.
-Source: Smorodinsky et al., Section 4 and Appendix F. Nothing here solves or trains.
+Source: Smorodinsky et al., Section 4 and Appendix F.
 """
 
 import math
@@ -13,14 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network
 
 SIMPLIFICATION = 1e-5
 """Share of the margin to which the function of an exact optimum is simplified (`piecewise_linear.simplify`) before its
-pieces are counted. Two neurons that share a kink have it only to the solver's accuracy; merging kinks by their distance
-instead would take those of close training points for one."""
+pieces are counted. Two neurons share a kink only to the solver's accuracy; merging kinks by their distance instead
+would merge those of close training points."""
 TOLERANCE = 1e-4
 """Share of the margin, and distance on the line from a kink to a point."""
 _SAME_KINK = 1e-5  # on the line, between neurons of one sign of w
@@ -51,35 +50,21 @@ class Recovery(NamedTuple):
 
 
 def recovery(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, tolerance: float) -> Recovery:
-    """Compare candidates with the truth; a pair closer than `tolerance` is a find. Without candidates precision is NaN.
-
-    Raises:
-        ValueError: if candidates or points are no vectors of finite numbers, there are no training points, or the
-            tolerance is not positive.
-    """
-    arguments.filled("points", arguments.real("points", points, "n"))
-    arguments.real("candidates", candidates, "c", like=points)
-    arguments.number("tolerance", tolerance, above=0)
+    """The recovery by candidates, which find the points within `tolerance`; without candidates its precision is NaN."""
     finds = (candidates[:, None] - points).abs() <= tolerance
     precision = float(finds.any(1).double().mean()) if len(candidates) else math.nan
     return Recovery(len(candidates), precision, float(finds.any(0).double().mean()))
 
 
 def marginal(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]) -> Float[Tensor, " c"]:
-    """The points with a positive multiplier, ascending.
-
-    Raises:
-        ValueError: if points and multipliers are no vectors of one length and dtype, or a multiplier is negative.
-    """
-    arguments.real("points", points, "n")
-    arguments.real("multipliers", multipliers, "n", n=len(points), least=0, like=points)
+    """The points with a positive multiplier, ascending."""
     return points[multipliers > _NO_MULTIPLIER * multipliers.sum()].sort().values
 
 
 def off_flats(
     function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
 ) -> Float[Tensor, " r"]:
-    """The points that lie on no piece that is flat on the margin, where everything is a candidate."""
+    """The points that lie on no piece that is flat on the margin; on such a piece every point is a candidate."""
     flat = Margins.of(function, margin, tolerance=tolerance).flat
     beside = torch.stack([torch.searchsorted(function.nodes, points + shift) for shift in (-tolerance, tolerance)])
     return points[~flat[beside].any(0)]
@@ -90,7 +75,7 @@ def unit_lengths(
 ) -> Float[Tensor, " r"]:
     r"""Lengths of $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
 
-    It is 1 at a KKT point; where a kink meets such a point, $s_{ij}$ is not known from the network.
+    They are 1 at a KKT point. With a kink at a marginal point, $s_{ij}$ is not known from the network.
     """
     lifted = torch.stack([points, torch.ones_like(points)], dim=-1)
     reach = model.preactivations(points[:, None])
@@ -104,9 +89,9 @@ def unit_lengths(
 def neighbouring_pieces(
     function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
 ) -> Count:
-    """Two bounded pieces in a row that are not constant on the margin hold a marginal point, and at most 4 crossings.
+    """How often two bounded pieces in a row, neither constant on the margin, hold no marginal point.
 
-    Source: Theorem 4.2. `points` are the marginal ones.
+    Source: Theorem 4.2; such a pair has at most 4 crossings. `points` are the marginal ones.
     """
     met = Margins.of(function, margin, tolerance=tolerance)
     free = ~met.flat[1:-1]
@@ -118,7 +103,7 @@ def neighbouring_pieces(
 def ramps(
     function: PiecewiseLinear, margin: float, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE
 ) -> Count:
-    """A bounded piece off the margin between two flat ones on it has a marginal point at one of its ends.
+    """How often a bounded piece off the margin, between two flat ones on it, has no marginal point at its ends.
 
     Source: Theorem 4.3, for networks with a neuron that is active on all points. `points` are the marginal ones.
     """
@@ -130,14 +115,11 @@ def ramps(
 
 
 def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Count:
-    """Between two marginal points next to each other is at most one kink of a neuron with w > 0, and one with w < 0.
+    """How often two kinks of neurons with one sign of w lie between neighbouring marginal points.
 
-    Counts the gaps with a kink of either sign, by sign. Kinks within `tolerance` of a point are in no gap.
+    Gaps are counted for each sign of w. Kinks within `tolerance` of a point are in no gap.
 
-    Source: Lemma F.1. `points` are the marginal ones.
-
-    Raises:
-        ValueError: if the points do not ascend.
+    Source: Lemma F.1. `points` are the marginal ones, ascending.
     """
     inside = []
     for sign in (1, -1):
@@ -151,11 +133,7 @@ def kinks_in_gaps(model: TwoLayer, points: Float[Tensor, " c"], *, tolerance: fl
 
 
 def kinks_between(function: PiecewiseLinear, points: Float[Tensor, " c"], *, tolerance: float = TOLERANCE) -> Tensor:
-    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`.
-
-    Raises:
-        ValueError: if the points do not ascend.
-    """
+    """(c - 1,): how many kinks lie strictly between each two neighbours of the ascending `points`."""
     return _per_gap(function.nodes, points, tolerance)
 
 
@@ -175,8 +153,8 @@ def free_runs(
 ) -> list[FreeRun]:
     """Maximal runs of two or more bounded pieces off the margin.
 
-    With T marginal points a run has at most 2T + 1 pieces; in one of 2T + 1 the function is convex or concave. So it
-    has at most 4T crossings either way. `points` are the marginal ones.
+    With T marginal points a run has at most 2T + 1 pieces; if it has 2T + 1, the function is convex or concave on it.
+    Either way it has at most 4T crossings. `points` are the marginal ones.
     """
     met = Margins.of(function, margin, tolerance=tolerance)
     free = (~met.flat[1:-1]).tolist()
@@ -205,9 +183,9 @@ def kink_of_sum(
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"], Float[Tensor, "*b"]]:
     """The kinks -b/w of two neurons (w, b) and of their sum.
 
-    For unit vectors whose w have one sign the third lies strictly between the others. That is why a neuron which is
-    active on all points, and so is the sum of what is active on either side, rules out a ramp between two flat pieces
-    with both ends off the training points: its kink would be inside the ramp.
+    For unit vectors whose w have one sign the third lies strictly between the others. A neuron that is active on all
+    points is the sum of the neurons that are active on either side of a ramp between two flat pieces with both ends off
+    the training points. Its kink would be inside the ramp, so there is no such ramp.
     """
     return _kink(first), _kink(second), _kink(first + second)
 
@@ -223,9 +201,6 @@ def _holds(low: Tensor, high: Tensor, points: Tensor, tolerance: float) -> Bool[
 
 def _per_gap(kinks: Tensor, points: Tensor, tolerance: float) -> Tensor:
     """(c - 1,): how many kinks lie strictly between each two neighbours."""
-    arguments.real("points", points, "c", like=kinks)
-    if not bool((points.diff() >= 0).all()):
-        raise ValueError("`points` must ascend, as `marginal` gives them; sort them.")
     at_points = ((kinks[:, None] - points).abs() <= tolerance).any(-1)
     gap = torch.searchsorted(points, kinks)
     inner = ~at_points & (gap > 0) & (gap < len(points))

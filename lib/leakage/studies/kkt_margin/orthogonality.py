@@ -1,7 +1,7 @@
 r"""In which dimension random training points are orthogonal enough for the bounds of `theory.kkt.bounds`.
 
 Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
-become useful one after the other as d grows, in the stages named by `STAGES`. Nothing here trains.
+become useful one after the other as d grows, in the stages named by `STAGES`.
 """
 
 import itertools
@@ -14,13 +14,12 @@ from jaxtyping import Bool, Float
 from scipy import special
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.mixtures import Law, Sample, clusters, draw
 from leakage.metrics.intervals import Estimate, clopper_pearson
 from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
-"""What the proof of Theorem 3.2 needs or gives, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
+"""The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
 points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
 
@@ -42,28 +41,14 @@ class Staircase:
     shares: Mapping[str, Float[Tensor, "dimensions runs"]]
 
     def probability(self, stage: str) -> Float[Tensor, " dimensions"]:
-        """The probability of a stage over training sets and fresh points.
-
-        Raises:
-            ValueError: if the stage is not one of `STAGES`.
-        """
-        return self.shares[arguments.choice("stage", stage, self.shares)].mean(-1)
+        """The probability of a stage over training sets and fresh points."""
+        return self.shares[stage].mean(-1)
 
 
 def staircase(
     law: str | Law, *, rows: int, dimensions: Sequence[int], runs: int, fresh: int, generator: torch.Generator
 ) -> Staircase:
-    """Draw `runs` training sets of `rows` points in every dimension, with `fresh` points each, and see what they reach.
-
-    Raises:
-        ValueError: if a count is below 1, there is no dimension, or as `data.mixtures.draw`.
-    """
-    arguments.count("fresh", fresh, least=1)  # the stages speak of fresh points
-    for name, values in (("rows", (rows,)), ("runs", (runs,)), ("dimensions", dimensions)):
-        for value in values:
-            arguments.count(name, value, least=1)
-    if not len(dimensions):
-        raise ValueError("`dimensions` must not be empty.")
+    """Draw `runs` training sets of `rows` points, with `fresh` points each, in every dimension, and measure stages."""
     ratios, shares = [], {name: [] for name in STAGES}
     for dimension, size in itertools.product(dimensions, _parts(runs, rows, fresh)):
         sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
@@ -80,23 +65,19 @@ def staircase(
 def stage_probability(
     law: str | Law, stage: str, *, rows: int, dimension: int, runs: int, generator: torch.Generator
 ) -> Estimate:
-    """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of them.
+    """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of both.
 
     The interval is the exact one, which is conservative.
-
-    Raises:
-        ValueError: if the stage is not one of `STAGES`, or as `staircase`.
     """
-    arguments.choice("stage", stage, STAGES)
     reached = 0
-    for size in _parts(arguments.count("runs", runs, least=1), arguments.count("rows", rows, least=1), 1):
+    for size in _parts(runs, rows, 1):
         sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=size, generator=generator)
         reached += int(stages(sample)[stage].sum())
     return clopper_pearson(reached, runs)
 
 
 def _parts(runs: int, rows: int, fresh: int) -> list[int]:
-    """How many training sets are drawn at a time."""
+    """The numbers of training sets that are drawn at a time."""
     at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
     return [min(at_once, runs - first) for first in range(0, runs, at_once)]
 
@@ -105,14 +86,10 @@ def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -
     r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
 
     The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
-    square. Each is known from the training sets of one dimension alone, so the quantile is Student's for these; of few
-    training sets that is conservative.
-
-    Raises:
-        ValueError: if there are fewer than two dimensions or training sets, or a ratio is not positive.
+    square. Each variance is known from the training sets of one dimension alone, so the quantile is Student's for their
+    number, which is conservative for few training sets.
     """
-    arguments.real("ratios", ratios, "dimensions runs", dimensions=len(dimensions), above=0)
-    runs = arguments.count("runs", ratios.shape[-1], least=2)
+    runs = ratios.shape[-1]
     x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
     weights = (x - x.mean()) / (x - x.mean()).square().sum()
     means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
@@ -138,18 +115,7 @@ def first_dimension(
     """The dimension from which on the probability stays at `level`, interpolated in log d; infinite if it does not.
 
     Where the level is reached everywhere, the smallest dimension given is returned.
-
-    Raises:
-        ValueError: if `level` is not in (0, 1], a probability is not in [0, 1], the lengths differ or are 0, or the
-            dimensions are not positive and increasing.
     """
-    arguments.number("level", level, above=0, most=1)
-    arguments.real("probability", probability, "n", n=len(dimensions), least=0, most=1)
-    arguments.filled("probability", probability)
-    for dimension in dimensions:
-        arguments.number("dimensions", dimension, above=0)
-    if any(one >= other for one, other in itertools.pairwise(dimensions)):
-        raise ValueError(f"`dimensions` must increase, got {list(dimensions)!r}.")
     values = probability.tolist()
     low = max((i for i, value in enumerate(values) if value < level), default=-1)
     if low in (-1, len(values) - 1):
@@ -162,11 +128,7 @@ def overlap_tail(dimension: int) -> float:
     r"""Exact $\Pr(|x^\top y| > \sqrt d \log d)$ of independent uniform points on the sphere of radius $\sqrt d$.
 
     $(x^\top y / d)^2 \sim \text{Beta}(\frac12, \frac{d - 1}2)$.
-
-    Raises:
-        ValueError: if the dimension is below 2.
     """
-    arguments.count("dimension", dimension, least=2)
     return float(special.betaincc(0.5, (dimension - 1) / 2, min(1.0, math.log(dimension) ** 2 / dimension)))
 
 
@@ -174,11 +136,7 @@ def overlap_tail_bound(dimension: int) -> float:
     r"""The bound on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, and so empty, for $d < e^4 \approx 54.6$.
 
     Source: Smorodinsky et al., Lemma D.1.
-
-    Raises:
-        ValueError: if the dimension is below 1.
     """
-    arguments.count("dimension", dimension, least=1)
     return float(dimension ** (1 - math.log(dimension) / 4))
 
 
@@ -192,17 +150,10 @@ class LearnableCase:
     if n grows, but with n fixed the first stays at $1/n$ where $\lVert\mu\rVert^2$ is as large as allowed.
 
     Source: Smorodinsky et al., Appendix C and Section 3, item 3.
-
-    Raises:
-        ValueError: if n or the dimension is below 1.
     """
 
     n: int
     dimension: int
-
-    def __post_init__(self) -> None:
-        arguments.count("n", self.n, least=1)
-        arguments.count("dimension", self.dimension, least=1)
 
     @property
     def mean_squares(self) -> tuple[float, float]:
@@ -210,20 +161,10 @@ class LearnableCase:
         return self.n**0.51 * math.sqrt(self.dimension), self.dimension / self.n**2
 
     def terms(self, mean_square: float, *, exponent: float = 0.6) -> tuple[float, float]:
-        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$, which Assumption 3.1 sends to 0.
-
-        Raises:
-            ValueError: if the exponent is not in (1/2, 1), or the mean square is negative.
-        """
-        arguments.number("exponent", exponent, above=0.5, below=1)
-        arguments.number("mean_square", mean_square, least=0)
+        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$, which Assumption 3.1 sends to 0."""
         return self.n * mean_square / self.dimension, self.n * self.dimension ** (exponent - 1)
 
     def law(self, mean_square: float) -> Law:
-        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length.
-
-        Raises:
-            ValueError: if the mean square is negative.
-        """
-        r = math.sqrt(arguments.number("mean_square", mean_square, least=0))
+        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
+        r = math.sqrt(mean_square)
         return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))

@@ -1,4 +1,4 @@
-"""What independent networks have in common, with intervals over networks: rates of their points, and their scatter."""
+"""Rates, scatter and rank correlations over independent networks, with intervals over networks."""
 
 import math
 from collections.abc import Sequence
@@ -8,26 +8,21 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from leakage import arguments
 from leakage.metrics import trends
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate, clopper_pearson, wilson
 
-_AT_EACH_END = 0.02  # of a sequence: the least with which ten sequences of five places and more were covered
+_AT_EACH_END = 0.02  # of a sequence: with less, the interval of ten sequences of five places covered too little
 
 
 def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
     """The mean share over independent networks, each asked about `points` points.
 
-    The interval is the wider one, at either end, of Student's over networks and the exact one over all points: the
-    first sees how networks differ, the second how few points there are. Where all shares are 0 the first is empty.
-    Together they are conservative; but where few of ten networks have a large share and most have none, the ten do not
+    Either end of the interval is the wider one of Student's interval over networks, which sees how networks differ, and
+    the exact one over all points, which sees how few points there are. (Where all shares are 0 the first is empty.)
+    Together they are conservative; but if most networks have no share and few have a large one, ten networks may not
     show it, and the interval covers less.
-
-    Raises:
-        ValueError: if there are fewer than two networks, a share is not in [0, 1], or there is no point.
     """
-    arguments.real("shares", shares, "networks", least=0, most=1)
     between = mean_interval(shares)
     within = clopper_pearson(round(float(shares.double().sum()) * points), len(shares) * points)
     low, high = max(0.0, min(between.low, within.low)), min(1.0, max(between.high, within.high))
@@ -35,12 +30,7 @@ def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
 
 
 def above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
-    """The `rate` of answers larger than a level in size, as conservative.
-
-    Raises:
-        ValueError: as `rate`.
-    """
-    arguments.real("answers", answers, "networks points")
+    """The `rate` of answers whose size is above a level."""
     return rate((answers.abs() > level).double().mean(-1), points=answers.shape[-1])
 
 
@@ -50,16 +40,12 @@ def variation(values: Float[Tensor, " networks"]) -> Estimate:
     $$ \Big[\frac K{\sqrt{A(u_{.975})}}, \frac K{\sqrt{A(u_{.025})}}\Big], \qquad
        A(u) = K^2 \Big(\frac{u + 2}n - 1\Big) + \frac u{n - 1}, $$
 
-    with the quantiles u of the χ² law of n - 1 degrees; where A is not positive, there is no upper end. It allows for
-    the error of the mean, and holds for a K up to some 1/3.
+    with the quantiles u of the χ² law of n - 1 degrees of freedom; where A is not positive, there is no upper end. It
+    allows for the error of the mean, and holds for K up to about 1/3.
 
     Source: M. G. Vangel (1996), The American Statistician 50 (McKay's interval, modified).
-
-    Raises:
-        ValueError: if there are fewer than two values, or one is not positive.
     """
-    many = len(arguments.real("values", values, "networks", above=0))
-    arguments.count("the number of values", many, least=2)
+    many = len(values)
     found = float(values.std() / values.mean())
     quantiles = (2 * float(special.gammaincinv((many - 1) / 2, level)) for level in (0.975, 0.025))
     low, high = (
@@ -74,17 +60,14 @@ def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " n
     r"""Spearman's rank correlation of place and share, the mean over sequences with one network at every place.
 
     A correlation lies within ±1, takes few values and may be the same in all sequences, so Student's interval is too
-    narrow; that of three sequences covers 76 %. This one is Wilson's for the share $(1 + \bar\rho)/2$ with Student's
-    quantile and the size $p (1 - p) / V$, where p and V are the mean of the shares and its variance with a fiftieth of
-    a sequence more at each end. It is conservative.
-
-    Raises:
-        ValueError: if there are not as many places as shares, fewer than two of them or fewer than two networks.
+    narrow; for three sequences it covers 76 %. This one is Wilson's for the share $(1 + \bar\rho)/2$ with Student's
+    quantile and the size $p (1 - p) / V$, where p and V are the mean of the shares and its variance, with a fiftieth of
+    a sequence added at each end. It is conservative.
     """
     grid = torch.tensor(places, dtype=torch.float64)
     sequences = torch.stack(list(shares)).T.double().cpu()
     found = torch.tensor([trends.rank_correlation(grid, own) for own in sequences], dtype=torch.float64)
-    many = arguments.count("the number of networks", len(found), least=2)
+    many = len(found)
     values, weights = torch.ones(many + 2, dtype=torch.float64), torch.ones(many + 2, dtype=torch.float64)
     values[:many], values[-1], weights[many:] = (1 + found) / 2, 0.0, _AT_EACH_END
     mean = float((weights * values).sum() / weights.sum())

@@ -1,7 +1,7 @@
 r"""Networks trained to tell even from odd digits at a given resolution, and their outputs on fresh digits.
 
-`parity_targets` is the experiment of Smorodinsky et al., Figures 2 and 3, for one side length: what an attacker sees
-of the trained networks, with the labels needed to judge the attack. Computation is in the dtype of the images.
+`parity_targets` is the experiment of Smorodinsky et al., Figures 2 and 3, for one side length. Computation is in the
+dtype of the images.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.images import balanced_split, parity, resize
 from leakage.models import convolutional, two_layer
 from leakage.runtime import stream
@@ -48,23 +47,10 @@ def parity_targets(
     All sides, networks and descents see the same splits for the same seed, so that they can be compared in pairs. The
     paper leaves open how the images are scaled, which are drawn, and what the labels are; these choices are ours.
 
-    Args:
-        side: the images are shrunk to this many pixels a side.
-        images: grey values in [0, 1].
-        digits: what they show; even is +1, odd is -1.
-        network: one of `NETWORKS`.
-        width: neurons of the hidden layer, or channels of the first convolution.
-        rows_per_class: half the size of a training set.
-        fresh: points outside each training set.
-        runs: training sets.
-        descent: steps and stop.
-        centred: subtract the mean of the training points, from the fresh ones too.
-        seed: of all randomness.
-
-    Raises:
-        ValueError: if the network is unknown, or a size is out of range.
+    The images, grey values in [0, 1], are shrunk to `side` pixels a side; even digits are +1, odd are -1. `width` is
+    the number of neurons of the hidden layer, or of channels of the first convolution; `rows_per_class` is half the
+    size of a training set. `centred` subtracts the mean of the training points, from the fresh ones too.
     """
-    arguments.choice("network", network, NETWORKS)
     labels = parity(digits, dtype=images.dtype)
     draws = stream(seed, "image splits", images.device)
     split = balanced_split(labels, rows_per_class=rows_per_class, fresh=fresh, runs=runs, generator=draws)

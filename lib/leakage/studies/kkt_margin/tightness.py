@@ -14,13 +14,14 @@ from leakage.theory.kkt.conditions import check
 
 @dataclass(frozen=True, eq=False)
 class Tightness:
-    """How close networks come to the bounds: what was found over what is allowed, for each network.
+    """How close networks come to the bounds: the value found over the bound, for each network.
 
     Attributes:
         ceiling: the largest of the `activation_sums` over `activation_ceiling`; at most 1 at a KKT point.
-        floor: the least of the own sign over `activation_floor`; at least 1, and infinite where that says nothing.
+        floor: the least of the own sign over `activation_floor`; at least 1, and infinite where the bound says nothing.
         fresh: the largest fresh answer over `output_bound` with factor 1; at most 1.
-        member: the largest training answer over the margin, less 1: 0 where the floor is positive. 0 elsewhere.
+        member: the largest training answer over the margin, less 1, which is 0 at a KKT point where the floor is
+            positive; elsewhere set to 0.
     """
 
     ceiling: Float[Tensor, "*b"]
@@ -30,13 +31,7 @@ class Tightness:
 
     @classmethod
     def worst(cls, found: Sequence["Tightness"]) -> "Tightness":
-        """The single numbers nearest to a violation, or furthest into it: the least floor, the largest of all others.
-
-        Raises:
-            ValueError: if nothing was found.
-        """
-        if not found:
-            raise ValueError("`found` must have one at least, got an empty sequence.")
+        """The numbers closest to a violation of each bound: the least floor, and the largest of the others."""
         every = {each.name: torch.cat([getattr(one, each.name).flatten() for one in found]) for each in fields(cls)}
         return cls(**{name: values.amin() if name == "floor" else values.amax() for name, values in every.items()})
 
@@ -51,19 +46,10 @@ def measure(
     answers: Float[Tensor, "*b t"],
     kinks: float = 1e-2,
 ) -> Tightness:
-    r"""Hold networks against every bound of `theory.kkt.bounds`.
+    r"""The tightness of networks at KKT points, or near them.
 
-    Args:
-        model: networks at KKT points, or near them.
-        points: their training points.
-        labels: ±1.
-        margin: m.
-        products: $x_i^\top x$ of fresh points with the training points.
-        answers: $\Phi(x)$ of the fresh points.
-        kinks: as in `conditions.check`.
-
-    Raises:
-        ValueError, RuntimeError: as `conditions.check`.
+    `products` are $x_i^\top x$ of fresh points x with the training points, `answers` are $\Phi(x)$, and `kinks` is as
+    in `conditions.check`.
     """
     geometry = Geometry.of(points)
     ceiling, floor = (bound(geometry, margin).unsqueeze(-1) for bound in (activation_ceiling, activation_floor))

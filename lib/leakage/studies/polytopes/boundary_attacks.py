@@ -30,7 +30,7 @@ class Judgement(NamedTuple):
 
     Attributes:
         optimal: accuracy at the threshold that is best on the target.
-        shadow: at the one that is best on the shadow.
+        shadow: accuracy at the threshold that is best on the shadow.
         auc: area under the curve.
         unreached: share of the target's points from which no boundary was reached.
     """
@@ -45,13 +45,13 @@ class Crossings(NamedTuple):
     """How walks end.
 
     Attributes:
-        accuracy: of their distances at the best threshold.
+        accuracy: of their distances as a membership score, at the best threshold.
         once: share of the points reached whose label changed once.
-        more: more often.
+        more: share of the points reached whose label changed more often.
         ratio: median of the distance over DeepFool's.
         distinct: how many distances differ by more than 1e-6.
         unreached: share of the points from which no boundary was reached.
-        met: how many points reached it.
+        met: how many points reached a boundary.
     """
 
     accuracy: Float[Tensor, "*b"]
@@ -66,13 +66,13 @@ class Crossings(NamedTuple):
 class Bounds(NamedTuple):
     """Both bounds of each point's distance to another label.
 
-    Where no other polytope comes between they are one number and may cross by rounding, some 1e-15 of the distance.
+    Where no other polytope lies between, they are one number and may cross by rounding, some 1e-15 of the distance.
 
     Attributes:
         certified: at most the distance.
         deepfool: at least the distance.
-        member: whether the point is one.
-        stays: whether the first projection ends on the polytope of the point.
+        member: whether the point is a member.
+        stays: whether DeepFool's first projection ends on the polytope of the point.
     """
 
     certified: Float[Tensor, " t"]
@@ -93,20 +93,9 @@ def white_box_trial(
 ) -> Table[Judgement]:
     """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
 
-    "… + label" puts the distance of misclassified points at 0, as label-only attacks do. The baselines are `loss` (the
-    true label's margin) and `gap` (whether the prediction is right).
-
-    Args:
-        split: names the split; with `seed` it fixes everything that is random.
-        task: the data and the networks.
-        seed: of the run.
-        points: members, and as many outsiders, of the target and of the shadow.
-        losses: names in `boundary_walk.LOSSES`.
-        width: of a step, in units of the input.
-        iterations: steps.
-
-    Raises:
-        ValueError: as `shadow_pairs.train_pair`, `Side.some` and `Steps`.
+    "… + label" sets the distance of misclassified points to 0, as label-only attacks do. The baselines are `loss` (the
+    true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
+    of the target and of the shadow; `width` is the length of a step, in units of the input.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     found: dict[str, Judgement] = {}
@@ -130,17 +119,16 @@ def label_only_trial(
     amount: float = 0.05,
     copies: int = 200,
 ) -> Table[Judgement]:
-    """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and others beside.
+    """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and baselines.
 
-    Arguments are those of `white_box_trial`, `label_only.hop_skip_jump` and `label_only.noise_robustness`. The pool
-    of first points is the other side's points: for the target, those of the shadow, which the attacker knows.
+    HopSkipJump starts from the other side's points: for the target, those of the shadow, which the attacker knows.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     generator = stream(seed, f"label only/{split}", task.device)
     measured: list[tuple[Tensor, Tensor]] = []
     for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
         part = side.some(points)
-        # Many thousand questions for a label, which half the digits answer as well.
+        # Many thousand queries for a label: float32 gives the same answers.
         network, places, pool = part.network.to(torch.float32), part.points.float(), other.points.float()
         arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
         right = posterior.correct(part.network(part.points), part.labels) > 0
@@ -164,12 +152,9 @@ def printed_trial(
     widths: Sequence[float] = (1.0, 0.25, 0.05),
     iterations: int = 60,
 ) -> Table[Crossings]:
-    """Algorithm 9 as printed, with the label fixed, and with exact crossings: what each makes of the same points.
+    """How walks end by Algorithm 9 as printed, with the label fixed, and with exact crossings, from the same points.
 
     The names of the rows are "variant, step width".
-
-    Raises:
-        ValueError: as `white_box_trial`.
     """
     side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     nearest = deepfool(side.network, side.points).distances
@@ -193,19 +178,14 @@ def printed_trial(
 
 
 def bounds_trial(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
-    """Bound the distance of each point of one split to another label from below and from above."""
+    """Lower and upper bounds of the distance to another label, for each point of one split."""
     side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
     reach = deepfool(side.network, side.points)
     return Bounds(certified_radius(side.network, side.points), reach.distances, side.member, reach.first_stays)
 
 
 def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, " t"]]) -> Judgement:
-    """Accuracy at the target's best threshold and at the shadow's, area under the curve, share not reached.
-
-    Args:
-        scores: of the target's points, and of the shadow's.
-        member: which of them are members, of the target and of the shadow.
-    """
+    """The judgement of scores, given (and `member` likewise) for the target's points first, then for the shadow's."""
     target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
     threshold = calibrate_threshold(member=shadow[member[1]], outsider=shadow[~member[1]])
     ranked = marked(target, member=member[0])

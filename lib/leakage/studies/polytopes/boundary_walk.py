@@ -2,7 +2,7 @@ r"""The walk to the decision boundary along a gradient: Peinemann's Algorithm 9,
 
 Distances are Euclidean in the input; a walk that never sees another label has distance +inf and `reached` false, and is
 never left out. A member is expected to be further from the boundary. Gradients lie in the row space of $W_1$, so the
-walk takes place there. Steps are normalised: the gradient of a saturated softmax is 0 in all but direction.
+walk takes place there. Steps have one length, because the gradient of a saturated softmax is nearly 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import check, smooth
+from leakage.geometry.patterns import smooth
 from leakage.geometry.row_space import first_change, row_space
 from leakage.models.mlp import Mlp
 
@@ -24,9 +23,9 @@ class Walk(NamedTuple):
     """Where the walks from each point ended.
 
     Attributes:
-        distances: of the point to where the walk last saw the label change; infinite if it never did.
-        reached: whether it did.
-        changes: how often it did.
+        distances: from the point to where the walk last saw the label change; infinite if it never changed.
+        reached: whether the label changed.
+        changes: how often the label changed.
     """
 
     distances: Float[Tensor, " t"]
@@ -41,20 +40,14 @@ class Steps:
     Attributes:
         loss: a name in `LOSSES`.
         variant: a name in `VARIANTS`.
-        width: of the first step, in units of the input.
-        iterations: steps.
+        width: length of the first step, in units of the input.
+        iterations: number of steps.
     """
 
     loss: str = "confidence"
     variant: str = "exact"
     width: float = 0.25
     iterations: int = 60
-
-    def __post_init__(self) -> None:
-        arguments.choice("loss", self.loss, LOSSES)
-        arguments.choice("variant", self.variant, VARIANTS)
-        arguments.number("width", self.width, above=0)
-        arguments.count("iterations", self.iterations, least=1)
 
 
 def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
@@ -64,26 +57,13 @@ def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
 
     Source: Peinemann (2021), Algorithm 9. The variants are
 
-    - `printed`: at each change of the label the sign turns, and from the first on δ is halved at each step. J is the
-      loss at hand: for `confidence` that of whatever label leads, whose ridge lies *on* the boundary: the walk
-      turns round there and climbs away from it on the other side.
-    - `start label`: the same, with J = minus the log-confidence of the label at the start, which falls across the
-      boundary and so leads back to it. It takes no other loss.
+    - `printed`: at each change of the label the sign turns, and after the first change δ is halved at each step. For
+      `confidence`, J is the loss of the currently predicted label. Its ridge lies *on* the boundary: the walk turns
+      round there and climbs away from it on the other side.
+    - `start label`: the same, with J = minus the log-confidence of the label at the start, whatever the loss. It falls
+      across the boundary and so leads back to it.
     - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
-
-    Raises:
-        ValueError: if there are fewer than two classes or no hidden layer, no point or one that does not fit, or the
-            variant does not take the loss.
     """
-    if network.weights[0].ndim != 2 or len(network.weights) < 2:
-        shapes = [tuple(weight.shape) for weight in network.weights]
-        raise ValueError(f"`network` must be a single one with a hidden layer, got weights {shapes}.")
-    check(network, points, least=1)
-    arguments.tensor("points", points, "t d")
-    if network.widths[-1] < 2:
-        raise ValueError("`network` must have two classes or more: with one there is no other label.")
-    if steps.variant == "start label" and steps.loss != "confidence":
-        raise ValueError(f"`variant` 'start label' takes the loss confidence only, got {steps.loss!r}.")
     network, basis = row_space(network)
     return VARIANTS[steps.variant](network, (points @ basis).detach(), steps)
 
@@ -117,8 +97,8 @@ def _bias(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
 
 
 LOSSES: Mapping[str, Objective] = {"confidence": _confidence, "output": _output, "weight": _weight, "bias": _bias}
-r"""What is climbed: minus the log-confidence, $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$,
-the last two with $\sigma(z)$ for the pattern (Peinemann 2021, Section 6.3)."""
+r"""The losses J to climb: minus the log-confidence, $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$ and
+$\lVert b_P \rVert_\infty$, the last two with $\sigma(z)$ for the pattern (Peinemann 2021, Section 6.3)."""
 
 
 def _direction(network: Mlp, points: Tensor, labels: Tensor, objective: Objective) -> Float[Tensor, "t d"]:

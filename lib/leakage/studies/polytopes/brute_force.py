@@ -18,7 +18,7 @@ from leakage.geometry.polygons import oriented
 from leakage.models.mlp import Mlp
 
 SOLVED, INFEASIBLE, UNBOUNDED = 0, 2, 3
-"""The answers of the solver that count, in SciPy's numbers."""
+"""Status codes of SciPy's solver."""
 _ROW = 4096  # pixels whose patterns are computed at once
 
 
@@ -27,7 +27,7 @@ class Polytope(NamedTuple):
 
     Attributes:
         ends: the two solutions of each constraint's programs, the one that maximises $x_1 + x_2$ first; NaN if none.
-        status: the solver's answer to each of the two programs.
+        status: the solver's status for each of the two programs.
         owners: the neuron of each constraint, counted through all layers; sides of a window are -1, -2, ...
     """
 
@@ -49,12 +49,7 @@ def half_spaces(
 
     $(2 s_i - 1)(w^*_i \cdot x + c^*_i) \ge 0$ for every neuron, then the sides of the window if there is one. Rows
     with $a = 0$ bound nothing.
-
-    Raises:
-        ValueError: if the network has not two inputs, or the points or the window are not as described.
     """
-    if network.widths[0] != 2 or network.weights[0].ndim != 2:
-        raise ValueError(f"`network` must be a single one with two inputs, got widths {network.widths}.")
     gates = pattern(network, points)
     weights, biases = adapted(network, gates)
     layers = zip(weights[:-1], biases[:-1], strict=True)
@@ -80,9 +75,6 @@ def by_programs(network: Mlp, point: Float[Tensor, " 2"], *, window: Float[Tenso
     edge without end has no solution (status 3).
 
     Source: Peinemann (2021), Algorithm 4, with HiGHS in place of Gurobi and variables free in sign.
-
-    Raises:
-        ValueError: as in `half_spaces`.
     """
     rows, owners = half_spaces(network, point.unsqueeze(0), window=window)
     bounding = rows[0, :, :2].norm(dim=-1) > 0
@@ -113,13 +105,7 @@ def _program(objective: np.ndarray, rows: np.ndarray, edge: np.ndarray):
 def by_intersection(
     network: Mlp, points: Float[Tensor, "t 2"], *, window: Float[Tensor, "w 2"]
 ) -> tuple[list[Float[Tensor, "v 2"]], Float[Tensor, " t"]]:
-    """Corners, counter-clockwise, and area of the polytope of each point in a window, by half-space intersection.
-
-    Qhull does it, from a point inside.
-
-    Raises:
-        ValueError: if a point is not inside the window or is on a hyperedge, or as in `half_spaces`.
-    """
+    """Corners, counter-clockwise, and area of each point's polytope in a window, by Qhull's half-space intersection."""
     rows, _ = half_spaces(network, points, window=window)
     places, table = points.cpu().numpy(), rows.cpu().numpy()
     found = [_intersect(own[(own[:, :2] != 0).any(1)], place) for own, place in zip(table, places, strict=True)]
@@ -128,10 +114,8 @@ def by_intersection(
 
 
 def _intersect(rows: np.ndarray, point: np.ndarray) -> tuple[np.ndarray, ConvexHull]:
-    """The corners of one polytope in any order, and their hull, which puts them in order."""
+    """The corners of one polytope in any order, and their convex hull, which has the order."""
     unit = rows / np.linalg.norm(rows[:, :2], axis=1, keepdims=True)
-    if not (unit[:, :2] @ point + unit[:, 2] > 0).all():
-        raise ValueError(f"`points` must be inside the window and on no hyperedge, got {point.tolist()}.")
     corners = HalfspaceIntersection(-unit, point).intersections
     return corners, ConvexHull(corners)
 
@@ -139,18 +123,11 @@ def _intersect(rows: np.ndarray, point: np.ndarray) -> tuple[np.ndarray, ConvexH
 def by_pixels(network: Mlp, window: Float[Tensor, "w 2"], *, side: int) -> Int[Tensor, "side side"]:
     """Which pattern each pixel of an upright rectangle has, numbered from 0 as they are met; rows go with $x_2$.
 
-    A pixel is its middle. A cell that holds no middle is not seen, at any resolution.
+    A pixel is its middle: a cell that holds no middle is not seen. The window is an upright rectangle.
 
     Source: Peinemann (2021), Section 5.2.
-
-    Raises:
-        ValueError: if there is no pixel, or the window is no upright rectangle.
     """
     low, high = window.amin(0), window.amax(0)
-    if side < 1 or len(window) != 4 or not bool(((window == low) | (window == high)).all()):
-        raise ValueError(
-            f"`window` must be an upright rectangle and `side` at least 1, got {window.tolist()}, {side!r}."
-        )
     steps = (torch.arange(side, dtype=window.dtype, device=window.device) + 0.5) / side
     x, y = (low + steps.unsqueeze(-1) * (high - low)).unbind(-1)
     pixels = torch.stack([x.expand(side, side), y.unsqueeze(-1).expand(side, side)], -1).flatten(0, 1)

@@ -1,7 +1,6 @@
 r"""The numbers that the claims about networks on Clusters2D compare, one for each network, from a measured group.
 
-Densities, counts and speeds are compared by logarithms, so that the mean over networks is that of a ratio. Nothing here
-trains or judges.
+Densities, counts and speeds are compared by logarithms, so that the mean over networks is the mean of a ratio.
 """
 
 import math
@@ -14,9 +13,9 @@ from torch import Tensor
 
 from leakage.metrics.estimates import mean_interval, median
 from leakage.metrics.intervals import Estimate
-from leakage.studies.polytopes.cluster_records import LOOKS, Group, History, Looks, Motion
+from leakage.studies.polytopes.cluster_statistics import LOOKS, Group, History, Looks, Motion
 
-_NEAR, _FAR = 0.03, 0.1  # what near and far from the data mean, in units of the square's side
+_NEAR, _FAR = 0.03, 0.1  # distances from the data that count as near and far, in units of the square's side
 _FIRST = range(1, 6)  # the epochs in which training begins
 
 
@@ -26,14 +25,14 @@ class Contrasts(NamedTuple):
     Attributes:
         near_to_far: the logarithm of cells per area closer than 0.03 to the data over those at 0.1 or more.
         other_near_to_far: the same for the data of the other networks.
-        parallelism_gain: of hyperedges in the gaps over those all over the window.
-        gap_length_ratio: of hyperedge per area in the gaps to that all over the window.
+        parallelism_gain: the parallelism of hyperedges in the gaps minus that all over the window.
+        gap_length_ratio: hyperedge per area in the gaps over that all over the window.
         rim_length_ratio: the same behind the discs.
-        growth: the logarithm of the final number over that at epoch 0.
+        growth: the logarithm of the final number of cells over that at epoch 0.
         early_order: the mean of the gradients' order in epochs 1 to 5.
-        final_order: the last.
+        final_order: the gradients' order at the end.
         early_components: the largest number of pieces of the boundary in epochs 1 to 5.
-        final_components: the last.
+        final_components: the number of pieces at the end.
     """
 
     near_to_far: Float[Tensor, " models"]
@@ -49,14 +48,8 @@ class Contrasts(NamedTuple):
 
 
 def contrasts(measured: Group, looks: Looks = LOOKS) -> Contrasts:
-    """The numbers of every network of what `cluster_statistics.group` or `pooled` gives.
-
-    Raises:
-        ValueError: if the distances 0.03 and 0.1, or the epochs 0 to 5, were not looked at.
-    """
+    """The numbers of every network of a group, which was looked at in epochs 0 to 5 and at distances 0.03 and 0.1."""
     epochs = measured.epochs.tolist()
-    if not {0, *_FIRST} <= {*epochs} or not {_NEAR, _FAR} <= {*looks.distances}:
-        raise ValueError(f"`looks` must hold epochs 0 to 5 and distances {_NEAR} and {_FAR}, got {looks}.")
     near, far = looks.distances.index(_NEAR), looks.distances.index(_FAR)
     portrait, history = measured.portrait, measured.history
     by_place = [
@@ -82,7 +75,7 @@ class Beginnings(NamedTuple):
 
     Attributes:
         first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
-        initial_order: of the gradients before training.
+        initial_order: the gradients' order before training.
         early_order: the mean of the gradients' order in epochs 1 to 5.
         one_piece: whether the boundary has one piece in each of epochs 1 to 5.
     """
@@ -107,16 +100,11 @@ def beginnings(history: History) -> Beginnings:
 def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
     """By phase, the median over networks of how much faster the last layer is than the first; conservative.
 
-    A network in which neither moves, or one has no hyperedge in the window, counts as 1. One in which a single layer
-    stands still has the ratio 0 or infinity, which a median bears and a mean of logarithms does not.
+    A network counts as 1 if neither layer moves, or if one of them has no hyperedge in the window. If only one layer
+    stands still the ratio is 0 or infinity, which a median bears and a mean of logarithms does not.
 
-    Args:
-        measure: a field of `Motion`; or `carried`, which compares what moves the last layer: the area moved by the
-            layers before it over that moved by itself.
-        motions: by phase.
-
-    Raises:
-        ValueError: as `median`.
+    `measure` is a field of `Motion`, or `carried`, which compares what moves the last layer: the area moved by the
+    layers before it over the area moved by itself.
     """
     ratios = {
         phase: motion.upstream[:, -1] / motion.own[:, -1]
@@ -127,15 +115,11 @@ def last_to_first(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, E
     return {phase: median(torch.where(ratio.isnan(), 1.0, ratio).clamp(max=_MOST)) for phase, ratio in ratios.items()}
 
 
-_MOST = 1e9  # a ratio of areas, where the second is nothing that the points see
+_MOST = 1e9  # in place of an infinite ratio
 
 
 def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:
-    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm.
-
-    Raises:
-        ValueError: if there are fewer than two, or one is not finite.
-    """
+    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm."""
     mean = mean_interval(logarithms)
     low, middle, high = (math.exp(value) for value in (mean.low, mean.estimate, mean.high))
     return Estimate(middle, low, high, mean.n, mean.level)

@@ -1,7 +1,7 @@
 r"""Small deep networks on Clusters2D, each on a data set of its own, trained as one ensemble and kept at many epochs.
 
-A network whose accuracy on its own points stays below `FITTED` is unfitted: it is counted, and is no evidence for what
-trained networks look like. Nothing here looks at pictures.
+A network whose accuracy on its own points stays below `FITTED` is unfitted: it is counted, but is no evidence for what
+trained networks look like.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
@@ -22,18 +21,15 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.perceptrons import Perceptrons
 
-FITTED = 0.93  # training accuracy; with one disc of six pairs, 1/12 of the points, all wrong a network stays below
+FITTED = 0.93  # training accuracy: a network that gets one disc of six pairs wrong, 1/12 of the points, is below
 
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """What is trained on what.
+    """The data, the networks and their training; snapshots are kept in float64, which the geometry needs.
 
     Attributes:
-        layout: of the data.
-        hidden: neurons of each hidden layer.
-        recipe: of the training.
-        dtype: of the training; what is kept is float64, which the geometry asks for.
+        dtype: of the training.
     """
 
     layout: Layout = field(default_factory=Layout)
@@ -41,13 +37,9 @@ class ClusterTask:
     recipe: Recipe = field(default_factory=lambda: Recipe(epochs=80, batch=32, learning_rate=2e-3))
     dtype: torch.dtype = DTYPE
 
-    def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"`hidden` must name a layer or more, each with neurons; got {self.hidden}.")
-
 
 TASK = ClusterTask()
-"""What the book trains: four layers of 25 neurons, as in Figure 7 of Peinemann (2021); data and recipe are ours."""
+"""The networks of the book: four layers of 25 neurons, as in Figure 7 of Peinemann (2021); data and recipe are ours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,14 +67,8 @@ class Targets:
         return max(self.snapshots)
 
     def network(self, model: int, *, epoch: int | None = None) -> Mlp:
-        """One network, at the end or after `epoch` epochs.
-
-        Raises:
-            ValueError: if that epoch was not kept.
-        """
+        """One network, at the end or after `epoch` epochs."""
         chosen = self.last if epoch is None else epoch
-        if chosen not in self.snapshots:
-            raise ValueError(f"`epoch` must be one that was kept: {sorted(self.snapshots)}; got {epoch!r}.")
         return self.snapshots[chosen][model]
 
 
@@ -97,18 +83,8 @@ def train(
 ) -> Targets:
     """Train `models` networks, each on its own draw of the data; `seed` and `group` fix everything that is random.
 
-    Args:
-        task: data, shape and recipe.
-        models: how many networks.
-        seed: of the run.
-        group: tells apart several calls of one run.
-        epochs: which snapshots are kept; all from 0 by default. The last epoch is always one of them.
-        device: where to train.
-
-    Raises:
-        ValueError: if there is no network, or as `clusters.draw` and `ensembles.train`.
+    `epochs` are the snapshots that are kept, all from 0 by default; the last epoch is always kept.
     """
-    arguments.count("models", models, least=1)
     data = draw_data(task.layout, models=models, seed=seed, group=group, device=device)
     points, labels = (torch.cat([getattr(part, name) for part in data]) for name in ("points", "labels"))
     rows = torch.arange(len(points), device=points.device).view(models, -1)

@@ -1,7 +1,7 @@
 r"""Clusters2D: pairs of discs of opposite classes in the unit square, a small gap apart.
 
 Classes are 0 and 1; the first disc of a pair is class 0. Points are float64, in the order of their discs, on the device
-of the generator, which is the only source of randomness. Nothing here shuffles or splits.
+of the generator.
 """
 
 import math
@@ -12,10 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.arguments import count, number
 from leakage.runtime import DTYPE
 
-_PROPOSALS = 10_000  # pairs proposed before a layout counts as impossible
+_PROPOSALS = 10_000  # pairs proposed for one data set
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,12 @@ class Layout:
         points: n, points in each disc.
         radius: r of the discs, in units of the square's side.
         gap: g, between the two discs of a pair; twice this separates discs of different pairs.
-
-    Raises:
-        ValueError: if a count is below 1, `radius` not positive or `gap` negative.
     """
 
     pairs: int = 6
     points: int = 60
     radius: float = 0.04
     gap: float = 0.02
-
-    def __post_init__(self) -> None:
-        for name in ("pairs", "points"):
-            object.__setattr__(self, name, count(name, getattr(self, name), least=1))
-        object.__setattr__(self, "radius", number("radius", self.radius, above=0.0))
-        object.__setattr__(self, "gap", number("gap", self.gap, least=0.0))
 
     @property
     def spread(self) -> float:
@@ -54,7 +44,7 @@ LAYOUT = Layout()
 
 
 class Clusters(NamedTuple):
-    """A data set with where it came from.
+    """A data set and the centres of its discs.
 
     Attributes:
         points: in the unit square, disc after disc.
@@ -92,9 +82,6 @@ def draw(layout: Layout = LAYOUT, *, generator: torch.Generator) -> Clusters:
     radius $r\sqrt U$.
 
     Source: Peinemann (2021), Section 4.2, which describes the data in words; numbers and law are ours.
-
-    Raises:
-        ValueError: if 10 000 proposals do not hold as many pairs as the layout wants.
     """
     centres = _placed(_proposed(layout, generator), layout)
     shape = (layout.pairs, 2, layout.points)
@@ -115,15 +102,10 @@ def _proposed(layout: Layout, generator: torch.Generator) -> Float[Tensor, "k 2 
 
 
 def _placed(proposed: Float[Tensor, "k 2 2"], layout: Layout) -> Float[Tensor, "pairs 2 2"]:
-    """The pairs that stay when each proposal in turn must keep away from those placed before it."""
+    """The first proposals, as many as wanted, that keep away from all placed before them; an error if too few do."""
     placed: list[Tensor] = []
     while len(placed) < layout.pairs:
-        if not len(proposed):
-            raise ValueError(
-                f"`layout` must fit into the unit square: {_PROPOSALS} proposals held {len(placed)} of "
-                f"{layout.pairs} pairs with radius {layout.radius} and gap {layout.gap}; want fewer or smaller ones."
-            )
-        # All that come too close to the one placed are rejected at once: what is first then is the next to be placed.
+        # All that come too close to the one placed are rejected at once: the first of the rest is placed next.
         placed.append(proposed[0])
         proposed = proposed[1:][_apart(proposed[1:], proposed[0], layout)]
     return torch.stack(placed)
@@ -140,7 +122,7 @@ def _unit(angles: Tensor) -> Tensor:
 
 
 class Properties(NamedTuple):
-    """What must hold for every data set; see `properties`.
+    """What the definition promises of every data set.
 
     Attributes:
         spread_error: the largest difference between the distance of a pair's centres and 2r + g.
@@ -156,7 +138,7 @@ class Properties(NamedTuple):
 
 
 def properties(data: Clusters, layout: Layout = LAYOUT) -> Properties:
-    """Measure what the definition says of the data."""
+    """The properties of a data set, measured."""
     across = (data.centres[:, 1] - data.centres[:, 0]).norm(dim=-1)
     # Differences, not the matrix product that large inputs would get: it loses half of the digits.
     apart = torch.cdist(

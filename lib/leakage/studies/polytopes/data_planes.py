@@ -1,9 +1,9 @@
-r"""Planes through data of many dimensions: are there more seams around members than around outsiders?
+r"""Planes through data of many dimensions: are there more hyperedges around members than around outsiders?
 
 A plane goes through three records of three classes, either three members of the network's training set or three
 outsiders of the same classes. Which records of a class are members is chance, so without training both planes have one
 law; the same planes through a network that was trained on none of the six must show no difference. Distances are those
-of the input. Nothing here attacks.
+of the input.
 """
 
 from typing import NamedTuple
@@ -12,11 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.geometry.subdivision import Plane, Subdivision, subdivide_planes
+from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
+from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.studies.polytopes import shadow_pairs
 from leakage.studies.polytopes.densities import in_discs, nearest
+from leakage.studies.polytopes.pictures import path
 from leakage.studies.polytopes.shadow_pairs import Side, Task
 from leakage.studies.polytopes.windows import box
 
@@ -28,8 +29,8 @@ class Through(NamedTuple):
     """A plane through three points, with the points in its coordinates and a square window around them.
 
     Attributes:
-        plane: its origin is the points' mean, its basis orthonormal.
-        points: the three in coordinates of the plane.
+        plane: its origin is the points' mean, its basis is orthonormal.
+        points: the three points in coordinates of the plane.
         window: corners of the square; no point is closer to its sides than the frame.
     """
 
@@ -39,47 +40,24 @@ class Through(NamedTuple):
 
 
 def through(points: Float[Tensor, "3 d"], *, frame: float) -> Through:
-    """The plane through three points and a window that leaves a frame of this width around them.
-
-    Raises:
-        ValueError: if there are not three points, they are on one line, or the frame is negative.
-    """
-    arguments.real("points", points, "3 d")
-    arguments.number("frame", frame, least=0)
+    """The plane through three points and a window that leaves a frame of this width around them."""
     origin = points.mean(0)
-    sides = points[:2] - points[2]
-    if float(torch.linalg.svdvals(sides)[1]) <= _FLAT * float(sides.norm()):
-        raise ValueError("`points` must span a plane, got three on one line.")
-    basis = torch.linalg.qr(sides.T).Q.T.contiguous()
+    basis = torch.linalg.qr((points[:2] - points[2]).T).Q.T.contiguous()
     flat = (points - origin) @ basis.T
     half = float(flat.abs().max()) + frame
     return Through(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
 
 
-_FLAT = 1e-9  # three points whose second singular value has a smaller share are on one line, to rounding
-
-
 class Rings(NamedTuple):
-    """Around the three points of a plane, within each ring: what is there per area.
-
-    Attributes:
-        lengths: length of hyperedges.
-        cells: cells whose middle is there.
-    """
+    """In each ring around the three points of a plane, per area: the length of hyperedges and the middles of cells."""
 
     lengths: Float[Tensor, "*b rings"]
     cells: Float[Tensor, "*b rings"]
 
 
 def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
-    """Edges and cells per area, by distance to the nearest edge of a ring; rings of different points may overlap.
-
-    Raises:
-        ValueError: if the radii do not ascend from above 0.
-    """
+    """Edges and cells per area, by distance to the nearest edge of a ring; rings of different points may overlap."""
     ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
-    if not len(ends) or not float(ends[0]) > 0 or not bool((ends.diff() > 0).all()):
-        raise ValueError(f"`radii` must be positive and ascend, got {radii!r}.")
     areas = torch.pi * ends.square()
     inside = torch.stack([in_discs(fine, points, radius=radius).lengths.mean() for radius in radii]) * areas
     away = torch.stack([nearest(fine.middles, point.unsqueeze(0)) for point in points])
@@ -90,14 +68,14 @@ def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float
 
 
 class Seams(NamedTuple):
-    """What is around the records of planes through members and through outsiders of one network.
+    """The rings around records, for planes through members and through outsiders of one network.
 
     Attributes:
         radii: ends of the rings.
         member: of each plane through members, in the target.
-        outsider: of each plane through outsiders.
-        null_member: the former in the shadow, which has seen none of these records.
-        null_outsider: the latter.
+        outsider: of each plane through outsiders, in the target.
+        null_member: of the planes through members in the shadow, which has seen none of these records.
+        null_outsider: of the planes through outsiders in the shadow.
     """
 
     radii: Float[Tensor, " rings"]
@@ -115,19 +93,9 @@ def look(
     seed: int,
     radii: tuple[float, ...] = RADII,
 ) -> Seams:
-    """Train target and shadow on one split and look at planes through members and through outsiders of the target.
+    """Train target and shadow on one split and look at `planes` planes through members and as many through outsiders.
 
     Plane k of both kinds goes through the same three classes.
-
-    Args:
-        split: names the split.
-        task: the data and the networks; see `shadow_pairs.SIZES`.
-        planes: of each kind.
-        seed: with the split, fixes everything that is random.
-        radii: ends of the rings.
-
-    Raises:
-        ValueError: as `shadow_pairs.train_pair`, `triples` and `rings`.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     generator = stream(seed, f"planes/{split}", task.device)
@@ -143,15 +111,8 @@ def look(
 
 
 def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
-    """Rows of three members and of three outsiders, of the same three classes in the same order; `count` times.
-
-    Raises:
-        ValueError: if fewer than three classes have both members and outsiders, or `count` is below 1.
-    """
+    """`count` times, the rows of three members and of three outsiders, of the same three classes in the same order."""
     classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
-    arguments.count("count", count, least=1)
-    if len(classes) < 3:
-        raise ValueError(f"`side` must have members and outsiders in three classes, got {len(classes)} such classes.")
     device = side.labels.device
     order = torch.rand((count, len(classes)), dtype=torch.float32, generator=generator, device=device).argsort(-1)[
         :, :3
@@ -162,3 +123,21 @@ def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor
     fits = side.labels == kinds.unsqueeze(-1)
     picked = [lot.unsqueeze(1).masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
     return torch.stack(picked, 1)
+
+
+def laid_over(
+    network: Mlp, points: Float[Tensor, "t d"], triples: Int[Tensor, "planes 3"], *, half: float
+) -> Float[Tensor, "2 k"]:
+    """The hyperedges near the three records of each plane, with each record at the origin, as one line with gaps.
+
+    So many planes become one drawing, whose ink per area is the length of hyperedges per area. Each record is the
+    middle of a square with sides of twice `half`; coordinates are those of its plane.
+    """
+    pieces = []
+    for three in triples:
+        view = through(points[three], frame=half)
+        for place in view.points:
+            left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
+            square = box((left, bottom), (right, top), device=points.device)
+            pieces.append(subdivide(network, square, plane=view.plane).hyperedges()[0] - place)
+    return path(torch.cat(pieces)).cpu()

@@ -2,7 +2,7 @@ r"""How many cells there are and how their edges lie, near the data and away fro
 
 `by_distance` counts cells by their distance to the nearest data point. `in_discs` looks at the pieces of hyperedge
 inside discs, clipped exactly. A direction is a line without arrow, so its angle is doubled: $e^{2i\theta}$. Coordinates
-are those of the window. Nothing here trains or draws.
+are those of the window.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.subdivision import Subdivision
 
-_CHUNK = 2**16  # numbers of the largest table of distances: it stays in the cache
+_CHUNK = 2**16  # numbers in the largest table of distances: it stays in the cache
 
 
 class Densities(NamedTuple):
@@ -41,20 +40,11 @@ def by_distance(
     edges: Sequence[float],
     lattice: Float[Tensor, "t 2"],
 ) -> Densities:
-    """Count cells and measure areas between the distances `edges`, which begin at 0; the last bin has no end.
+    """Numbers of cells and areas between the distances `edges`, which ascend from 0; the last bin has no end.
 
-    Args:
-        subdivision: the cells.
-        data: the points to be near to.
-        edges: ascending distances, in units of the window.
-        lattice: points that stand for equal parts of the window.
-
-    Raises:
-        ValueError: if `edges` do not ascend from 0, or there are no data.
+    The points of `lattice` stand for equal parts of the window.
     """
     steps = torch.tensor(edges, dtype=data.dtype, device=data.device)
-    if not len(steps) or float(steps[0]) != 0 or not bool((steps.diff() > 0).all()):
-        raise ValueError(f"`edges` must ascend from 0, got {list(edges)!r}.")
     found = [
         torch.bincount(torch.searchsorted(steps, nearest(points, data), right=True) - 1, minlength=len(steps))
         for points in (subdivision.middles, lattice)
@@ -63,13 +53,7 @@ def by_distance(
 
 
 def nearest(points: Float[Tensor, "t 2"], data: Float[Tensor, "n 2"]) -> Float[Tensor, " t"]:
-    """The distance from each point to the nearest of the data.
-
-    Raises:
-        ValueError: if there are no data, or one is not finite, or points and data are of different dtypes.
-    """
-    arguments.filled("data", arguments.real("data", data, "n 2"))
-    arguments.real("points", points, "t 2", like=data)
+    """The distance from each point to the nearest of the data."""
     across, along = data.mT
     found = []
     for part in points.split(max(1, _CHUNK // len(data))):  # of squares: `torch.cdist` takes every root
@@ -103,19 +87,13 @@ class Discs(NamedTuple):
 
 
 def in_discs(subdivision: Subdivision, centres: Float[Tensor, "discs 2"], *, radius: float) -> Discs:
-    """Length and directions of the hyperedges inside discs; NaN for directions where there is none.
-
-    Raises:
-        ValueError: if the radius is not positive.
-    """
-    arguments.number("radius", radius, above=0)
-    arguments.real("centres", centres, "discs 2")
+    """Length and directions of the hyperedges inside discs; NaN for directions where there is none."""
     segments, neurons = subdivision.hyperedges()
     inside = _clipped(segments, centres, radius)
     turned = _doubled(segments[:, 1] - segments[:, 0])
     total = inside.sum(-1)
     vectors = inside @ turned
-    # Pieces of one neuron are one line, bent at most: it is no evidence for itself.
+    # Pieces of one neuron are one line, bent at most: pairs of them say nothing about parallelism.
     size = (len(centres), subdivision.pattern.shape[1])
     own_length = inside.new_zeros(size).index_add(1, neurons, inside)
     own = [inside.new_zeros(size).index_add(1, neurons, inside * part) for part in turned.unbind(-1)]

@@ -2,7 +2,7 @@ r"""How much area changes its activation from one epoch to the next, layer by la
 
 The area that a hyperedge sweeps is the area where its neuron's state changes. A neuron of layer l changes its state
 either because its own layer's weights moved or because the layers before it did: *own* replaces layer l alone,
-*upstream* all layers before it. Shares are means over neurons and points. Nothing here trains.
+*upstream* all layers before it. Shares are means over neurons and points.
 """
 
 from typing import NamedTuple
@@ -18,9 +18,9 @@ class Moves(NamedTuple):
     """Shares of the area in which a neuron's state changes, averaged over the neurons of each hidden layer.
 
     Attributes:
-        both: by the whole update.
+        both: if all layers are updated.
         own: if only the layer itself is updated.
-        upstream: if only the layers before it are; 0 for the first.
+        upstream: if only the layers before it are updated; 0 for the first layer.
     """
 
     both: Float[Tensor, "*b layers"]
@@ -29,19 +29,14 @@ class Moves(NamedTuple):
 
 
 def moves(before: Mlp, after: Mlp, points: Float[Tensor, "t d"]) -> Moves:
-    r"""What an update from `before` to `after` moves, as means over points that stand for an area.
+    r"""The moves of an update from `before` to `after`, as means over points that stand for an area.
 
     With activations $a$ of the old and $a'$ of the new network, layer l's states are read off four heights,
     $W_l a^{l-1} + b_l$ (old), $W'_l a'^{l-1} + b'_l$ (both), $W'_l a^{l-1} + b'_l$ (own) and $W_l a'^{l-1} + b_l$
     (upstream).
 
     Source: the question is Section 5.4 of Peinemann (2021), the split is ours.
-
-    Raises:
-        ValueError: if the networks differ in shape.
     """
-    if [tuple(w.shape) for w in before.weights] != [tuple(w.shape) for w in after.weights]:
-        raise ValueError(f"`before` and `after` must have one shape, got widths {before.widths} and {after.widths}.")
     old = new = points
     found: list[list[Tensor]] = []
     for layer in range(len(before.weights) - 1):
@@ -56,14 +51,8 @@ def moves(before: Mlp, after: Mlp, points: Float[Tensor, "t d"]) -> Moves:
 
 
 def mean_moves(snapshots: dict[int, Mlp], points: Float[Tensor, "t d"], *, first: int, last: int) -> Moves:
-    """The mean of `moves` over the epochs from `first` to `last`, one update an epoch.
-
-    Raises:
-        ValueError: if an epoch between is missing, or there is none.
-    """
+    """The mean of `moves` over the epochs from `first` to `last`, one update an epoch."""
     wanted = range(first, last + 1)
-    if len(wanted) < 2 or not snapshots.keys() >= set(wanted):
-        raise ValueError(f"`snapshots` must hold every epoch from {first} to {last}, at least two; got {[*snapshots]}.")
     steps = [moves(snapshots[epoch], snapshots[epoch + 1], points) for epoch in wanted[:-1]]
     return Moves(*(torch.stack(parts).mean(0) for parts in zip(*steps, strict=True)))
 

@@ -2,7 +2,7 @@ r"""Do norms rise or fall along the decision boundary? Exact probabilities that 
 
 $\lVert A_P \rVert_F$ and $\lVert b_P \rVert_\infty$ are constant on cells, so a point uniform in length on the boundary
 takes each value with the length of the boundary in such cells, and a point uniform in the window with their area. The
-norm of the output varies within a cell and is compared at evenly spaced points. Nothing here draws.
+norm of the output varies within a cell and is compared at evenly spaced points.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision
 from leakage.studies.polytopes.densities import nearest
@@ -31,14 +30,9 @@ def exceeds(
 ) -> Float[Tensor, ""]:
     r"""$P(X > Y) + \tfrac12 P(X = Y)$ for independent X and Y with these values and weights (equal ones by default).
 
-    Values that differ by rounding are equal: where a norm is constant over many cells, how a machine rounds in each of
-    them would decide otherwise. NaN if one of the two has no weight.
-
-    Raises:
-        ValueError: if a value is NaN.
+    Values that differ by rounding are equal: otherwise rounding would decide where a norm is constant over many cells.
+    NaN if one of the two has no weight.
     """
-    arguments.real("first", first, "m", finite=False)
-    arguments.real("second", second, "n", finite=False, like=first)
     ours = torch.ones_like(first) if first_weights is None else first_weights
     theirs = torch.ones_like(second) if second_weights is None else second_weights
     values, order = second.sort()
@@ -52,11 +46,9 @@ def exceeds(
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """A subdivision of the unit square with its decision boundary, and the same seen from evenly spaced points.
+    """A subdivision of the unit square with its decision boundary, and both at evenly spaced points.
 
     Attributes:
-        subdivision: the cells.
-        boundary: the decision boundary.
         points: evenly spaced; those that lie on a hyperedge to rounding are left out.
         cells: the cell of each point.
         outputs: the norm of the output at each point.
@@ -71,7 +63,7 @@ class Landscape:
     def norms(self, points: Float[Tensor, "k 2"]) -> Float[Tensor, "3 k"]:
         r"""$\lVert A_P \rVert_F$, $\lVert b_P \rVert_\infty$ and $\lVert o \rVert_2$ at points.
 
-        Points on a hyperedge, to rounding, are left out, so they come in no order that the caller could rely on.
+        Points that lie on a hyperedge, to rounding, are left out.
         """
         cells = self.subdivision.locate(points)
         points, cells = points[cells >= 0], cells[cells >= 0]
@@ -83,11 +75,7 @@ class Landscape:
 
 
 def survey(fine: Subdivision, *, side: int = 200) -> Landscape:
-    """Look at the subdivided unit square from `side` × `side` points.
-
-    Raises:
-        ValueError: if `side` is below 1.
-    """
+    """The landscape of the subdivided unit square at `side` × `side` points."""
     points = lattice(side, device=fine.vertices.device)
     cells = fine.locate(points)
     points, cells = points[cells >= 0], cells[cells >= 0]
@@ -107,7 +95,7 @@ class Ridge(NamedTuple):
 
     Attributes:
         window: against a point uniform in the window.
-        near: against a point uniform in the part of the window that is near the data.
+        near: against a point uniform near the data.
     """
 
     window: Norms
@@ -115,16 +103,9 @@ class Ridge(NamedTuple):
 
 
 def ridge(landscape: Landscape, data: Float[Tensor, "n 2"], *, within: float, count: int = 4000) -> Ridge:
-    """Compare the decision boundary with the window, and with its part closer than `within` to the data.
+    """Compare the decision boundary with the window, and with its part closer than `within` to the training points.
 
-    Args:
-        landscape: the cells and the boundary.
-        data: the training points.
-        within: a distance, in units of the window.
-        count: points on the boundary where the output is read.
-
-    Raises:
-        ValueError: if there are no data, or `count` is below 1.
+    The output is read at `count` points on the boundary.
     """
     boundary, fine = landscape.boundary, landscape.subdivision
     if not len(boundary):
@@ -147,10 +128,7 @@ def ridge(landscape: Landscape, data: Float[Tensor, "n 2"], *, within: float, co
 
 
 def elsewhere(landscape: Landscape, curves: Sequence[Boundary], *, count: int = 2000) -> Norms:
-    """The probabilities of `ridge` against the window on the boundaries of other networks, one for each: chance.
-
-    NaN for a curve without segments.
-    """
+    """By chance: the probabilities of `ridge.window` on the boundaries of other networks; NaN without a boundary."""
     fine = landscape.subdivision
     rows = []
     for curve in curves:
@@ -171,9 +149,6 @@ def gradient_order(subdivision: Subdivision) -> Float[Tensor, ""]:
        \lambda \text{ of } \sum_P |P|\, \nabla g_P \nabla g_P^\top . $$
 
     The matrix is the average gradient outer product. One straight ridge has q = 1.
-
-    Raises:
-        ValueError: if the network has not two outputs.
     """
     slopes = subdivision.margin_gradients
     matrix = (slopes * subdivision.areas.unsqueeze(-1)).mT @ slopes

@@ -1,7 +1,6 @@
 r"""Exact cutting against the slower ways to the same polytopes: do they agree, and what do they cost?
 
 Seconds are processor time of this process, which other work on the machine hardly changes; look at their ratios.
-Nothing here judges.
 """
 
 import itertools
@@ -25,7 +24,7 @@ class Agreement(NamedTuple):
         same_edges: whether the same neurons and sides of the window bound the cell (none for areas alone).
         vertex_error: the largest distance from an end of an edge to the corner it should be.
         area_error: the difference in area, where the method gives one; else 0.
-        seconds: what the other method took for each cell.
+        seconds: processor time of the other method for each cell.
     """
 
     same_edges: Bool[Tensor, " cells"]
@@ -35,10 +34,7 @@ class Agreement(NamedTuple):
 
 
 def with_programs(fine: Subdivision, cells: Sequence[int] | Int[Tensor, " cells"]) -> Agreement:
-    """Algorithm 4 by linear programs, with the window's sides among the constraints, on chosen cells.
-
-    An edge counts if its two ends are apart; edges that are one point are left out on both sides.
-    """
+    """Algorithm 4 by linear programs, with the window's sides as constraints; edges that are points are left out."""
     rows = [_by_programs(fine, int(cell)) for cell in cells]
     return Agreement(*(torch.tensor(column) for column in zip(*rows, strict=True)))
 
@@ -62,7 +58,7 @@ def _ends_apart(first: Tensor, second: Tensor) -> float:
 
 
 def with_intersections(fine: Subdivision, cells: Sequence[int] | Int[Tensor, " cells"]) -> Agreement:
-    """Half-space intersection by Qhull from a point inside each of the chosen cells, at once: equal shares of time."""
+    """Half-space intersection by Qhull of all chosen cells at once; each gets an equal share of the time."""
     chosen = torch.as_tensor(cells, device=fine.counts.device)
     begun = time.process_time()
     found, areas = by_intersection(fine.network, fine.middles[chosen], window=fine.window)
@@ -77,15 +73,7 @@ def with_intersections(fine: Subdivision, cells: Sequence[int] | Int[Tensor, " c
 
 
 class PixelCounts(NamedTuple):
-    """How many cells the pixels of each resolution see, and in which time; and cutting, which sees all.
-
-    Attributes:
-        sides: pixels along one side.
-        seen: distinct patterns.
-        seconds: for each resolution.
-        cells: how many there are.
-        cut_seconds: the best of a few runs of the subdivision.
-    """
+    """How many cells the pixels of each resolution see, and in what time; and the same by cutting, which sees all."""
 
     sides: Int[Tensor, " k"]
     seen: Int[Tensor, " k"]
@@ -95,11 +83,7 @@ class PixelCounts(NamedTuple):
 
 
 def with_pixels(network: Mlp, window: Float[Tensor, "4 2"], *, sides: Sequence[int], repeats: int = 3) -> PixelCounts:
-    """The pixel method at several resolutions against the subdivision of the same window.
-
-    Raises:
-        ValueError: as in `brute_force.by_pixels` and `subdivision.subdivide`.
-    """
+    """The pixel method at several resolutions against the subdivision of the same window."""
     fine, cut_seconds = _timed(lambda: subdivide(network, window), repeats)
     seen, seconds = [], []
     for side in sides:
@@ -123,10 +107,10 @@ class Work(NamedTuple):
     """Multiplications to find the polytopes of a window, by method.
 
     Attributes:
-        pixels: for each resolution: the forward passes through the hidden layers.
-        programs: at least, for Algorithm 4: its programs are about one edge each, so that every constraint of the
+        pixels: for each resolution, the forward passes through the hidden layers.
+        programs: a lower bound for Algorithm 4: its programs are about one edge each, so that every constraint of the
             polytope has to be put into the line of every neuron, once for both programs.
-        cutting: at most, for the subdivision: every neuron at all corners that there are in the end, the adapted
+        cutting: an upper bound for the subdivision: every neuron at all corners that there are in the end, the adapted
             parameters of all cells of a layer, and the two corners of each cut.
     """
 
@@ -136,7 +120,7 @@ class Work(NamedTuple):
 
 
 def multiplications(fine: Subdivision, *, sides: Sequence[int]) -> Work:
-    """What each way to the polytopes of this window costs, whatever the machine."""
+    """The multiplications of each way to the polytopes of this window."""
     widths = fine.network.widths
     layers = zip(fine.layer_counts, widths[1:-1], widths[2:], strict=True)
     adapting = sum(3 * cells * into * out for cells, into, out in layers)
@@ -189,9 +173,6 @@ def program_defects(network: Mlp, far_point: Float[Tensor, " 2"]) -> Defects:
 
     The first on the triangle $x_1 + x_2 \le 1$, $x_1 \ge -0.2$, $x_2 \ge -0.2$, made by three neurons; the second on
     the polytope of a point of `network` that is far from where its hyperedges cross.
-
-    Raises:
-        ValueError: as in `brute_force.by_programs`.
     """
     kind = {"dtype": far_point.dtype, "device": far_point.device}
     normals = torch.tensor([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], **kind)

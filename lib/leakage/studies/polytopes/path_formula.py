@@ -1,8 +1,8 @@
-r"""The gradient of one early weight as a sum over paths, and what the thesis prints for it.
+r"""The gradient of one early weight as a sum over paths, and the formula that the thesis prints.
 
 Networks of three layers of two neurons each, a ReLU after every layer and no biases, as in Figure 10 of Peinemann
 (2021). `weights[..., l, i, j]` is $w^{(l)}_{ij}$, from neuron i to neuron j. The gradient is that of
-$\mathcal L = \sum_i (o_i - y_i)^2$ with respect to $w^{(0)}_{22}$. Only this example: nothing here trains.
+$\mathcal L = \sum_i (o_i - y_i)^2$ with respect to $w^{(0)}_{22}$.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_SHAPE = (3, 2, 2)
-
 
 class EarlyGradient(NamedTuple):
-    r"""$\partial\mathcal L / \partial w^{(0)}_{22}$ four times.
+    r"""$\partial\mathcal L / \partial w^{(0)}_{22}$ in four ways.
 
     Attributes:
         automatic: by automatic differentiation.
@@ -42,13 +40,7 @@ def early_gradient(
     Source: Peinemann (2021), Section 5.4. It prints
     $\sum_i 2(o_i - y_i) \sum_j \Phi'^{(2)} \sum_k w^{(2)}_{kj} \Phi'^{(1)} \sum_l w^{(1)}_{l2} \Phi'^{(0)} \nu^{(0)}_2$
     with $\nu^{(0)}$ the input.
-
-    Raises:
-        ValueError: if the shapes do not fit.
     """
-    if weights.shape[-3:] != _SHAPE or inputs.shape != targets.shape or inputs.shape != (*weights.shape[:-3], 2):
-        shapes = tuple(weights.shape), tuple(inputs.shape), tuple(targets.shape)
-        raise ValueError(f"`weights`, `inputs` and `targets` must be (…, 3, 2, 2), (…, 2) and (…, 2); got {shapes}.")
     outputs, slopes = _forward(weights, inputs)
     error = 2 * (outputs - targets)
     second, third = weights[..., 1, :, :], weights[..., 2, :, :]

@@ -1,7 +1,7 @@
 r"""What a picture of a subdivided window shows, as arrays for `figures.polygons` and `Axes.plot`.
 
 Everything but the output norm is exact: polygons with one value each, and segments. Coordinates are those of the
-window. Nothing here draws or looks at more than one network.
+window.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide
 from leakage.models.mlp import Mlp
@@ -19,10 +18,10 @@ from leakage.models.mlp import Mlp
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    r"""A window with all that is drawn in it, on the CPU; what nobody asks for is not computed.
+    r"""A window with all that is drawn in it, on the CPU, computed when it is asked for.
 
     Attributes:
-        fine: the window's cells, wherever they were computed.
+        fine: the window's cells, on any device.
         side: points of the output's picture along one side.
     """
 
@@ -99,23 +98,12 @@ def picture(
     plane: Plane | None = None,
     side: int = 240,
 ) -> Picture:
-    """Everything that the book draws of one network in one window.
-
-    Args:
-        network: a single one, in float64.
-        window: a convex polygon.
-        plane: where it lies, for networks with more than two inputs.
-        side: points of the output's picture along one side.
-
-    Raises:
-        ValueError: as `subdivision.subdivide`, or if `side` is below 1.
-    """
-    arguments.count("side", side, least=1)
+    """Everything that the book draws of one network, in float64, in one convex window, which may lie on a plane."""
     return Picture(subdivide(network, window, plane=plane), side)
 
 
 def path(segments: Float[Tensor, "s 2 2"]) -> Float[Tensor, "2 k"]:
-    """Segments as one line with a gap, NaN, behind each: thousands are drawn as fast as one."""
+    """Segments as one line with a gap, NaN, behind each, which is drawn much faster."""
     gaps = torch.full_like(segments[:, :1], torch.nan)
     return torch.cat([segments, gaps], 1).flatten(0, 1).T.contiguous()
 

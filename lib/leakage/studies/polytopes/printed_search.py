@@ -1,7 +1,7 @@
 r"""The search for the first boundary on a ray that the thesis prints, to be compared with `geometry.rays`.
 
-Unit steps until something changes, then halved steps back and forth. It sees the ends of its steps only: what a step
-jumps over, it may miss or take for the first. Nothing else in the library relies on it.
+Unit steps until something changes, then halved steps back and forth. It sees the ends of its steps only: it may miss an
+event that a step jumps over, or take a later event for the first.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from leakage.geometry.patterns import joined, pattern
-from leakage.geometry.rays import check_rays
 from leakage.models.mlp import Mlp
 
 
@@ -24,12 +23,12 @@ def _row(network: Mlp, points: Tensor) -> Tensor:
 
 
 EVENTS = {"label": _label, "pattern": _row}
-"""What a bisection compares: the predicted class, as Algorithm 5 is printed, or the activation pattern, as its text
-says."""
+"""What the search compares: the predicted class, as in the printed Algorithm 5, or the activation pattern, as in its
+text."""
 
 
 class Bracketed(NamedTuple):
-    """What the printed search returns: the length reached (infinite if it met nothing), and whether it met anything."""
+    """The length that the printed search reached, infinite if it met nothing, and whether it met anything."""
 
     lengths: Float[Tensor, "*b t"]
     met: Bool[Tensor, "*b t"]
@@ -50,15 +49,7 @@ def bisection(
     leaves its result undefined; here it is infinite.
 
     Source: Peinemann (2021), Algorithm 5, lines 5 to 24.
-
-    Raises:
-        ValueError: if `steps` is less than 1, the event is unknown, or as in `rays.walk`.
     """
-    if event not in EVENTS:
-        raise ValueError(f"`event` must be one of {', '.join(EVENTS)}; got {event!r}.")
-    if steps < 1:
-        raise ValueError(f"`steps` must be at least 1, got {steps!r}.")
-    check_rays(network, points, directions)
     look = EVENTS[event]
     last = look(network, points)
     place = torch.zeros_like(points[..., 0])

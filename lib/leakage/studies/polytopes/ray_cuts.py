@@ -1,7 +1,7 @@
 r"""The second exact way to the crossings and label changes of `geometry.rays`, which shares no step with it.
 
 A ray is cut layer by layer, at all its crossings at once, where `geometry.rays` follows it from polytope to polytope.
-Directions are unit vectors. Nothing else in the library relies on it.
+Directions are unit vectors.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.geometry.patterns import check
-from leakage.geometry.rays import LEVEL, check_rays
+from leakage.geometry.rays import LEVEL
 from leakage.models.mlp import Mlp
 
 
@@ -30,13 +28,7 @@ def all_breaks(
 
     Between the breaks of the layers before, the heights $z^l$ are affine in t: a change of sign between two
     neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$.
-
-    Raises:
-        ValueError: if `until` is not positive, there is no point, or as in `rays.walk`.
     """
-    arguments.number("until", until, above=0)
-    check_rays(network, points, directions)
-    check(network, points, least=1)
     ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
     grid = ends.expand(*points.shape[:-1], 2)
     owners = torch.full_like(grid, -1, dtype=torch.int64)
@@ -58,7 +50,7 @@ def _along(network: Mlp, points: Tensor, directions: Tensor, grid: Tensor) -> tu
 
 
 def _crossings(grid: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
-    """Lengths and neurons of the changes of activity between neighbours of the grid, in slots as many as needed."""
+    """Lengths and neurons of the changes of activity between neighbours of the grid, padded to the longest ray."""
     low, high = heights[..., :-1, :], heights[..., 1:, :]
     change = (low > 0) != (high > 0)
     left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
@@ -70,7 +62,7 @@ def _crossings(grid: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _trim(grid: Tensor, owners: Tensor) -> Breaks:
-    """Only what has an owner, ascending, padded to the longest ray."""
+    """The places of the grid that have an owner, ascending, padded to the longest ray."""
     lengths, order = torch.where(owners >= 0, grid, torch.inf).sort(dim=-1, stable=True)
     most = int((owners >= 0).sum(-1).max())
     return Breaks(lengths[..., :most], owners.gather(-1, order)[..., :most])
@@ -79,11 +71,7 @@ def _trim(grid: Tensor, owners: Tensor) -> Breaks:
 def label_change_by_breaks(
     network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
 ) -> Float[Tensor, "*b t"]:
-    """The same number as `rays.label_change`, from the outputs at `all_breaks`.
-
-    Raises:
-        ValueError: as in `rays.label_change`.
-    """
+    """The length at which each ray first changes its label, from the outputs at `all_breaks`."""
     breaks = all_breaks(network, points, directions, until=until).lengths.clamp_max(until)
     ends = torch.zeros_like(points[..., :1]), torch.full_like(points[..., :1], until)
     grid = torch.cat([ends[0], breaks, ends[1]], -1)

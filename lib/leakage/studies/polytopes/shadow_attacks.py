@@ -1,8 +1,8 @@
 r"""The attack of ML-Leaks with and without the metrics of activation polytopes, on one split of a data set.
 
 One call is one point of a grid: it trains target and shadow, measures both, fits each attack model on the shadow's
-features and aims it at the target. The accuracy is that of the attack model's own decision; no threshold was chosen on
-the target. Posteriors go into the raw network as they are, as in ML-Leaks.
+features and applies it to the target. The accuracy is that of the attack model's own decision; no threshold was chosen
+on the target. Posteriors go into the raw network as they are, as in ML-Leaks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Question, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
@@ -46,19 +45,19 @@ COMBINED: dict[str, tuple[str, ...]] = {
 }
 """Feature sets by the signals in them. The distance metrics are those of one ray unless all are named."""
 RATES = (0.01,)
-"""Rates of false positives at which the true positive rate is given."""
+"""False positive rates at which the true positive rate is given."""
 TWICE = ("distance", "norm", "cosine", "distance, all rays", "top-3")
-"""The sets that are tried on the shadow, too, by an attacker who has trained the target."""
+"""The feature sets that also attack the shadow, as if the attacker had trained the target."""
 AS_THEY_ARE = ("top-3", "top-3 logits")
-"""What the network `NN` is given without standardising: the posteriors of ML-Leaks, and their logits."""
+"""The feature sets that the network `NN` gets, without standardising: the posteriors of ML-Leaks, and their logits."""
 
 
 @dataclass(frozen=True)
 class Shooting:
-    """How much is shot at each point.
+    """The rays from each point.
 
     Attributes:
-        rays: of the set `distance, all rays`; the other sets use the first of them.
+        rays: how many, in the set `distance, all rays`; the other sets use the first of them.
         boundaries: hyperedges met by each ray.
         cells: nearest hyperedges of the set `cell`.
         until: length up to which a ray looks for another label.
@@ -71,16 +70,17 @@ class Shooting:
 
 
 class Comparison(NamedTuple):
-    """One split.
+    """The attacks on one split.
 
     Attributes:
         fit: the target's.
         scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
             "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
             those of the best threshold.
-        swapped: the same of the sets in `TWICE`, with target and shadow in each other's place: one more attack on the
+        swapped: the same for the sets in `TWICE`, with target and shadow in each other's place: one more attack on the
             same two networks.
-        by_ray: the accuracy of `NN standardised` on each signal asked for along each ray alone, the mean of both ways.
+        by_ray: the accuracy of `NN standardised` on each signal of `each_ray` along each ray alone, the mean over both
+            directions of the attack.
     """
 
     fit: Fit
@@ -100,20 +100,9 @@ def attack(
     sets: Sequence[str] = (*STANDALONE, *COMBINED),
     each_ray: Sequence[str] = (),
 ) -> Comparison:
-    """Train, measure and attack one split.
+    """Train, measure and attack one split; the raw network has its own feature sets, whatever `sets` says.
 
-    Args:
-        split: names the split; with `seed` it fixes everything that is random.
-        task: the data and the networks.
-        seed: of the run.
-        shooting: rays.
-        settings: of the attack models.
-        models: names in `attack_models.MODELS`.
-        sets: names in `STANDALONE` and `COMBINED`; the raw network has its own.
-        each_ray: signals of `hyperedges.SIGNALS` to be tried along each ray.
-
-    Raises:
-        ValueError: if an attack model, a set or a signal is unknown, or as `shadow_pairs` and `hyperedges`.
+    `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone.
     """
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     return compare(
@@ -139,15 +128,8 @@ def compare(
     sets: Sequence[str] = (*STANDALONE, *COMBINED),
     each_ray: Sequence[str] = (),
 ) -> Comparison:
-    """As `attack`, on a pair in hand."""
+    """As `attack`, on a pair that is trained already."""
     shooting = shooting or Shooting()
-    for given, names, known in (
-        ("models", models, attack_models.MODELS),
-        ("sets", sets, STANDALONE | COMBINED),
-        ("each_ray", each_ray, hyperedges.SIGNALS),
-    ):
-        for name in names:
-            arguments.choice(given, name, tuple(known))
     device = pair.target.points.device
     signals = [
         measure(side, shooting, generator=stream(seed, f"rays/{split}/{name}", device))
@@ -197,7 +179,7 @@ def _question(
     *,
     generator: torch.Generator,
 ) -> Question:
-    """One attack model on these sets of signals, to be fitted on the known ones and applied to those asked."""
+    """One attack model on these sets of signals, to be fitted on the known ones and applied to the others."""
     parts_of = {key: (STANDALONE | COMBINED).get(key, (key,)) for key in sets}
     first, second = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in (known, asked))
     return Question(name, first, member, second, generator)
@@ -217,7 +199,7 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
         "top-3 logits": posterior.top_logits(logits),
         "correct": posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": hyperedges.features(shots, "distance"),
-        # What the code of Algorithm 5 of Peinemann (2021) looks for first: it compares classes, not patterns.
+        # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
         "label distance": label_change(network, points, first[:, 0], until=shooting.until)[:, None],
         "cell": nearest(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))).distances,
         "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
@@ -231,14 +213,11 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
 
 
 class TreeSizes(NamedTuple):
-    """What boosted trees of different sizes achieve.
+    """What boosted trees with different numbers of leaves achieve on the target.
 
     Attributes:
-        leaves: of each tree.
-        accuracy: on the target.
-        auc: on the target.
-        known: the accuracy on the half of the shadow's points that a model of the other half is asked about. The size
-            with the largest is the one an attacker would take.
+        known: the accuracy on one half of the shadow's points, of trees fitted on the other half. The attacker would
+            take the size where it is largest.
     """
 
     leaves: Int[Tensor, " sizes"]
@@ -255,11 +234,7 @@ def tree_sizes(
     leaves: Sequence[int] = (4, 8, 31),
     trees: int = 1024,
 ) -> TreeSizes:
-    """ML-Leaks by boosted trees of different sizes on one split, chosen on the target or, as an attacker must, without.
-
-    Raises:
-        ValueError: as `attack`.
-    """
+    """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
     pair = shadow_pairs.train_pair(task, split=split, seed=seed)
     shadow, target = ({"top-3": posterior.top(side.network(side.points))} for side in (pair.shadow, pair.target))
     held = torch.arange(len(pair.shadow.member), device=pair.shadow.points.device) % 2 == 1

@@ -1,7 +1,7 @@
 """Targets with their shadow models: two networks of one shape, each trained on its quarter of one data set.
 
 Four disjoint quarters: the target's members and outsiders, the shadow's members and outsiders. The attacker knows the
-last two and what the shadow model makes of them. Nothing here attacks.
+last two and the answers of the shadow model to them.
 """
 
 import functools
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.data.membership_splits import quarters
 from leakage.data.points import Labelled
 from leakage.models import mlp
@@ -29,36 +28,16 @@ RECIPE = Recipe(epochs=60, batch=100)
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is trained on what, on the device of the data.
-
-    Attributes:
-        data: points and classes.
-        size: points of a quarter.
-        hidden: neurons of each hidden layer.
-        recipe: of the training.
-
-    Raises:
-        ValueError: if a size or a width is below its least, or the data have one class only.
-    """
+    """The data, the shape of the networks and their training, on the device of the data; `size` points a quarter."""
 
     data: Labelled
     size: int
     hidden: tuple[int, ...] = (128,)
     recipe: Recipe = RECIPE
 
-    def __post_init__(self) -> None:
-        arguments.count("size", self.size, least=2)
-        if not self.hidden:
-            raise ValueError("`hidden` must name a layer or more, got ().")
-        for width in self.hidden:
-            arguments.count("hidden", width, least=1)
-        labels = self.data.labels
-        if bool((labels == labels[0]).all()):
-            raise ValueError(f"`labels` must hold two classes or more, got {int(labels[0])} only.")
-
     @property
     def device(self) -> torch.device:
-        """Where the data are, and everything is computed."""
+        """The device of the data, on which everything is computed."""
         return self.data.features.device
 
     @property
@@ -87,7 +66,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One network and the points that its membership is asked about: its members first, then as many outsiders.
+    """One network and the points that the attack asks about: its members first, then as many outsiders.
 
     The network and the points are in float64, although the training was in float32.
     """
@@ -104,13 +83,8 @@ class Side:
         return Fit(*(float(right[kind].double().mean()) for kind in (self.member, ~self.member)))
 
     def some(self, count: int) -> "Side":
-        """The first `count` members and the first `count` outsiders.
-
-        Raises:
-            ValueError: if there are not as many.
-        """
+        """The first `count` members and the first `count` outsiders."""
         half = len(self.labels) // 2
-        count = arguments.count("count", count, least=1, most=half)
         kept = torch.arange(count, device=self.labels.device)
         rows = torch.cat([kept, kept + half])
         return Side(self.network, self.points[rows], self.labels[rows], self.member[rows])
@@ -125,11 +99,7 @@ class Pair(NamedTuple):
 
 @functools.lru_cache(maxsize=16)  # several experiments ask for the pairs of the same splits
 def train_pair(task: Task, *, split: int, seed: int) -> Pair:
-    """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random.
-
-    Raises:
-        ValueError: as `membership_splits.quarters` and `ensembles.train`.
-    """
+    """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
     data, device = task.data, task.device
     rows = quarters(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
     start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)

@@ -1,8 +1,8 @@
 r"""All signals on the same targets: many models of one data set, each attacked with the help of the others.
 
 Each model is trained on rows of its own. Signals are margin, cell distance and $\lVert A_P \rVert_F$, raw and
-calibrated by the models that did not see the point; combiners are boosted trees fitted on one other model, from whose
-references the target is left out. The fullest of them have all that one pass forward and back tells: every class's
+calibrated by the models that did not see the point. Combiners are boosted trees fitted on one other model, from whose
+references the target is left out. The `answer` of a model, from one pass forward and back, has every class's
 log-posterior, the entropy, the margin and the norm of the gradient. All this needs true labels.
 """
 
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrated
 from leakage.data.points import Labelled
@@ -29,7 +28,7 @@ from leakage.trainers.perceptrons import Perceptrons
 
 MODELS = 12
 """Models of a pool: with quarters of the data, few enough of them share a point."""
-_OUTSIDE = 3  # models a point must be outside of: one may be the model itself, one the target, one is left
+_OUTSIDE = 3  # models that have not seen a point: one may be the model itself, one the target, one is left
 _DRAWS = 100
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
@@ -38,7 +37,7 @@ COMBINERS: Mapping[str, tuple[str, ...]] = {
     "answer and cell": ("answer", "cell distance"),
     "answer and shuffled cell": ("answer", "shuffled cell distance"),
 }
-"""Which signals, each raw and calibrated, a combiner is given; `answer` is all that a pass forward and back tells."""
+"""The signals, each raw and calibrated, that a combiner gets; `answer` stands for those that `signals` calls so."""
 SHOWN = ("margin", "cell distance", "weight norm")
 """Signals that are attacks by themselves."""
 
@@ -47,8 +46,8 @@ class Board(NamedTuple):
     """All signals on the same targets.
 
     Attributes:
-        rates: of false positives at which the true positive rate is given.
-        scores: by signal (`raw: …`, `calibrated: …`, `combined: …`) each target's; accuracies are those of the best
+        rates: false positive rates at which the true positive rate is given.
+        scores: by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those of the best
             thresholds.
     """
 
@@ -66,22 +65,11 @@ def board(
     rates: tuple[float, ...] = (0.01, 0.001),
     settings: attack_models.Settings | None = None,
 ) -> Board:
-    """Train `models` models on random rows of the task's data and attack the first of them with each signal.
+    """Train `models` models on random rows of the task's data and attack the first `targets` of them with each signal.
 
-    Args:
-        pool: names one repetition; with `seed` it fixes everything that is random.
-        task: what is trained on what; `size` rows each.
-        models: which are each other's references.
-        targets: how many of them are attacked; all by default.
-        seed: of the run.
-        rates: false positive rates at which the true positive rate is given.
-        settings: of the trees that combine signals.
-
-    Raises:
-        ValueError: as `shadow_pairs`, if so few models would leave a point without references, or there are not as
-            many targets.
+    `pool` names one repetition; with `seed` it fixes everything that is random. `settings` are those of the trees.
     """
-    targets = arguments.count("targets", models if targets is None else targets, least=1, most=models)
+    targets = models if targets is None else targets
     data, device, name = task.data, task.device, f"scoreboard/{pool}"
     rows = _rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
@@ -155,10 +143,7 @@ def combined(
 ) -> Float[Tensor, " n"]:
     """Boosted trees on raw and calibrated signals, fitted on the model after the target, applied to the target.
 
-    The target is nobody's reference while they are fitted: see `calibrated`.
-
-    Raises:
-        ValueError: as `calibrated`.
+    While they are fitted, the target is no model's reference.
     """
     shadow = (target + 1) % len(member)
     known = [
@@ -171,13 +156,9 @@ def combined(
 
 def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
     """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
-    arguments.count("size", size, least=1, most=count - 1)
     for _ in range(_DRAWS):
         drawn = torch.rand((models, count), dtype=torch.float32, generator=generator, device=generator.device)
         rows = drawn.argsort(-1)[:, :size]
         if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
             return rows
-    raise ValueError(
-        f"`models` = {models} leaves some of the {count} points without references if each is trained on {size}; "
-        "train more models, or each on fewer points."
-    )
+    raise ValueError(f"{models} models of {size} points each leave some of {count} points without references.")

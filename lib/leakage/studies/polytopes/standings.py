@@ -1,7 +1,7 @@
 r"""Results by name: a table has one row of measures for each name.
 
 A row is a named tuple of tensors, and so is a table's column block: `table["DeepFool"].auc` and `table.columns.auc[3]`
-are the same numbers if `DeepFool` is the fourth name. `Standing` is the row of a membership score. Nothing here trains.
+are the same numbers if `DeepFool` is the fourth name. `Standing` is the row of a membership score.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from leakage import arguments
 from leakage.metrics.scores import marked
 
 Row = TypeVar("Row", bound=tuple[Tensor, ...])
@@ -31,12 +30,8 @@ class Table(Generic[Row]):
     columns: Row
 
     def __getitem__(self, name: str) -> Row:
-        """The row of this name.
-
-        Raises:
-            ValueError: if there is none; the message has the names.
-        """
-        place = self.names.index(arguments.choice("name", name, self.names))
+        """The row of this name."""
+        place = self.names.index(name)
         return _like(self.columns, (column[place] for column in self.columns))
 
     def rows(self) -> Iterator[tuple[str, Row]]:
@@ -45,24 +40,12 @@ class Table(Generic[Row]):
 
 
 def table(rows: Mapping[str, Row]) -> Table[Row]:
-    """The table of these rows, in their order.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    if not rows:
-        raise ValueError("`rows` must be at least one.")
+    """The table of these rows, in their order."""
     return Table(tuple(rows), _stacked([*rows.values()], 0))
 
 
 def over_splits(tables: Sequence[Table[Row]]) -> Table[Row]:
-    """Tables with the same names as one, with the splits along a new axis behind the names.
-
-    Raises:
-        ValueError: if there is none, or names differ.
-    """
-    if not tables or any(one.names != tables[0].names for one in tables):
-        raise ValueError(f"`tables` must be at least one and have the same names, got {len(tables)}.")
+    """One table of several with the same names, with the splits along a new axis behind the names."""
     return Table(tables[0].names, _stacked([one.columns for one in tables], 1))
 
 
@@ -80,7 +63,7 @@ class Standing(NamedTuple):
     Attributes:
         accuracy: on as many members as outsiders.
         auc: area under the curve.
-        tpr: true positive rate at each of the rates of false positives that were asked for.
+        tpr: true positive rate at each of the false positive rates that were asked for.
     """
 
     accuracy: Float[Tensor, "*b"]
@@ -95,11 +78,7 @@ def standing(
     rates: Sequence[float] = (),
     threshold: float | None = None,
 ) -> Standing:
-    """Judge scores; without a threshold the accuracy is that of the best one on these very scores.
-
-    Raises:
-        ValueError: as `metrics.scores.marked`, or if a rate cannot be seen on so few outsiders.
-    """
+    """The standing of scores; without a threshold the accuracy is that of the best one on these very scores."""
     ranked = marked(scores, member=member)
     advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
     tpr = [ranked.tpr_at_fpr(rate) for rate in rates]

@@ -1,7 +1,6 @@
-r"""What theory and the thesis say of activation polytopes, measured: each function is one experiment.
+r"""Statements of theory and of the thesis about activation polytopes, measured: each function is one experiment.
 
-They take networks and points, and return named numbers or one number for each point. Nothing here draws, trains or
-judges. Comparisons with slower methods, which take time, are in `studies.polytopes.other_algorithms`.
+Comparisons with slower methods, which take time, are in `studies.polytopes.other_algorithms`.
 """
 
 from typing import NamedTuple
@@ -12,9 +11,9 @@ from torch import Tensor
 
 from leakage.geometry import rays
 from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import Gates, adapted, check_gates, joined, pattern, read_out
+from leakage.geometry.patterns import Gates, adapted, joined, pattern, read_out
 from leakage.geometry.polygons import fans, following, in_use
-from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
+from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
 from leakage.studies.polytopes import ray_cuts
 from leakage.studies.polytopes.printed_search import bisection
@@ -43,11 +42,7 @@ class Identities(NamedTuple):
 
 
 def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
-    """Theorem 3.2, Lemma 3.4 and Algorithms 1 to 3 of Peinemann (2021) at points.
-
-    Raises:
-        ValueError: if the points do not fit the network.
-    """
+    """The errors of Theorem 3.2, Lemma 3.4 and Algorithms 1 to 3 of Peinemann (2021) at points."""
     gates, heights = pattern(network, points), network.preactivations(points)
     weights, biases = adapted(network, gates)
     linear = [(weight @ points.unsqueeze(-1)).squeeze(-1) for weight in weights]
@@ -64,16 +59,15 @@ def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
 
 
 def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
-    r"""What Algorithm 3 gives, as printed, for the hidden layers: from the second on these are not the adapted biases.
+    r"""The biases by Algorithm 3 as printed, for the hidden layers: from the second on, not the adapted biases.
 
     $$ \hat c_1 = b_1, \qquad \hat c_{l+1} = D_{l+1} W_{l+1} \hat c_l + b_{l+1} $$
 
-    It closes the rows of the layer in hand where `patterns.adapted` closes those of the layer before, and never closes
-    the first: inactive neurons pass their bias on. Kept to be tested against that, not to be used.
+    It sets rows of the layer itself to 0 where `patterns.adapted` sets those of the layer before, and never those of
+    the first layer: inactive neurons pass their bias on.
 
     Source: Peinemann (2021), Algorithm 3.
     """
-    check_gates(network, gates)
     first = gates[0].shape[:-1] if gates else ()
     found = [network.biases[0].unsqueeze(-2).expand(*first, -1)]
     for gate, weight, bias in zip(gates[1:], network.weights[1:-1], network.biases[1:-1], strict=True):
@@ -82,7 +76,7 @@ def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"],
 
 
 def _jacobian(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, "t classes d"]:
-    """By automatic differentiation, one output at a time: points do not see each other, so their sum will do."""
+    """The Jacobian at each point by automatic differentiation of the sum over points, one output at a time."""
     given = points.detach().requires_grad_()
     totals = network(given).sum(0)
     rows = [torch.autograd.grad(total, given, retain_graph=True)[0] for total in totals]
@@ -90,10 +84,7 @@ def _jacobian(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, "t cl
 
 
 def strays(fine: Subdivision, points: Float[Tensor, "t 2"]) -> int:
-    """How many points of the window do not lie in the polygon that the subdivision gives for their pattern.
-
-    The pattern is that of a forward pass; a point counts as inside up to rounding.
-    """
+    """How many points of the window lie outside of the polygon of their pattern in a forward pass, up to rounding."""
     cells = fine.locate(points)
     corners, counts = fine.vertices[cells], fine.counts[cells]
     along, away = following(corners, counts) - corners, points.unsqueeze(1) - corners
@@ -101,22 +92,13 @@ def strays(fine: Subdivision, points: Float[Tensor, "t 2"]) -> int:
     return int(((cells < 0) | (left < -_ON_EDGE).any(-1)).sum())
 
 
-def cell_counts(networks: Mlp, window: Float[Tensor, "w 2"]) -> Int[Tensor, " b"]:
-    """How many activation polytopes each of several networks, along one leading dimension, has in a window.
-
-    Raises:
-        ValueError: as in `subdivision.subdivide_networks`.
-    """
-    return torch.tensor([len(fine) for fine in subdivide_networks(networks, window)], device=window.device)
-
-
 class Refinement(NamedTuple):
     """How the layers refine each other's cells.
 
     Attributes:
         counts: how many cells the first l layers make.
-        error: for each l, the largest difference in area between such a cell and the final cells that it is made of;
-            infinite if some cell is not made of final cells.
+        error: for each l, the largest difference in area between such a cell and the final cells in it; infinite if
+            some cell is no union of final cells.
     """
 
     counts: Int[Tensor, " layers"]
@@ -142,7 +124,7 @@ def refinement(network: Mlp, fine: Subdivision) -> Refinement:
 
 
 class Invariants(NamedTuple):
-    """What must hold for every subdivision; see `invariants`.
+    """What theory promises of every subdivision: convex cells that tile the window, one for each pattern.
 
     Attributes:
         smallest_area: positive.
@@ -162,7 +144,7 @@ class Invariants(NamedTuple):
 
 
 def invariants(fine: Subdivision) -> Invariants:
-    """Measure what theory says of every subdivision: convex cells that tile the window, one to a pattern."""
+    """The invariants of a subdivision, measured."""
     middles = fine.lift(fine.middles)
     rows = joined(pattern(fine.network, middles))
     outputs = (fine.maps[..., :2] @ fine.middles.unsqueeze(-1)).squeeze(-1) + fine.maps[..., 2]
@@ -225,11 +207,7 @@ class RayReadings(NamedTuple):
 def first_label_changes(
     network: Mlp, points: Float[Tensor, "t d"], directions: Float[Tensor, "t d"], *, steps: int
 ) -> RayReadings:
-    """Where each ray first changes its label, up to `steps` units of length: as far as the search can see.
-
-    Raises:
-        ValueError: as in `rays.walk` and `printed_search.bisection`.
-    """
+    """Where each ray first changes its label, up to `steps` units of length: as far as the search can see."""
     search = bisection(network, points, directions, steps=steps, event="label")
     walked = rays.label_change(network, points, directions, until=float(steps))
     cut = ray_cuts.label_change_by_breaks(network, points, directions, until=float(steps))
@@ -239,11 +217,7 @@ def first_label_changes(
 def first_crossings(
     network: Mlp, points: Float[Tensor, "t d"], directions: Float[Tensor, "t d"], *, steps: int
 ) -> RayReadings:
-    """Where each ray first leaves its activation polytope, up to `steps` units of length.
-
-    Raises:
-        ValueError: as in `rays.walk` and `printed_search.bisection`.
-    """
+    """Where each ray first leaves its activation polytope, up to `steps` units of length."""
     search = bisection(network, points, directions, steps=steps, event="pattern")
     walked = rays.walk(network, points, directions, crossings=1).lengths[..., 0]
     breaks = ray_cuts.all_breaks(network, points, directions, until=float(steps)).lengths
