@@ -85,12 +85,13 @@ def test_losses_that_are_all_zero_betray_nobody(attack):
     assert bool((attack(torch.zeros_like(member, dtype=torch.float64), member, partner) <= 0).all())
 
 
-def test_a_threshold_between_neighbouring_numbers_still_includes_the_lower():
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_losses_that_are_equal_but_for_rounding_betray_nobody(attack):
     member, partner = a_design()
-    low = torch.ones(member.shape, dtype=torch.float64)
-    losses = torch.where(member, low, math.nextafter(1.0, 2.0))
-    for attack in ATTACKS:
-        assert torch.equal(attack(losses, member, partner) > 0, member)
+    losses = torch.where(member, 0.3, 0.1 + 0.2).double()
+    assert not (attack(losses, member, partner) > 0).any()
+    apart = losses + 1e-8 * ~member
+    torch.testing.assert_close(attack(apart, member, partner) > 0, member)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -224,7 +224,8 @@ def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, sca
         back = models.argsort()
         expected = marked(attack(losses, member, partner), member=member).auc()
         turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
-        assert torch.equal(marked(turned, member=member[models][:, points]).auc()[back], expected)
+        found = marked(turned, member=member[models][:, points]).auc()[back]
+        torch.testing.assert_close(found, expected)  # one pair out of order would move it by 8e-4
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3, 1.0])

@@ -16,7 +16,7 @@ from leakage.attacks.membership import shadow_models
 from leakage.auditing import attacks, audited, jackknife, notes
 from leakage.auditing import given as giving
 from leakage.data.membership_splits import complementary_halves
-from leakage.metrics.scores import rates
+from leakage.metrics.scores import rates, round_ties
 from leakage.runtime import stream
 
 ROWS = 400
@@ -392,7 +392,8 @@ def test_a_table_shows_itself():
 
 
 def measured_alone(scores, member, fpr):
-    """AUC, advantage and TPR of one target, by their definitions."""
+    """AUC, advantage and TPR of one target, by their definitions, of scores to nine digits."""
+    scores = round_ties(scores)
     inside, outside = scores[member], scores[~member]
     wins = (inside[:, None] > outside).double() + 0.5 * (inside[:, None] == outside).double()
     spared = outside.sort(descending=True).values[int(fpr * len(outside))]

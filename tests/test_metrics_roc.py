@@ -157,11 +157,8 @@ def test_a_calibrated_threshold_has_the_best_advantage_where_it_was_calibrated(m
 def test_a_threshold_lies_midway_between_the_last_score_included_and_the_next():
     assert calibrate_threshold(member=torch.tensor([4.0, 5.0]), outsider=torch.tensor([0.0, 1.0])) == 2.5
     assert calibrate_threshold(member=torch.tensor([2.0, 5.0]), outsider=torch.tensor([0.0, 3.0])) == 4.0
-    adjacent = math.nextafter(1.0, 2.0)
-    assert (
-        calibrate_threshold(member=torch.tensor([adjacent], dtype=torch.float64), outsider=torch.tensor([1.0]))
-        == adjacent
-    )
+    below = torch.tensor([-1 - 2.0**-29], dtype=torch.float64)  # the next number to nine digits
+    assert calibrate_threshold(member=torch.tensor([-1.0]), outsider=below) == -1.0
 
 
 def test_the_threshold_of_a_useless_score_calls_nobody_a_member():

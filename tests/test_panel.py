@@ -90,7 +90,8 @@ def test_no_attack_sees_the_membership_that_it_guesses(name, design):
     other = panel.member.clone()
     other[flipped] = ~other[flipped]
     after = scores(Panel(NETWORKS, ROWS, LABELS, other, panel.partner), name)
-    assert torch.equal(after[2], before[2])
+    # A sum over other models adds up in another order: a few units in the last of 16 digits.
+    torch.testing.assert_close(after[2], before[2], rtol=1e-9, atol=1e-9)
 
 
 @each_attack
@@ -116,10 +117,10 @@ def test_every_attack_says_what_it_takes(name):
         assert "weights" in evaluate(hidden, [name], generator=stream(0, "attack")).rows[name].missing
     if "shadow models" not in entry.knows:
         alone = Panel(NETWORKS, ROWS, LABELS, OTHERS.member, OTHERS.partner)
-        assert torch.equal(scores(alone, name), planted(name))
+        torch.testing.assert_close(scores(alone, name), planted(name))
     if "true label" not in entry.knows:
         mislabelled = Panel(NETWORKS, ROWS, 1 - LABELS, PAIRS.member, PAIRS.partner)
-        assert torch.equal(scores(mislabelled, name), planted(name))
+        torch.testing.assert_close(scores(mislabelled, name), planted(name))
 
 
 # ── panels ──────────────────────────────────────────────────────────────────────────────────────────────────────────

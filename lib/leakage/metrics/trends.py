@@ -7,13 +7,12 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Float64, Int, Real
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 from leakage import arguments
 from leakage.metrics.estimates import as_sample
-
-_SAME = 1e-12  # neighbours closer than this, relative to their size, are equal: a sum in another order is as far off
+from leakage.metrics.scores import round_ties
 
 
 def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
@@ -34,15 +33,15 @@ def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     """Spearman's rank correlation of x and y, from -1 to 1; equal values share their mean rank. 0 if all y are equal.
 
-    Values that differ by rounding are equal.
+    Values that agree to nine digits are equal (`scores.round_ties`).
 
     Raises:
         ValueError: as `slope`.
     """
     from scipy import stats  # slow to import, and most who import this module do without it
 
-    x, y = (_levels(values) for values in _pairs(x, y))
-    if not bool(x.any() and y.any()):
+    x, y = (round_ties(values) for values in _pairs(x, y))
+    if bool((x == x[0]).all() or (y == y[0]).all()):
         return 0.0
     found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
     return float(found.statistic)
@@ -77,14 +76,6 @@ def at_crossing(
     (low, high), (start, end) = ([curve.gather(-1, place) for place in (before, after)] for curve in (level, value))
     share = (target - low) / torch.where(valid, high - low, 1.0)
     return torch.where(valid, start + share * (end - start), math.nan).squeeze(-1)
-
-
-def _levels(values: Tensor) -> Int[Tensor, " n"]:
-    """Which of the different values each is, from 0 for the least."""
-    ordered, order = values.sort()
-    before = torch.cat([ordered[:1], ordered[:-1]])
-    level = (~torch.isclose(ordered, before, rtol=_SAME, atol=0)).cumsum(0)
-    return torch.empty_like(level).scatter(0, order, level)
 
 
 def _pairs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage import arguments, blocks
 from leakage.attacks.membership import references
-from leakage.metrics.scores import merged
+from leakage.metrics.scores import round_ties
 
 
 def calibrated(
@@ -33,6 +33,9 @@ def calibrated(
        R_i(x) = \{ j \ne i, \text{without} : x \notin D_j \} $$
 
     A point that all others were trained on takes the mean of these means over the points that have references.
+
+    Scores are rounded to nine digits first (`metrics.scores.round_ties`): sums of such numbers are exact in any order.
+    So a score that equals the mean has the difference 0, and equal differences tie.
 
     Source: offline calibration by difference, Watson et al. (2022).
 
@@ -103,7 +106,7 @@ def _calibrated(
 
     @lru_cache(maxsize=1)  # a single block is compared once
     def compared(place: int) -> tuple[Tensor, Tensor, Tensor]:
-        some, outside = scores(values[:, parts[place]]), (~member[:, parts[place]]).double()
+        some, outside = round_ties(scores(values[:, parts[place]])), (~member[:, parts[place]]).double()
         count, total = reference @ outside, reference @ (outside * some)
         return some[asked], count > 0, total / count.clamp_min(1)
 
@@ -120,11 +123,7 @@ def _calibrated(
             "Train more models, or each on fewer points."
         )
     found = blocks.room(len(reference), points, device=values.device)
-    largest = blocks.made((points,), parts, lambda part: scores(values[:, part]).abs().amax(0), device=values.device)
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)
         found[:, parts[place]] = own - torch.where(known, mean, total / count)
-    rounding = torch.finfo(torch.float64).eps * models * largest  # a mean over as many is right to less
-    for part in blocks.of_rows(found.shape):
-        found[part] = merged(found[part], rounding)
     return found

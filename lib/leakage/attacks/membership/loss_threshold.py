@@ -37,8 +37,8 @@ def global_thresholds(
        - \frac{|\{s \in \bar S : s < \tau\}|}{|\bar S|}, $$
 
     with S the reference losses of members and $\bar S$ those of outsiders, midway between the last loss included and
-    the next. Equal losses are included together; of several best thresholds the lowest is taken, and $-\infty$ if
-    none gains anything.
+    the next. Losses that agree to nine digits are included together; of several best thresholds the lowest is taken,
+    and $-\infty$ if none gains anything.
 
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 

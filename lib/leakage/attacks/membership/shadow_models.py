@@ -22,15 +22,14 @@ from leakage.attacks.membership import references
 from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
 from leakage.data.membership_splits import check_design
-from leakage.metrics.scores import ascending, at_most, merged
+from leakage.metrics.scores import ascending
 
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 _LARGEST_LOGIT = 1e150  # nats: the square of a larger one is infinite
-_UNSURE = 3e-11  # of a log-likelihood ratio, relative to 1 and itself: the least variance leaves a tenth of that
 _LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
-_ROUNDING = 1e-12  # of the logarithm of a ratio: its sums over models are right to less
+_DECIMALS = 9  # of the logarithm of a ratio. Its rounding errors are below 1e-11, also beside the least variance
 
 
 def lira(
@@ -127,7 +126,7 @@ def rmia(
     with $p = e^{-\ell}$ and its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$). Without a
     population z is a point of the pool; half of it are members, so that with γ = 1 the attack accuses the half that
     ranks highest. The score rises with Λ(x): within one target any γ and any population order points as Λ does, up to
-    the ties they make. Ratios that differ by rounding only, as those of a forest often do, are equal.
+    the ties they make. Ratios that agree to nine digits are equal: those of a forest often differ by rounding only.
 
     Offline, and where no reference is trained on a point, $\bar p_1 = a \bar p_0 + 1 - a$; where all are, the mean is
     $\bar p_1$ alone. No model is trained on the population, whose $\bar p_1$ is made in the same way.
@@ -160,11 +159,8 @@ def rmia(
         others = _ratio(population, unseen, partner, **given)
     rows, among = (table.view(-1, table.shape[-1]) for table in (ratio, others))
     for part in blocks.of_rows(rows.shape):  # each becomes its score, in place
-        if population is None and gamma == 1:
-            below = at_most(rows[part], within=_ROUNDING)
-        else:
-            cuts = rows[part] - math.log(gamma) + _ROUNDING
-            below = torch.searchsorted(ascending(among[part]), cuts, right=True)
+        cuts = (rows[part] - math.log(gamma)).round(decimals=_DECIMALS)
+        below = torch.searchsorted(ascending(among[part].round(decimals=_DECIMALS)), cuts, right=True)
         rows[part] = below.double() / others.shape[-1] - 0.5
     return ratio
 
@@ -225,19 +221,16 @@ def _lira(
         outer = torch.where(outside.count == 0, inside.mean - difference, outside.mean)
         spread = _spread(outside, beyond, points, variance)
         if offline:
-            return (own - outer) / spread.sqrt()
+            return ((own - outer) / spread.sqrt()).round(decimals=_DECIMALS)
         inner = torch.where(inside.count == 0, outside.mean + difference, inside.mean)
         score = torch.zeros_like(own)
         for sign, mean, wide in ((1, inner, _spread(inside, within, points, variance)), (-1, outer, spread)):
             score -= sign * ((own - mean).square() / wide + wide.log()) / 2
-        return score
+        return score.round(decimals=_DECIMALS)  # equal ratios tie, and a ratio of 1 accuses nobody
 
     found = blocks.room(*difference.shape[:-1], points, device=values.device)
     for place in reversed(range(len(parts))):  # the last one is fitted
         found[..., parts[place]] = scores(place)
-    rows = found.view(-1, points)
-    for part in blocks.of_rows(rows.shape):
-        rows[part] = merged(rows[part], _UNSURE * (1 + rows[part].abs()))
     return found
 
 
