@@ -194,7 +194,7 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
         return math.inf
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
     included, next_below = thresholds[chosen : chosen + 2].tolist()
-    middle = included / 2 + next_below / 2
+    middle = (included + next_below) / 2
     return middle if float(round_ties(thresholds.new_tensor(middle))) > next_below else included
 
 

@@ -24,10 +24,7 @@ def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     """
     x, y = _pairs(x, y)
     centred = x - x.mean()
-    # In units of the largest, so that no square over- or underflows.
-    unit = centred.abs().max()
-    centred = centred / unit
-    return float(((centred @ (y - y.mean())) / centred.square().sum()) / unit)
+    return float((centred @ (y - y.mean())) / centred.square().sum())
 
 
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:

@@ -20,7 +20,6 @@ from leakage.attacks.membership import references, threshold_search
 from leakage.attacks.membership.threshold_search import Targets
 from leakage.data.membership_splits import check_design
 
-_LARGEST_LOSS = 1e150  # nats: the square of a larger one is infinite
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 
 
@@ -43,8 +42,8 @@ def global_thresholds(
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 
     Raises:
-        ValueError: if losses are negative, not finite or beyond 1e150, shapes do not fit, the design tells (see
-            `check_design`), or the references of a target have no members or no outsiders.
+        ValueError: if losses are negative or not finite, shapes do not fit, the design tells (see `check_design`), or
+            the references of a target have no members or no outsiders.
     """
     check_losses(losses, member, partner, target=target)
     targets = _targets(member, partner, target)
@@ -184,7 +183,7 @@ def check_losses(
             "`losses` must be finite, got inf among them: the loss of a probability of 0, as a forest gives them; clip "
             "the probabilities first, to 1e-12 say."
         )
-    arguments.real("losses", losses, least=0, most=_LARGEST_LOSS)
+    arguments.real("losses", losses, least=0)
 
 
 def _targets(member: Tensor, partner: Tensor | None, target: int | None) -> Targets:

@@ -27,7 +27,6 @@ from leakage.metrics.scores import ascending
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
-_LARGEST_LOGIT = 1e150  # nats: the square of a larger one is infinite
 _LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
 _DECIMALS = 9  # of the logarithm of a ratio. Its rounding errors are below 1e-11, also beside the least variance
 
@@ -87,15 +86,13 @@ def lira_of_logits(
         target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: if a logit is not finite or beyond 1e150, shapes do not fit, the design tells (see `check_design`),
-            the variance is unknown, or no point has two references of a kind that is needed.
+        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_design`), the variance is
+            unknown, or no point has two references of a kind that is needed.
     """
     arguments.choice("variance", variance, VARIANCES)
     check_design(member, partner, least=2, target=target)
     models, points = member.shape
-    arguments.real(
-        "logits", logits, "*e models points", least=-_LARGEST_LOGIT, most=_LARGEST_LOGIT, models=models, points=points
-    )
+    arguments.real("logits", logits, "*e models points", models=models, points=points)
     return _lira(logits, Tensor.double, member, partner, variance=variance, offline=offline, target=target)
 
 

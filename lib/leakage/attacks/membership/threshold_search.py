@@ -231,5 +231,5 @@ def _following(
 
 def _middle(best: _Gains, following: Float64[Tensor, "u ..."]) -> Float64[Tensor, "u ..."]:
     """Midway between what is included and what follows, or -∞ where nothing is gained."""
-    middle = best.included / 2 + following / 2
+    middle = (best.included + following) / 2
     return middle.where(best.gain > 0, -math.inf)
