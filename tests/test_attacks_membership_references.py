@@ -1,7 +1,5 @@
 """Independent subsets, and one target with reference models: the attacks agree with loops over the models."""
 
-import math
-
 import pytest
 import torch
 from torch.distributions import Normal
@@ -163,11 +161,11 @@ def test_offline_attacks_need_no_reference_that_saw_the_points(name):
         assert low < float(rates(scores, member=member[:1], fprs=())["auc"]) < high
 
 
-@pytest.mark.parametrize("name", ["lira", "lira-own", "global", "sample"])
+@pytest.mark.parametrize("name", ["lira", "lira-own"])
 def test_online_attacks_say_what_they_lack(name):
     member = torch.zeros(5, 20, dtype=torch.bool)
     member[0, ::2] = True
-    with pytest.raises(ValueError, match=r"offline=True|negative loss itself"):
+    with pytest.raises(ValueError, match="offline=True"):
         ATTACKS[name](some_losses(member), member, target=0)
 
 
@@ -176,22 +174,6 @@ def test_where_nothing_leaks_the_advantage_is_zero(attack):
     member = torch.rand(16, 2000, generator=stream(0, "subsets")) < 0.5
     found = rates(attack(some_losses(member, 0.0), member), member=member, fprs=())
     assert abs(float(found["auc"].mean()) - 0.5) < 4 * 0.0032  # as for pairs: 16 models of 1000 + 1000
-
-
-@each_attack
-def test_bad_designs_are_refused(attack):
-    member = a_design()
-    with pytest.raises(ValueError, match="two models or more besides the target"):
-        attack(some_losses(member)[:2], member[:2])
-    with pytest.raises(ValueError, match="`target` must be a whole number"):
-        attack(some_losses(member), member, target=MODELS)
-
-
-def test_a_population_must_fit():
-    member = a_design()
-    for population in (some_losses(member)[:3], some_losses(member) * math.nan):
-        with pytest.raises(ValueError, match="population"):
-            shadow_models.rmia(some_losses(member), member, population=population)
 
 
 def test_means_of_no_reference_count_none():

@@ -130,35 +130,6 @@ def test_the_null_bias_of_full_bins_is_the_formula_of_the_chapter():
     assert float(histogram_null_bias(masses, samples=1e5)) == pytest.approx(plain, rel=0.005)
 
 
-@pytest.mark.parametrize(
-    ("member", "outsider", "options", "said"),
-    [
-        (torch.tensor([]), torch.ones(3), {}, "member"),
-        (torch.ones(3, 0), torch.ones(3, 2), {}, "member"),
-        (torch.ones(3), torch.tensor([math.nan]), {}, "outsider.*finite"),
-        (torch.ones(3), torch.ones(4), {}, "must vary"),
-        (torch.ones(2, 3), torch.ones(3), {}, "leading axes"),
-        (torch.arange(5.0), torch.arange(5.0), {"edges": 1}, "edges"),
-        (torch.arange(5.0), torch.arange(5.0), {"percentiles": (0, 101)}, "percentiles"),
-        (torch.arange(5.0), torch.arange(5.0), {"percentiles": (60, 40)}, "percentiles"),
-        (torch.arange(5.0), torch.arange(5.0), {"outside": "keep"}, "outside"),
-        (torch.arange(99.0), torch.tensor([1e6]), {"percentiles": (0, 50)}, "none of one"),
-    ],
-)
-def test_unusable_samples_and_options_are_refused(member, outsider, options, said):
-    with pytest.raises(ValueError, match=said):
-        histogram_advantage(member=member, outsider=outsider, **options)
-
-
-@pytest.mark.parametrize(
-    ("masses", "samples", "said"),
-    [([-0.1, 1.1], 10, "masses"), ([0.9, 0.9], 10, "masses"), ([0.5, 0.5], 0, "samples"), ([math.nan], 10, "masses")],
-)
-def test_a_law_without_masses_has_no_null_bias(masses, samples, said):
-    with pytest.raises(ValueError, match=said):
-        histogram_null_bias(torch.tensor(masses), samples=samples)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_advantage():

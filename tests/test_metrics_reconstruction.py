@@ -59,22 +59,11 @@ def test_a_failed_input_is_a_failed_reconstruction():
     assert torch.equal(rest[1:], TRUTH[1:])  # row 2 stood for input 0, and the others are still in their places
 
 
-@pytest.mark.parametrize(("found", "truth"), [(TRUTH[:3], TRUTH), (TRUTH[0], TRUTH[0]), (TRUTH[:0], TRUTH[:0])])
-def test_batches_that_do_not_fit_are_refused(found, truth):
-    with pytest.raises(ValueError, match=r"`(found|truth)` must"):
-        match_error(found, truth)
-
-
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 100.0), (torch.float64, 1e8)])
 def test_inputs_that_are_long_and_alike_are_told_apart(dtype, size):
     inputs = torch.full((4, 5), size, dtype=dtype)
     inputs[:, 0] += torch.arange(4) * 0.01
     assert match_error(inputs.flip(0), inputs) == 0
-
-
-def test_precisions_that_differ_are_refused():
-    with pytest.raises(ValueError, match=r"`found` must be torch\.float64"):
-        match_error(TRUTH.float(), TRUTH)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

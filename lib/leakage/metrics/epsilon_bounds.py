@@ -99,16 +99,7 @@ def one_run(
 
 
 def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: float) -> float:
-    """How probable at most so many right guesses are if the training is private: p of `one_run`.
-
-    Raises:
-        ValueError: unless 0 ≤ correct ≤ guesses ≤ points, ε is not negative and δ is in [0, 1).
-    """
-    arguments.number("epsilon", epsilon, least=0)
-    arguments.number("delta", delta, least=0, below=1)
-    arguments.count("points", points, least=1)
-    arguments.count("guesses", guesses, least=1, most=points)
-    arguments.count("correct", correct, least=0, most=guesses)
+    """How probable so many right guesses or more are, at most, if the training is private: p of `one_run`."""
     if correct == 0:
         return 1.0
     chance = 1 / (1 + math.exp(-epsilon))

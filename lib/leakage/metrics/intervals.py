@@ -143,13 +143,8 @@ def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]
         share: $\hat p$, in [0, 1].
         size: N, how many independent yes-or-no observations it is worth, above 0.
         quantile: z, of the normal law or Student's, above 0.
-
-    Raises:
-        ValueError: if a number is out of its range.
     """
-    arguments.number("share", share, least=0, most=1)
-    arguments.number("size", size, above=0)
-    spread = arguments.number("quantile", quantile, above=0) ** 2 / size
+    spread = quantile**2 / size
     middle, half = share + spread / 2, math.sqrt(spread * (share * (1 - share) + spread / 4))
     low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
     return min(max(low, 0.0), share), max(min(high, 1.0), share)  # of all or none, rounding would leave the share out

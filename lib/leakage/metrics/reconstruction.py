@@ -8,8 +8,6 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakage import arguments
-
 
 def match_error(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: bool = True) -> float:
     r"""The root mean square error over the best permutation $\pi$,
@@ -21,23 +19,13 @@ def match_error(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, sig
 
     Returns:
         The error; NaN if an input that was found is not finite.
-
-    Raises:
-        ValueError: if the shapes differ or there is nothing to compare.
     """
     gaps = matched(found, truth, signs=signs) - truth
     return float(gaps.square().sum(-1).mean().sqrt())
 
 
 def matched(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: bool = True) -> Float[Tensor, "B d"]:
-    r"""The rows of `found` in the order of the inputs they stand for, and without `signs` turned towards them.
-
-    Raises:
-        ValueError: if the shapes, dtypes or devices differ, there is nothing to compare, or `truth` is not finite.
-    """
-    arguments.filled("truth", arguments.real("truth", truth, "B d"))
-    arguments.tensor("found", found, "B d", B=len(truth), d=truth.shape[1])
-    arguments.real("found", found[:0], like=truth)  # its values may be anything
+    r"""The rows of `found` in the order of the inputs they stand for, and without `signs` turned towards them."""
     # By differences: where inputs are long and alike, their products hold no digit of a distance.
     distances = torch.cdist(truth, found, compute_mode="donot_use_mm_for_euclid_dist")
     turned = distances if signs else torch.cdist(truth, -found, compute_mode="donot_use_mm_for_euclid_dist")

@@ -167,6 +167,7 @@ def tpr_at_fpr(
     Raises:
         ValueError: as `evaluate`; if `fpr` is outside (0, 1); or if n·fpr < 1, where no rate that small can be seen.
     """
+    arguments.number("level", level, above=0, below=1)
     ranked = _ranked(member, outsider)
     found = int(ranked.found_at_fpr(arguments.number("fpr", fpr, above=0, below=1)))
     low, high = tpr_bounds(ranked, fpr=fpr, level=level)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.attacks.membership import references
 from leakage.metrics.scores import round_ties
 
@@ -52,13 +52,7 @@ def calibrated(
 
     Returns:
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
-
-    Raises:
-        ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
-            that was not reached), `without` or a partner is no model, or no point has a reference.
     """
-    arguments.truth("member", member, "models n")
-    arguments.real("scores", scores, "models n", models=len(member), n=member.shape[1])
     return _calibrated(scores, Tensor.double, member, partner, without=without, target=target)
 
 
@@ -69,13 +63,7 @@ def calibrated_losses(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "targets n"]:
-    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64.
-
-    Raises:
-        ValueError: as `calibrated`.
-    """
-    arguments.truth("member", member, "models n")
-    arguments.real("losses", losses, "models n", models=len(member), n=member.shape[1])
+    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64."""
     return _calibrated(losses, lambda some: -some.double(), member, partner, without=None, target=target)
 
 
@@ -89,17 +77,12 @@ def _calibrated(
     target: int | None,
 ) -> Float64[Tensor, "targets n"]:
     """`calibrated`, where `scores` makes them of the values of a block, in float64."""
-    arguments.filled("member", member)
     models, points = member.shape
     parts = blocks.of(member.shape)
     reference = 1 - torch.eye(models, dtype=torch.float64, device=values.device)  # of a row's model, by column
     if without is not None:
-        arguments.count("without", without, most=models - 1)
         reference[:, without] = 0
-    if target is not None:
-        arguments.count("target", target, most=models - 1)
     if partner is not None:
-        arguments.whole("partner", partner, "models", most=models - 1, models=models)
         reference.scatter_(1, partner.long()[:, None], 0)
     asked = references.rows(models, target)
     reference = reference[asked]
@@ -117,11 +100,6 @@ def _calibrated(
     total, count = summed(0)
     for place in range(1, len(parts)):
         total, count = (one + more for one, more in zip((total, count), summed(place), strict=True))
-    if not bool(count.all()):
-        raise ValueError(
-            "`member` must leave each model points of which it has references; some model has no reference at all. "
-            "Train more models, or each on fewer points."
-        )
     found = blocks.room(len(reference), points, device=values.device)
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)

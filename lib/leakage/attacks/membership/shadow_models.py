@@ -17,11 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.attacks.membership import references
-from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
-from leakage.data.membership_splits import check_design
 from leakage.metrics.scores import ascending
 
 LINEAR = 0.3
@@ -43,10 +41,8 @@ def lira(
     r"""`lira_of_logits` for whoever has losses only, by `posterior.logit`.
 
     Raises:
-        ValueError: as `loss_threshold.global_thresholds`, or as `lira_of_logits`.
+        ValueError: as `lira_of_logits`.
     """
-    check_losses(losses, member, partner, least=2, target=target)
-    arguments.choice("variance", variance, VARIANCES)
     return _lira(losses, logit, member, partner, variance=variance, offline=offline, target=target)
 
 
@@ -86,13 +82,8 @@ def lira_of_logits(
         target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: if a logit is not finite, shapes do not fit, the design tells (see `check_design`), the variance is
-            unknown, or no point has two references of a kind that is needed.
+        ValueError: if no point has two references of a kind that is needed.
     """
-    arguments.choice("variance", variance, VARIANCES)
-    check_design(member, partner, least=2, target=target)
-    models, points = member.shape
-    arguments.real("logits", logits, "*e models points", models=models, points=points)
     return _lira(logits, Tensor.double, member, partner, variance=variance, offline=offline, target=target)
 
 
@@ -140,18 +131,11 @@ def rmia(
         offline: use only references that were not trained on a point.
         slope: a, in [0, 1].
         target: attack this model only; the result then has one row.
-
-    Raises:
-        ValueError: as `lira`, if `gamma` is not positive, `slope` is not in [0, 1], or the population does not fit.
     """
-    arguments.number("gamma", gamma, above=0)
-    arguments.number("slope", slope, least=0, most=1)
-    check_losses(losses, member, partner, least=2, target=target)
     given = {"target": target, "offline": offline, "slope": slope}
     ratio = _ratio(losses, member, partner, **given)
     others = ratio
     if population is not None:
-        arguments.real("population", population, f"*e {len(member)} z", least=0)
         unseen = member.new_zeros(1, 1).expand(population.shape[-2:])
         others = _ratio(population, unseen, partner, **given)
     rows, among = (table.view(-1, table.shape[-1]) for table in (ratio, others))
