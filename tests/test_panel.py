@@ -90,8 +90,8 @@ def test_no_attack_sees_the_membership_that_it_guesses(name, design):
     other = panel.member.clone()
     other[flipped] = ~other[flipped]
     after = scores(Panel(NETWORKS, ROWS, LABELS, other, panel.partner), name)
-    # A sum over other models adds up in another order: a few units in the last of 16 digits.
-    torch.testing.assert_close(after[2], before[2], rtol=1e-9, atol=1e-9)
+    # Sums over other models add up in another order, and some scores have nine digits.
+    torch.testing.assert_close(after[2], before[2], rtol=1e-8, atol=1e-8)
 
 
 @each_attack
@@ -106,7 +106,7 @@ def test_who_was_memorised_elsewhere_says_nothing_here(name):
 @each_attack
 def test_the_order_of_the_points_does_not_matter(name):
     order = torch.randperm(POINTS, generator=stream(0, "order"))
-    torch.testing.assert_close(scores(PLANTED.at(order), name), planted(name)[:, order], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(scores(PLANTED.at(order), name), planted(name)[:, order], rtol=1e-8, atol=1e-8)
 
 
 @each_attack
