@@ -159,16 +159,3 @@ def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_traini
     zero = margin_of(targets).absolute
     assert float(margin.share_above(targets, zero)) == 1
     assert float(margin.share_on(targets, zero)) == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=1), "`size` must be at least 2"),
-        (lambda: line_ups(member=tensor(1.0), outsider=tensor(1.0, 2.0), size=4), "3 outsiders"),
-        (lambda: line_ups(member=tensor(), outsider=tensor(1.0, 2.0), size=2), "with a member"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()
