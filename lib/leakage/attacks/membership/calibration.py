@@ -34,8 +34,8 @@ def calibrated(
 
     A point that all others were trained on takes the mean of these means over the points that have references.
 
-    Scores are rounded to nine digits first (`metrics.scores.round_ties`): sums of such numbers are exact in any order.
-    So a score that equals the mean has the difference 0, and equal differences tie.
+    Scores are rounded to nine digits first (`metrics.scores.round_ties`): sums of such numbers are exact in any order
+    if they are of like size. So a score that equals the mean has the difference 0, and equal differences tie.
 
     Source: offline calibration by difference, Watson et al. (2022).
 

@@ -26,7 +26,7 @@ LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 _LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
-_DECIMALS = 9  # of the logarithm of a ratio. Its rounding errors are below 1e-11, also beside the least variance
+_DECIMALS = 9  # of the logarithm of a ratio, so nine digits of the ratio; rounding errors are below 1e-11
 
 
 def lira(
@@ -62,7 +62,8 @@ def lira_of_logits(
 
     Offline there is no first Gaussian, and $s(x) = (\phi - \mu_0(x)) / \sigma_0$, in standard deviations: it orders
     points as the probability $\Pr(Z \le \phi)$ of $Z \sim N(\mu_0, \sigma_0^2)$ does, which rounds to 1 beyond 8.
-    Positive scores then are larger than those of half of the outsiders.
+    Positive scores then are larger than those of half of the outsiders. Scores have nine decimals, so that ratios that
+    are equal but for rounding tie.
 
     In independent subsets some points may lack references of a kind. Where none was trained on a point, its $\mu_1$ is
     $\mu_0$ plus the mean difference over the points that have both (and the other way round); where there are fewer
