@@ -98,28 +98,6 @@ def test_what_was_not_reached_counts_as_farthest(name):
     assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-4)  # float32 rounds larger batches otherwise
 
 
-def test_bad_input_is_refused():
-    shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
-    for attack in MODELS.values():
-        with pytest.raises(ValueError, match="one kind"):
-            attack(shadow, torch.ones_like(MEMBER), target, generator=stream(0, "one"))
-        with pytest.raises(ValueError, match="same feature sets"):
-            attack(shadow, MEMBER, {"all": target["all"]}, generator=stream(0, "one"))
-        with pytest.raises(ValueError, match="'all' must be"):
-            attack(shadow, MEMBER, target | {"all": target["first two"]}, generator=stream(0, "one"))
-        with pytest.raises(ValueError, match="NaN"):
-            attack(shadow, MEMBER, target | {"all": target["all"] * torch.nan}, generator=stream(0, "one"))
-    with pytest.raises(ValueError, match="leaves"):
-        Settings(leaves=1)
-
-
-def test_members_are_told_by_truth_values():
-    features = {"a": gaussian((60, 2), generator=stream(0, "features"))}
-    for model in MODELS.values():
-        with pytest.raises(ValueError, match="`member` must hold truth values"):
-            model(features, torch.arange(60), features, generator=stream(0, "model"))
-
-
 def test_trees_see_what_single_precision_does_not():
     member = torch.arange(60) % 2 == 0
     features = gaussian((60, 2), generator=stream(0, "features")).double() + member[:, None]

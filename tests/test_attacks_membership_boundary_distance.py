@@ -1,7 +1,6 @@
 """DeepFool from above, the certified radius from below, and the truth between them."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -82,18 +81,6 @@ def test_order_and_number_of_points_do_not_matter():
     assert torch.allclose(deepfool(network, points[:1]).distances, whole[:1], rtol=1e-10)
 
 
-def test_bad_input_is_refused():
-    network = mlp.initial((), (5, 4, 1), generator=stream(0, "network"))
-    with pytest.raises(ValueError, match="two classes"):
-        deepfool(network, torch.zeros(2, 5, dtype=torch.float64))
-    with pytest.raises(ValueError, match="points"):
-        deepfool(halfspaces(3), torch.zeros(2, 5, dtype=torch.float64))
-    bad: list[dict[str, Any]] = [{"most": 0}, {"overshoot": 0.0}, {"space": "hidden"}]
-    for settings in bad:
-        with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be"):
-            Projections(**settings)
-
-
 @pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
 @pytest.mark.parametrize("x", [1.0, 1.0 + 2**-52, 1.0 - 2**-53])
 def test_a_point_on_the_boundary_is_no_distance_from_it(x):
@@ -102,10 +89,3 @@ def test_a_point_on_the_boundary_is_no_distance_from_it(x):
     found = deepfool(network, torch.tensor([[x]], dtype=torch.float64))
     assert bool(found.reached.all())
     assert float(found.distances) == pytest.approx(0, abs=1e-15)
-
-
-@pytest.mark.parametrize("widths", [(3, 2), (3, 4, 1)])
-def test_a_network_that_has_no_polytopes_or_no_other_label_is_refused(widths):
-    network = mlp.initial((), widths, generator=stream(0, "refused"))
-    with pytest.raises(ValueError, match="`network` must be a single one with a hidden layer and two classes"):
-        deepfool(network, torch.zeros((2, 3), dtype=torch.float64))

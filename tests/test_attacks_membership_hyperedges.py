@@ -84,19 +84,6 @@ def test_features_do_not_depend_on_the_order_of_rays():
         assert torch.allclose(one, other, atol=1e-12)
 
 
-def test_bad_input_is_refused():
-    points = torch.zeros(2, 5, dtype=torch.float64)
-    first = hyperedges.directions(points, rays=1, generator=stream(0, "rays"))
-    with pytest.raises(ValueError, match="boundaries"):
-        hyperedges.shoot(strips(), points, first, boundaries=0)
-    with pytest.raises(ValueError, match="first"):
-        hyperedges.shoot(strips(), points, first[:, 0])
-    with pytest.raises(ValueError, match="rays"):
-        hyperedges.directions(points, rays=0, generator=stream(0, "rays"))
-    with pytest.raises(ValueError, match="signal"):
-        hyperedges.features(hyperedges.shoot(strips(), points, first), "volume")
-
-
 def a_slope():
     """o = (relu(x₁), 1) of two inputs and one neuron: rays see x₁ only."""
     one = torch.ones(1, dtype=torch.float64)
@@ -111,10 +98,3 @@ def test_a_ray_along_all_hyperedges_meets_none():
     assert shots.distance.tolist() == [[[math.inf, math.inf]]]
     assert shots.found.tolist() == [[0]]
     assert bool(shots.norm.isfinite().all())
-
-
-@pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_directions_are_unit_vectors(factor):
-    point, way = torch.tensor([[-1.0, 0.0]]).double(), factor * torch.tensor([[0.1, 0.99**0.5]]).double()
-    with pytest.raises(ValueError, match="`first` must be of length 1"):
-        hyperedges.shoot(a_slope(), point, way[:, None])

@@ -7,7 +7,6 @@ import torch
 
 from leakage.attacks.membership import margin
 from leakage.attacks.membership.margin import (
-    Margin,
     distance_score,
     leaked_point,
     loss_score,
@@ -44,15 +43,16 @@ def test_both_readings_of_the_margin_agree_exactly_where_all_labels_are_fitted()
 def test_the_shares_of_the_figures_by_hand():
     outputs = tensor([-1.0, 1.1, 1.11, -0.99, 0.0], [2.0, -2.3, 2.1, 1.9, 0.0])
     level = tensor(1.0, 2.0)
-    assert margin.share_on(outputs, level).tolist() == [0.8, 0.8]
-    assert margin.share_above(outputs, level).tolist() == [0.6, 0.6]
-    assert margin.share_on(outputs, level, slack=0.0).tolist() == [0.6, 0.6]
-    assert margin.share_above(outputs, level, slack=0.1).tolist() == [0.8, 0.8]
+    assert margin.share_on(outputs, level).tolist() == pytest.approx([0.8, 0.8])
+    assert margin.share_above(outputs, level).tolist() == pytest.approx([0.6, 0.6])
+    assert margin.share_on(outputs, level, slack=0.0).tolist() == pytest.approx([0.6, 0.6])
+    assert margin.share_above(outputs, level, slack=0.1).tolist() == pytest.approx([0.8, 0.8])
 
 
 def test_one_training_point_is_always_on_the_margin():
     targets = gaussian((50, 7), generator=stream(0, "floor")) + 5
-    assert bool((margin.share_on(targets, margin_of(targets).absolute, slack=0.0) == 1 / 7).all())
+    found = margin.share_on(targets, margin_of(targets).absolute, slack=0.0)
+    torch.testing.assert_close(found, torch.full_like(found, 1 / 7))
 
 
 def test_one_margin_serves_many_networks_and_one_network_many_margins():
@@ -67,7 +67,7 @@ def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margi
     members, fresh, level = world(spread=0.5)
     for judge in (margin.known_margin, margin.share_on, margin.share_above):
         for outputs in (members, fresh):
-            assert torch.equal(judge(outputs, level), judge(1024 * outputs, 1024 * level))
+            torch.testing.assert_close(judge(outputs, level), judge(1024 * outputs, 1024 * level))
 
 
 def test_planted_members_are_found_by_every_attacker():
@@ -150,28 +150,8 @@ def test_equal_answers_are_decided_against_the_attacker():
 
 
 def test_a_shadow_margin_is_the_mean_of_all_other_networks():
-    assert margin.shadow_margin(tensor([1.0, 2.0, 6.0], [3.0, 3.0, 3.0])).tolist() == [[4.0, 3.5, 1.5], [3.0, 3.0, 3.0]]
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda m: margin.known_margin(tensor([1.0], [1.0]), m),
-        lambda m: distance_score(tensor([1.0], [1.0]), m),
-        lambda m: margin.shadow_margin(m),
-    ],
-)
-def test_a_margin_that_is_none_is_refused(use, bad):
-    with pytest.raises(ValueError, match=f"`margins?` must be positive and finite, got {bad} as one of 2"):
-        use(tensor(1.0, bad))
-
-
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
-@pytest.mark.parametrize("share", [margin.share_on, margin.share_above])
-def test_shares_refuse_a_margin_that_is_no_size(share, bad):
-    with pytest.raises(ValueError, match=f"`margin` must be finite and at least 0, got {bad}"):
-        share(tensor([1.0], [1.0]), tensor(1.0, bad))
+    found = margin.shadow_margin(tensor([1.0, 2.0, 6.0], [3.0, 3.0, 3.0]))
+    torch.testing.assert_close(found, tensor([4.0, 3.5, 1.5], [3.0, 3.0, 3.0]))
 
 
 def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_training_point():
@@ -179,66 +159,3 @@ def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_traini
     zero = margin_of(targets).absolute
     assert float(margin.share_above(targets, zero)) == 1
     assert float(margin.share_on(targets, zero)) == pytest.approx(1 / 3)
-
-
-def test_a_network_that_answers_nothing_names_nobody():
-    with pytest.raises(ValueError, match=r"the largest .* must be positive"):
-        leaked_point(tensor([1.0, 2.0], [0.0, 0.0]))
-
-
-def test_who_does_not_fit_all_labels_is_left_out_by_name():
-    found = Margin(tensor(1.0, 2.0), tensor(1.0, -2.0))
-    outputs = tensor([1.0, 3.0], [1.0, 3.0])
-    with pytest.raises(ValueError, match=r"Margin\.exists"):
-        margin.known_margin(outputs, found.signed)
-    assert margin.known_margin(outputs[found.exists], found.signed[found.exists]).tolist() == [[True, True]]
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (
-            lambda: margin.share_on(tensor(1.0), tensor(1.0), slack=-0.1),
-            "`slack` must be a number finite and at least 0 and below 1",
-        ),
-        (
-            lambda: margin.share_above(tensor(1.0), tensor(1.0), slack=1.0),
-            "`slack` must be a number finite and at least 0 and below 1",
-        ),
-        (
-            lambda: margin.known_margin(tensor(1.0), tensor(1.0), cut=1.0),
-            "`cut` must be a number finite and above 0 and below 1",
-        ),
-        (lambda: margin.shadow_margin(tensor(1.0)), "at least 2 networks"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda outputs: margin.share_on(outputs, tensor(1.0)[0]),
-        lambda outputs: margin.share_above(outputs, tensor(1.0)[0]),
-        lambda outputs: margin.known_margin(outputs, tensor(1.0)[0]),
-        lambda outputs: margin.distance_score(outputs, tensor(1.0)[0]),
-        margin.size_score,
-        margin.leaked_point,
-    ],
-)
-def test_an_answer_that_is_no_number_counts_as_nothing(use, bad):
-    with pytest.raises(ValueError, match="`outputs` must be finite"):
-        use(tensor(1.0, bad, 0.3))
-
-
-@pytest.mark.parametrize("labels", [(0.0, 1.0, 1.0), (math.nan, 1.0, 1.0)])
-def test_labels_other_than_signs_are_refused(labels):
-    for score in (
-        lambda y: margin.distance_score(tensor(1.0, 2.0, 3.0), tensor(1.0)[0], labels=y),
-        lambda y: margin.loss_score(tensor(1.0, 2.0, 3.0), labels=y),
-    ):
-        with pytest.raises(ValueError, match="`labels` must be -1 or 1"):
-            score(tensor(*labels))

@@ -1,6 +1,5 @@
 """Likelihood-ratio attacks agree with the plain formulas, find what is planted and nothing else."""
 
-import math
 from functools import partial
 
 import pytest
@@ -139,8 +138,8 @@ def test_the_target_and_its_partner_do_not_teach(attack):
     changed = losses.clone()
     changed[1] = 7.0
     before, after = attack(losses, member, partner), attack(changed, member, partner)
-    # Sums that contain the partner and lose it again: rounding of logits that were centred with it.
-    assert torch.allclose(before[0], after[0], rtol=1e-9, atol=1e-9)
+    # Logits were centred with the partner, and scores have nine decimals.
+    torch.testing.assert_close(before[0], after[0], rtol=1e-8, atol=1e-8)
     assert not torch.allclose(before[2], after[2], rtol=1e-3, atol=1e-3)
 
 
@@ -149,11 +148,10 @@ def test_order_of_points_and_epochs_does_not_matter(attack):
     member, partner = a_design()
     losses = some_losses(member, 1.0, epochs=(2, 3))
     scores = attack(losses, member, partner)
-    # A variance is a difference of squares here, and three references may be 1e4 times as close as they are far away.
-    assert torch.allclose(scores[1, 2], attack(losses[1, 2], member, partner), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(scores[1, 2], attack(losses[1, 2], member, partner), rtol=1e-8, atol=1e-8)
     points = torch.randperm(POINTS, generator=stream(0, "order"))
     moved = attack(losses[..., points], member[:, points], partner)
-    assert torch.allclose(moved, scores[..., points], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(moved, scores[..., points], rtol=1e-8, atol=1e-8)
 
 
 @each_attack
@@ -165,30 +163,6 @@ def test_losses_of_zero_and_of_hundreds_have_finite_scores(attack):
     assert float(rates(scores, member=member, fprs=())["auc"].min()) == 1.0
 
 
-@each_attack
-def test_losses_and_designs_are_checked(attack):
-    member, partner = a_design()
-    with pytest.raises(ValueError, match="finite"):
-        attack(some_losses(member, 1.0) * math.nan, member, partner)
-    with pytest.raises(ValueError, match="at least 6 models"):
-        attack(some_losses(member, 1.0)[:4], member[:4], partner[:4])
-
-
-def test_bad_settings_are_refused():
-    member, partner = a_design()
-    losses = some_losses(member, 1.0)
-    with pytest.raises(ValueError, match="fixed, own"):
-        shadow_models.lira(losses, member, partner, variance="global")
-    with pytest.raises(ValueError, match="gamma"):
-        shadow_models.rmia(losses, member, partner, gamma=0.0)
-
-
-def test_logits_whose_squares_are_infinite_are_refused():
-    member, partner = a_design()
-    with pytest.raises(ValueError, match="`logits`"):
-        shadow_models.lira_of_logits(some_losses(member, 1.0) * 1e155, member, partner)
-
-
 @pytest.mark.parametrize("far", [700.0, 750.0, 1e4])
 @pytest.mark.parametrize("slope", [0.0, 0.3, 1.0])
 def test_points_whose_losses_are_all_large_keep_their_ratios(far, slope):
@@ -198,7 +172,7 @@ def test_points_whose_losses_are_all_large_keep_their_ratios(far, slope):
     moved = losses.clone()
     moved[:, ::2] += far
     near, away = (shadow_models.rmia(each, member, partner, slope=slope) for each in (losses, moved))
-    torch.testing.assert_close(near, away, rtol=0, atol=1.5 / member.shape[1])  # ranks; large numbers round to 1e-12
+    torch.testing.assert_close(near, away, rtol=0, atol=1.5 / member.shape[1])  # ranks
 
 
 TIED = {
@@ -224,7 +198,8 @@ def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, sca
         back = models.argsort()
         expected = marked(attack(losses, member, partner), member=member).auc()
         turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
-        assert torch.equal(marked(turned, member=member[models][:, points]).auc()[back], expected)
+        found = marked(turned, member=member[models][:, points]).auc()[back]
+        torch.testing.assert_close(found, expected)  # one pair out of order would move it by 8e-4
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3, 1.0])

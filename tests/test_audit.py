@@ -16,7 +16,7 @@ from leakage.attacks.membership import shadow_models
 from leakage.auditing import attacks, audited, jackknife, notes
 from leakage.auditing import given as giving
 from leakage.data.membership_splits import complementary_halves
-from leakage.metrics.scores import rates
+from leakage.metrics.scores import rates, round_ties
 from leakage.runtime import stream
 
 ROWS = 400
@@ -277,7 +277,6 @@ BAD = {
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
     "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must be a matrix"),
     "three axes": (lambda x, m: (x[None], m), {}, r"got shape \(1, 8, 400\)"),
-    "beyond squares": (lambda x, m: (x * 1e200, m), {}, r"at most 1e\+150"),
     "a share for a truth": (lambda x, m: (x, m * 0.5), {}, "`member` must hold truth values"),
     "NaN for a truth": (lambda x, m: (x, np.where(m, np.nan, 0)), {}, "`member` must hold truth values"),
     "swapped": (lambda x, m: (m, x), {}, "swapped"),
@@ -344,7 +343,7 @@ def test_a_population_takes_the_place_of_the_pool():
     member = subsets()
     losses, others = some_losses(member, 2.0), some_losses(np.zeros((8, 50), dtype=bool), name="others")
     changed = audit.of_losses(losses, member, population=others)
-    assert not np.array_equal(changed.scores["RMIA"], leaking("subsets").scores["RMIA"])
+    assert not np.allclose(changed.scores["RMIA"], leaking("subsets").scores["RMIA"])
 
 
 @pytest.mark.parametrize("design", ["pairs", "one model"])
@@ -392,7 +391,8 @@ def test_a_table_shows_itself():
 
 
 def measured_alone(scores, member, fpr):
-    """AUC, advantage and TPR of one target, by their definitions."""
+    """AUC, advantage and TPR of one target, by their definitions, of scores to nine digits."""
+    scores = round_ties(scores)
     inside, outside = scores[member], scores[~member]
     wins = (inside[:, None] > outside).double() + 0.5 * (inside[:, None] == outside).double()
     spared = outside.sort(descending=True).values[int(fpr * len(outside))]

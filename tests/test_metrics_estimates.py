@@ -174,37 +174,6 @@ def test_a_sample_that_cannot_be_used_is_refused_by_name(values, error, said):
     assert "`losses`" in str(caught.value)
 
 
-@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660])
-def test_an_interval_of_a_mean_follows_its_unit_where_squares_do_not(unit):
-    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
-    plain, scaled = mean_interval(values), mean_interval(values * unit)
-    expected = [number * unit for number in (plain.estimate, plain.low, plain.high)]
-    assert [scaled.estimate, scaled.low, scaled.high] == pytest.approx(expected, rel=1e-13)
-
-
-@pytest.mark.parametrize("share", [2, 1000])
-def test_the_interval_of_a_proportion_is_right_up_to_the_most_trials_it_takes(share):
-    trials = 2**53
-    found = clopper_pearson(trials // share, trials)
-    normal = 2 * stats.norm.ppf(0.975) * math.sqrt((1 - 1 / share) / share / trials)  # exact at this size to 1e-7
-    # A spacing of doubles is 2e-4 of the width, and before SciPy 1.17 the ends are off by 5e-3 of it.
-    assert found.high - found.low == pytest.approx(normal, rel=1e-2)
-
-
-def test_more_trials_than_float64_counts_are_refused():
-    with pytest.raises(ValueError, match=r"`trials` in 1 … 2\*\*53"):
-        clopper_pearson(10**18, 10**19)
-
-
-def test_whole_numbers_that_float64_would_merge_are_refused():
-    exact = torch.tensor([2**53, -(2**53)])
-    assert as_sample(exact, "x").tolist() == [2.0**53, -(2.0**53)]
-    with pytest.raises(ValueError, match=r"`x` must hold whole numbers within"):
-        as_sample(torch.tensor([2**53 + 1]), "x")
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"), [([-1.7e308, 1.7e308], 0.0), ([1.7e308] * 2, 1.7e308), ([3, 1, 2], 2.0)]
-)
-def test_a_median_of_any_finite_values_is_finite(values, expected):
-    assert median(torch.tensor(values, dtype=torch.float64)).estimate == expected
+@pytest.mark.parametrize(("values", "expected"), [([1, 2], 1.5), ([3, 1, 2], 2.0)])
+def test_a_median_is_the_middle_of_the_values(values, expected):
+    assert median(torch.tensor(values)).estimate == expected

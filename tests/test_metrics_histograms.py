@@ -44,7 +44,7 @@ def test_a_value_on_an_edge_belongs_to_the_bin_above_and_one_just_below_to_the_b
     grid = histograms(member=ends, outsider=ends, edges=edges, percentiles=(0, 100)).edges
     just_below = torch.cat([ends, grid[1:].nextafter(grid[:-1])])
     both = histograms(member=grid, outsider=just_below, edges=edges, percentiles=(0, 100))
-    assert both.edges.equal(grid)
+    torch.testing.assert_close(both.edges, grid)
     assert (both.member * edges).round().tolist() == [1] * (edges - 2) + [2]
     assert (both.outsider * (edges + 1)).round().tolist() == [2] + [1] * (edges - 3) + [2]
 
@@ -102,7 +102,8 @@ def test_the_advantage_of_two_gaussians_is_their_distance_within_the_bias():
 def test_neither_order_nor_type_matters(kind):
     member, outsider = (torch.round(normal(800, name=name) * 20) for name in ("m", "o"))
     reference = float(histogram_advantage(member=member, outsider=outsider))
-    assert float(histogram_advantage(member=member.flip(0).to(kind), outsider=outsider.flip(0).to(kind))) == reference
+    turned = histogram_advantage(member=member.flip(0).to(kind), outsider=outsider.flip(0).to(kind))
+    assert float(turned) == pytest.approx(reference, abs=1e-12)
 
 
 @pytest.mark.parametrize("samples", [30, 300, 5000])
@@ -130,35 +131,6 @@ def test_the_null_bias_of_full_bins_is_the_formula_of_the_chapter():
     assert float(histogram_null_bias(masses, samples=1e5)) == pytest.approx(plain, rel=0.005)
 
 
-@pytest.mark.parametrize(
-    ("member", "outsider", "options", "said"),
-    [
-        (torch.tensor([]), torch.ones(3), {}, "member"),
-        (torch.ones(3, 0), torch.ones(3, 2), {}, "member"),
-        (torch.ones(3), torch.tensor([math.nan]), {}, "outsider.*finite"),
-        (torch.ones(3), torch.ones(4), {}, "must vary"),
-        (torch.ones(2, 3), torch.ones(3), {}, "leading axes"),
-        (torch.arange(5.0), torch.arange(5.0), {"edges": 1}, "edges"),
-        (torch.arange(5.0), torch.arange(5.0), {"percentiles": (0, 101)}, "percentiles"),
-        (torch.arange(5.0), torch.arange(5.0), {"percentiles": (60, 40)}, "percentiles"),
-        (torch.arange(5.0), torch.arange(5.0), {"outside": "keep"}, "outside"),
-        (torch.arange(99.0), torch.tensor([1e6]), {"percentiles": (0, 50)}, "none of one"),
-    ],
-)
-def test_unusable_samples_and_options_are_refused(member, outsider, options, said):
-    with pytest.raises(ValueError, match=said):
-        histogram_advantage(member=member, outsider=outsider, **options)
-
-
-@pytest.mark.parametrize(
-    ("masses", "samples", "said"),
-    [([-0.1, 1.1], 10, "masses"), ([0.9, 0.9], 10, "masses"), ([0.5, 0.5], 0, "samples"), ([math.nan], 10, "masses")],
-)
-def test_a_law_without_masses_has_no_null_bias(masses, samples, said):
-    with pytest.raises(ValueError, match=said):
-        histogram_null_bias(torch.tensor(masses), samples=samples)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_gpu_gives_the_same_advantage():
@@ -167,10 +139,3 @@ def test_the_gpu_gives_the_same_advantage():
     torch.testing.assert_close(
         histogram_advantage(member=member.cuda(), outsider=outsider.cuda()).cpu(), expected, rtol=0, atol=1e-12
     )
-
-
-@pytest.mark.parametrize("unit", [1e-309, 1e306])
-def test_values_too_close_or_too_far_apart_for_bins_are_refused(unit):
-    values = torch.linspace(-100, 100, 50, dtype=torch.float64) * unit
-    with pytest.raises(ValueError, match="another unit"):
-        histograms(member=values, outsider=values)

@@ -90,7 +90,8 @@ def test_no_attack_sees_the_membership_that_it_guesses(name, design):
     other = panel.member.clone()
     other[flipped] = ~other[flipped]
     after = scores(Panel(NETWORKS, ROWS, LABELS, other, panel.partner), name)
-    assert torch.equal(after[2], before[2])
+    # Sums over other models add up in another order, and some scores have nine digits.
+    torch.testing.assert_close(after[2], before[2], rtol=1e-8, atol=1e-8)
 
 
 @each_attack
@@ -105,7 +106,7 @@ def test_who_was_memorised_elsewhere_says_nothing_here(name):
 @each_attack
 def test_the_order_of_the_points_does_not_matter(name):
     order = torch.randperm(POINTS, generator=stream(0, "order"))
-    torch.testing.assert_close(scores(PLANTED.at(order), name), planted(name)[:, order], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(scores(PLANTED.at(order), name), planted(name)[:, order], rtol=1e-8, atol=1e-8)
 
 
 @each_attack
@@ -116,10 +117,10 @@ def test_every_attack_says_what_it_takes(name):
         assert "weights" in evaluate(hidden, [name], generator=stream(0, "attack")).rows[name].missing
     if "shadow models" not in entry.knows:
         alone = Panel(NETWORKS, ROWS, LABELS, OTHERS.member, OTHERS.partner)
-        assert torch.equal(scores(alone, name), planted(name))
+        torch.testing.assert_close(scores(alone, name), planted(name))
     if "true label" not in entry.knows:
         mislabelled = Panel(NETWORKS, ROWS, 1 - LABELS, PAIRS.member, PAIRS.partner)
-        assert torch.equal(scores(mislabelled, name), planted(name))
+        torch.testing.assert_close(scores(mislabelled, name), planted(name))
 
 
 # ── panels ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from leakage.auditing.evidence import Evidence
 from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
 from leakage.auditing.tables import Table
 from leakage.metrics.intervals import clopper_pearson
+from leakage.metrics.scores import round_ties
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
 
@@ -66,7 +67,7 @@ def records(audit: Evidence, k: int) -> Table:
     fpr = visible_fpr(audit.fprs, audit.outsiders)
     found, times, outranks, score = (np.zeros(audit.member.shape[1]) for _ in range(4))
     for rows, ranked in measured.ranked():
-        scores, member = measured.scores[rows], measured.member[rows]
+        scores, member = round_ties(measured.scores[rows]), measured.member[rows]
         caught = (scores > ranked.first_spared(fpr).unsqueeze(-1)) & member
         below = torch.searchsorted(ranked.outsider, scores).clamp_max(ranked.outsiders.unsqueeze(-1))
         found += caught.sum(0).numpy()
@@ -127,7 +128,10 @@ def _slice(
         return (by, name, *counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
     whole = Measured(blocks.chosen(within, able.tolist()), blocks.chosen(kinds, able.tolist()))
     area = whole.interval("auc", level=level)
-    found = [((within[:, part] > cuts.unsqueeze(-1)) & kinds[:, part]).sum(-1) for part in blocks.of(within.shape)]
+    found = [
+        ((round_ties(within[:, part]) > cuts.unsqueeze(-1)) & kinds[:, part]).sum(-1)
+        for part in blocks.of(within.shape)
+    ]
     hits, of = torch.stack(found).sum(0), seen
     left_out = f"{len(kinds) - len(able)} models left out" * (len(able) < len(kinds))
     shares = zip(hits[able].tolist(), of[able].tolist(), strict=True)

@@ -26,12 +26,11 @@ from torch import Tensor
 
 from leakage import blocks
 from leakage.metrics import roc
-from leakage.metrics.intervals import Estimate
-from leakage.metrics.scores import Scores, marked
+from leakage.metrics.intervals import Estimate, newcombe
+from leakage.metrics.scores import Scores, apart, marked
 
 METRICS = ("auc", "advantage")
 """The names of what is measured, beside `tpr@F`."""
-_ACCUSED = math.ulp(0.0)  # whoever reaches the least positive score has a positive one
 _STEPS = 24  # rates of a curve
 _LAST = 0.98  # of these rates: at 1 nothing is measured
 
@@ -120,7 +119,8 @@ class Measured:
         if metric == "auc":
             return roc.auc(**kinds, level=level)
         if metric == "advantage":
-            return roc.membership_advantage(**kinds, threshold=_ACCUSED, level=level)
+            hits, alarms = map(int, apart(**kinds).accused(0.0, beyond=True))
+            return newcombe((hits, len(kinds["member"])), (alarms, len(kinds["outsider"])), level=level)
         return roc.tpr_at_fpr(**kinds, fpr=_rate(metric), level=level)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.metrics.estimates import as_sample
 from leakage.metrics.intervals import at_least, clopper_pearson
+from leakage.metrics.scores import round_ties
 
 _LOT = 0  # seed of the order of equal scores: the same points give the same bound
 _MOST = 64.0  # nats; no sample of this world refutes as much
@@ -78,7 +79,7 @@ def one_run(
     """
     arguments.number("level", level, above=0, below=1)
     arguments.number("delta", delta, least=0, below=1)
-    ranked = as_sample(scores, "scores").double()
+    ranked = round_ties(as_sample(scores, "scores"))
     arguments.truth("member", member, "points", points=len(ranked))
     if not guesses:
         raise ValueError("`guesses` must have a pair (members, outsiders) at least; got none.")
@@ -98,16 +99,7 @@ def one_run(
 
 
 def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: float) -> float:
-    """How probable at most so many right guesses are if the training is private: p of `one_run`.
-
-    Raises:
-        ValueError: unless 0 ≤ correct ≤ guesses ≤ points, ε is not negative and δ is in [0, 1).
-    """
-    arguments.number("epsilon", epsilon, least=0)
-    arguments.number("delta", delta, least=0, below=1)
-    arguments.count("points", points, least=1)
-    arguments.count("guesses", guesses, least=1, most=points)
-    arguments.count("correct", correct, least=0, most=guesses)
+    """How probable so many right guesses or more are, at most, if the training is private: p of `one_run`."""
     if correct == 0:
         return 1.0
     chance = 1 / (1 + math.exp(-epsilon))

@@ -13,10 +13,7 @@ from scipy import special
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.intervals import EXACT, Estimate, at_most
-
-_LONG = (torch.int64, torch.uint64)  # the integer types that can hold more
-_SQUARABLE = 1e150  # a sample between its inverse and this has a variance that neither over- nor underflows
+from leakage.metrics.intervals import Estimate, at_most
 
 
 def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
@@ -29,11 +26,8 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     """
     arguments.number("level", level, above=0, below=1)
     values = arguments.tensor("values", as_sample(values, "values", least=2), "n")
-    unit = _unit(values)
-    values = values / unit
-    mean, half = float(values.mean()), float(values.std()) / math.sqrt(len(values))
-    half *= float(special.stdtrit(len(values) - 1, (1 + level) / 2))
-    mean, half = mean * unit, half * unit
+    mean, error = float(values.mean()), float(values.std()) / math.sqrt(len(values))
+    half = error * float(special.stdtrit(len(values) - 1, (1 + level) / 2))
     return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
 
 
@@ -50,7 +44,7 @@ def median(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     n, error = len(ordered), (1 - level) / 2
     below = bisect_right(range(n + 1), error, key=lambda k: at_most(k, trials=n, chance=0.5)) - 1  # on either side
     ends = (float(ordered[below]), float(ordered[-1 - below])) if below >= 0 else (-math.inf, math.inf)
-    middle = float(ordered[(n - 1) // 2]) / 2 + float(ordered[n // 2]) / 2  # the sum of both may be infinite
+    middle = float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2
     return Estimate(middle, *ends, n=len(ordered), level=level)
 
 
@@ -83,22 +77,11 @@ def as_sample(values: Real[Tensor, "*shape"], name: str, *, least: int = 1) -> F
 
     Raises:
         TypeError: if `values` is no tensor.
-        ValueError: if its numbers are complex, there are fewer than `least` along the first axis, none at all, one is
-            not finite, or one is a whole number beyond ±2⁵³, which float64 would round.
+        ValueError: if its numbers are complex or not finite, there are fewer than `least` along the first axis, or none
+            at all.
     """
     if arguments.tensor(name, values).is_complex():
         raise ValueError(f"`{name}` must hold real numbers, got {values.dtype}; take a part of it, or its size.")
     if values.ndim == 0 or len(values) < least or values.numel() == 0:
         raise ValueError(f"`{name}` must hold at least {least} observation(s), got shape {tuple(values.shape)}.")
-    if values.dtype in _LONG and bool(((values > EXACT) | (values < -EXACT)).any()):
-        raise ValueError(
-            f"`{name}` must hold whole numbers within ±2**53, which float64 tells apart, got larger ones; "
-            "subtract a constant, or give ranks."
-        )
     return arguments.real(name, values.detach().to(torch.float64))
-
-
-def _unit(values: Float[Tensor, " n"]) -> float:
-    """1, or the power of two that is a share of the largest size where squares would over- or underflow."""
-    largest = float(values.abs().max())
-    return 1.0 if largest == 0 or 1 / _SQUARABLE < largest < _SQUARABLE else 2.0 ** (math.frexp(largest)[1] - 1)

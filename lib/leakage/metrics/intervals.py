@@ -13,8 +13,6 @@ from scipy import special
 
 from leakage import arguments
 
-EXACT = 2**53  # whole numbers up to this are float64 numbers
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -73,13 +71,13 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Esti
     Source: C. J. Clopper, E. S. Pearson (1934), Biometrika 26; the ends are those of `exact_ends`.
 
     Raises:
-        ValueError: unless 0 <= `successes` <= `trials`, with at least one trial and at most 2⁵³.
+        ValueError: unless 0 <= `successes` <= `trials`, with at least one trial.
     """
     arguments.number("level", level, above=0, below=1)
     successes, trials = arguments.count("successes", successes), arguments.count("trials", trials)
-    if not 0 <= successes <= trials or not 1 <= trials <= EXACT:
+    if not 0 <= successes <= trials or trials < 1:
         raise ValueError(
-            f"`successes` must lie in 0 … `trials` and `trials` in 1 … 2**53, got {successes} of {trials}; swapped?"
+            f"`successes` must lie in 0 … `trials`, of one trial at least, got {successes} of {trials}; swapped?"
         )
     low, high = (float(end) for end in exact_ends(successes, trials, error=(1 - level) / 2))
     return Estimate(successes / trials, low, high, n=trials, level=level)
@@ -145,13 +143,8 @@ def wilson(share: float, *, size: float, quantile: float) -> tuple[float, float]
         share: $\hat p$, in [0, 1].
         size: N, how many independent yes-or-no observations it is worth, above 0.
         quantile: z, of the normal law or Student's, above 0.
-
-    Raises:
-        ValueError: if a number is out of its range.
     """
-    arguments.number("share", share, least=0, most=1)
-    arguments.number("size", size, above=0)
-    spread = arguments.number("quantile", quantile, above=0) ** 2 / size
+    spread = quantile**2 / size
     middle, half = share + spread / 2, math.sqrt(spread * (share * (1 - share) + spread / 4))
     low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
     return min(max(low, 0.0), share), max(min(high, 1.0), share)  # of all or none, rounding would leave the share out

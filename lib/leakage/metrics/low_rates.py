@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from scipy import optimize, special
 
-from leakage import arguments
 from leakage.metrics.intervals import at_least, at_most, exact_ends
 from leakage.metrics.scores import Scores
 
@@ -45,13 +44,8 @@ def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[floa
         ranked: the scores of one model (`scores.apart`), however few.
         fpr: false positive rate allowed, in (0, 1).
         level: coverage of the interval.
-
-    Raises:
-        ValueError: if there are scores of several models, or `fpr` or `level` is outside (0, 1).
     """
-    arguments.number("fpr", fpr, above=0, below=1)
-    arguments.number("level", level, above=0, below=1)
-    members = len(arguments.tensor("ranked.member", ranked.member, "n"))
+    members = len(ranked.member)
     (lower, under), (upper, over) = _rank_errors(len(ranked.outsider), float(fpr), float(level))
     low, _ = exact_ends(_members_beyond(ranked, lower), members, error=under)
     _, high = exact_ends(_members_beyond(ranked, upper + 1), members, error=over)

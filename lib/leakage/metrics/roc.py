@@ -1,9 +1,9 @@
 """How well scores tell members from outsiders.
 
 Scores are oriented: larger means "more likely a member", and a threshold calls a member whatever *reaches* it. `member`
-and `outsider` are independent samples of finite scores of one model; they are compared in float64 on their own device,
-by the counts of `scores`, and intervals are over points. Nothing here trains, draws or touches a file, and what is
-measured on the data it was tuned on says so.
+and `outsider` are independent samples of finite scores of one model; they are compared to nine digits, on their own
+device, by the counts of `scores`, and intervals are over points. Nothing here trains, draws or touches a file, and what
+is measured on the data it was tuned on says so.
 """
 
 import math
@@ -19,7 +19,7 @@ from leakage import arguments
 from leakage.metrics.estimates import as_sample
 from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
 from leakage.metrics.low_rates import tpr_bounds
-from leakage.metrics.scores import Scores, apart
+from leakage.metrics.scores import Scores, apart, round_ties
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
 
@@ -62,6 +62,7 @@ def evaluate(
     Raises:
         ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
     """
+    arguments.number("threshold", threshold, finite=False)
     hits, alarms = map(int, _ranked(member, outsider).accused(threshold))
     return Evaluation(
         advantage=newcombe((hits, len(member)), (alarms, len(outsider)), level=level),
@@ -166,8 +167,9 @@ def tpr_at_fpr(
     Raises:
         ValueError: as `evaluate`; if `fpr` is outside (0, 1); or if n·fpr < 1, where no rate that small can be seen.
     """
+    arguments.number("level", level, above=0, below=1)
     ranked = _ranked(member, outsider)
-    found = int(ranked.found_at_fpr(fpr))
+    found = int(ranked.found_at_fpr(arguments.number("fpr", fpr, above=0, below=1)))
     low, high = tpr_bounds(ranked, fpr=fpr, level=level)
     return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
 
@@ -187,13 +189,14 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
     if fpr is None:
         chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
     else:
-        chosen = int((thresholds > ranked.first_spared(fpr)).sum()) - 1
+        spared = ranked.first_spared(arguments.number("fpr", fpr, above=0, below=1))
+        chosen = int((thresholds > spared).sum()) - 1
     if chosen == 0:
         return math.inf
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
     included, next_below = thresholds[chosen : chosen + 2].tolist()
-    middle = included / 2 + next_below / 2
-    return middle if middle > next_below else included
+    middle = (included + next_below) / 2
+    return middle if float(round_ties(thresholds.new_tensor(middle))) > next_below else included
 
 
 def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"], *, level: float = 0.95) -> KsTest:

@@ -7,42 +7,28 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Float64, Int, Real
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
-from leakage import arguments
-from leakage.metrics.estimates import as_sample
-
-_SAME = 1e-12  # neighbours closer than this, relative to their size, are equal: a sum in another order is as far off
+from leakage.metrics.scores import round_ties
 
 
 def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
-    r"""The least-squares slope of y in x, $\sum (x - \bar x)(y - \bar y) / \sum (x - \bar x)^2$.
-
-    Raises:
-        ValueError: if there are not as many x as y, fewer than two, more than one axis, one is not finite, or all x are
-            equal.
-    """
-    x, y = _pairs(x, y)
+    r"""The least-squares slope of y in x, $\sum (x - \bar x)(y - \bar y) / \sum (x - \bar x)^2$."""
+    x, y = x.double(), y.double()
     centred = x - x.mean()
-    # In units of the largest, so that no square over- or underflows.
-    unit = centred.abs().max()
-    centred = centred / unit
-    return float(((centred @ (y - y.mean())) / centred.square().sum()) / unit)
+    return float((centred @ (y - y.mean())) / centred.square().sum())
 
 
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     """Spearman's rank correlation of x and y, from -1 to 1; equal values share their mean rank. 0 if all y are equal.
 
-    Values that differ by rounding are equal.
-
-    Raises:
-        ValueError: as `slope`.
+    Values that agree to nine digits are equal (`scores.round_ties`).
     """
     from scipy import stats  # slow to import, and most who import this module do without it
 
-    x, y = (_levels(values) for values in _pairs(x, y))
-    if not bool(x.any() and y.any()):
+    x, y = (round_ties(values.double()) for values in (x, y))
+    if bool((x == x[0]).all() or (y == y[0]).all()):
         return 0.0
     found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
     return float(found.statistic)
@@ -56,18 +42,7 @@ def at_crossing(
     `level` must rise to the target where its first epoch is below it, and fall to it where its first epoch is above; a
     curve that crosses several times is read where it crosses first. A curve that starts on the target has not been seen
     crossing it: NaN too, never the value at an end.
-
-    Raises:
-        ValueError: if shapes differ, there are fewer than two epochs, or a number is not finite.
     """
-    arguments.real("level", level)
-    arguments.real("value", value)
-    arguments.number("target", target)
-    if level.shape != value.shape or level.ndim < 1 or level.shape[-1] < 2:
-        raise ValueError(
-            f"`level` and `value` must be curves over the same epochs, two at least; got {tuple(level.shape)} and "
-            f"{tuple(value.shape)}."
-        )
     level, value = level.double(), value.double()
     towards = torch.where(level[..., :1] > target, -1.0, 1.0)
     reached = towards * level >= towards * target
@@ -77,20 +52,3 @@ def at_crossing(
     (low, high), (start, end) = ([curve.gather(-1, place) for place in (before, after)] for curve in (level, value))
     share = (target - low) / torch.where(valid, high - low, 1.0)
     return torch.where(valid, start + share * (end - start), math.nan).squeeze(-1)
-
-
-def _levels(values: Tensor) -> Int[Tensor, " n"]:
-    """Which of the different values each is, from 0 for the least."""
-    ordered, order = values.sort()
-    before = torch.cat([ordered[:1], ordered[:-1]])
-    level = (~torch.isclose(ordered, before, rtol=_SAME, atol=0)).cumsum(0)
-    return torch.empty_like(level).scatter(0, order, level)
-
-
-def _pairs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    x, y = as_sample(x, "x", least=2), as_sample(y, "y", least=2)
-    arguments.tensor("x", x, "n")
-    arguments.tensor("y", y, "n", n=len(x))
-    if bool((x == x[0]).all()):
-        raise ValueError("`x` must not be constant: nothing can go with it.")
-    return x, y

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
-from leakage import arguments
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
@@ -47,11 +46,6 @@ class Settings:
     leaves: int = 6
     rate: float = 0.05
 
-    def __post_init__(self) -> None:
-        for name, least in (("hidden", 1), ("trees", 1), ("leaves", 2)):
-            arguments.count(name, getattr(self, name), least=least)
-        arguments.number("rate", self.rate, above=0)
-
 
 def networks(
     shadow: Features,
@@ -80,9 +74,6 @@ def networks(
 
     Returns:
         A score for each of the target's points, by feature set.
-
-    Raises:
-        ValueError: if there are no members or no outsiders, names, rows or columns do not fit, or a feature is NaN.
     """
     model = "NN standardised" if standardise else "NN"
     return together([Question(model, shadow, member, target, generator)], settings=settings)[0]
@@ -100,7 +91,6 @@ def boosted(
 
     Source: Peinemann (2021), Section 7.4, with the histogram trees of scikit-learn.
     """
-    check(shadow, member, target)
     settings = settings or Settings()
     sizes: dict[str, Any] = dict(
         learning_rate=settings.rate, max_iter=settings.trees, max_leaf_nodes=settings.leaves, early_stopping=False
@@ -133,17 +123,10 @@ class Question(NamedTuple):
 def together(questions: Sequence[Question], *, settings: Settings | None = None) -> list[dict[str, Tensor]]:
     """The answer of `MODELS` to each question, to rounding, with the networks of all questions trained at once.
 
-    What a question draws, it draws before the next one does, as if it were asked alone.
-
-    Raises:
-        ValueError: as `networks`, or if a model is unknown or a shadow has not as many points as the others.
+    What a question draws, it draws before the next one does, as if it were asked alone. All shadows have equally many
+    points.
     """
     settings = settings or Settings()
-    for question in questions:
-        arguments.choice("model", question.model, tuple(MODELS))
-        check(question.shadow, question.member, question.target)
-    if len({len(question.member) for question in questions}) > 1:
-        raise ValueError(f"`member` must be as many in all questions, got {[len(one.member) for one in questions]}.")
     nets = [question for question in questions if question.model != "GBDT"]
     found = iter(_trained(nets, settings) if nets else ())
     return [
@@ -185,24 +168,6 @@ def _trained(questions: Sequence[Question], settings: Settings) -> list[dict[str
     outputs = [fitted[place](_widened(asked, widest)).double() for place, (_, asked) in enumerate(pairs)]
     scores = iter([output[..., 1] - output[..., 0] for output in outputs])
     return [{name: next(scores) for name in one.shadow} for one in questions]
-
-
-def check(shadow: Features, member: Bool[Tensor, " t"], target: Features) -> None:
-    """Raise the errors of `networks`."""
-    if not shadow or shadow.keys() != target.keys():
-        raise ValueError(f"`shadow` and `target` must have the same feature sets, got {[*shadow]} and {[*target]}.")
-    arguments.truth("member", member, "t")
-    if bool(member.all()) or not bool(member.any()):
-        raise ValueError("`member` must hold members and outsiders; of one kind alone nothing can be learned.")
-    for name in shadow:
-        first, second = shadow[name], target[name]
-        if first.ndim != 2 or len(first) != len(member) or second.shape[1:] != first.shape[1:]:
-            raise ValueError(
-                f"features {name!r} must be ({len(member)}, f) for the shadow and (t, f) for the target, got "
-                f"{tuple(first.shape)} and {tuple(second.shape)}."
-            )
-        if bool(first.isnan().any()) or bool(second.isnan().any()):
-            raise ValueError(f"features {name!r} must not be NaN; infinity is allowed.")
 
 
 def _prepared(

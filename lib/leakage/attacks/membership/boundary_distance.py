@@ -14,13 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import check, joined, pattern
+from leakage.geometry.patterns import joined, pattern
 from leakage.geometry.row_space import first_change, read_out_weights, row_space
 from leakage.models.mlp import Mlp
 
-SPACES = ("auto", "row", "input")
 _LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
 _CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
 
@@ -38,11 +36,6 @@ class Projections:
     most: int = 50
     overshoot: float = 0.02
     space: str = "auto"
-
-    def __post_init__(self) -> None:
-        arguments.count("most", self.most, least=1)
-        arguments.number("overshoot", self.overshoot, above=0)
-        arguments.choice("space", self.space, SPACES)
 
 
 class Reach(NamedTuple):
@@ -72,13 +65,8 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projection
     Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the result is
     the first label change on the segment from the point to where the projections ended, found exactly. A step is at
     least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on: distance 0.
-
-    Raises:
-        ValueError: if there is no point, one is not finite or does not fit the network, or the network is not a single
-            one with a hidden layer and two classes or more.
     """
     settings = settings or Projections()
-    _check(network, points)
     if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
         network, basis = row_space(network)
         points = points @ basis
@@ -123,16 +111,6 @@ class _Boundaries(NamedTuple):
     ways: Float[Tensor, "t d"]
 
 
-def _check(network: Mlp, points: Tensor) -> None:
-    if network.weights[0].ndim != 2 or len(network.weights) < 2 or network.widths[-1] < 2:
-        raise ValueError(
-            f"`network` must be a single one with a hidden layer and two classes or more, got weights "
-            f"{[tuple(weight.shape) for weight in network.weights]}."
-        )
-    check(network, points, least=1)
-    arguments.tensor("points", points, "t d")
-
-
 def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _Boundaries:
     """Infinite, with the way 0, where the piece is constant."""
     outputs, weights = network(points), read_out_weights(network, pattern(network, points))
@@ -165,20 +143,12 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
 
     Within $r(x)$ the network is the affine map of its polytope, and there $g_k / \lVert \nabla g_k \rVert$ is the
     distance to label k. This is ours, not the paper's.
-
-    Raises:
-        ValueError: as `deepfool`.
     """
     return torch.minimum(in_cell_distance(network, points), inscribed_radius(network, points))
 
 
 def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
-    r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere.
-
-    Raises:
-        ValueError: as `deepfool`.
-    """
-    _check(network, points)
+    r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere."""
     reduced, basis = row_space(network)
     parts = (points @ basis).split(_rows(reduced))
     return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])

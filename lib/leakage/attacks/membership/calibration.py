@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.attacks.membership import references
-from leakage.metrics.scores import merged
+from leakage.metrics.scores import round_ties
 
 
 def calibrated(
@@ -34,6 +34,9 @@ def calibrated(
 
     A point that all others were trained on takes the mean of these means over the points that have references.
 
+    Scores are rounded to nine digits first (`metrics.scores.round_ties`): sums of such numbers are exact in any order
+    if they are of like size. So a score that equals the mean has the difference 0, and equal differences tie.
+
     Source: offline calibration by difference, Watson et al. (2022).
 
     **A leak to avoid.** Which points have model i among their references *is* the membership of i. Whoever fits an
@@ -49,13 +52,7 @@ def calibrated(
 
     Returns:
         The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
-
-    Raises:
-        ValueError: if shapes differ, a score is not finite (put a finite end in place of a boundary
-            that was not reached), `without` or a partner is no model, or no point has a reference.
     """
-    arguments.truth("member", member, "models n")
-    arguments.real("scores", scores, "models n", models=len(member), n=member.shape[1])
     return _calibrated(scores, Tensor.double, member, partner, without=without, target=target)
 
 
@@ -66,13 +63,7 @@ def calibrated_losses(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "targets n"]:
-    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64.
-
-    Raises:
-        ValueError: as `calibrated`.
-    """
-    arguments.truth("member", member, "models n")
-    arguments.real("losses", losses, "models n", models=len(member), n=member.shape[1])
+    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64."""
     return _calibrated(losses, lambda some: -some.double(), member, partner, without=None, target=target)
 
 
@@ -86,24 +77,19 @@ def _calibrated(
     target: int | None,
 ) -> Float64[Tensor, "targets n"]:
     """`calibrated`, where `scores` makes them of the values of a block, in float64."""
-    arguments.filled("member", member)
     models, points = member.shape
     parts = blocks.of(member.shape)
     reference = 1 - torch.eye(models, dtype=torch.float64, device=values.device)  # of a row's model, by column
     if without is not None:
-        arguments.count("without", without, most=models - 1)
         reference[:, without] = 0
-    if target is not None:
-        arguments.count("target", target, most=models - 1)
     if partner is not None:
-        arguments.whole("partner", partner, "models", most=models - 1, models=models)
         reference.scatter_(1, partner.long()[:, None], 0)
     asked = references.rows(models, target)
     reference = reference[asked]
 
     @lru_cache(maxsize=1)  # a single block is compared once
     def compared(place: int) -> tuple[Tensor, Tensor, Tensor]:
-        some, outside = scores(values[:, parts[place]]), (~member[:, parts[place]]).double()
+        some, outside = round_ties(scores(values[:, parts[place]])), (~member[:, parts[place]]).double()
         count, total = reference @ outside, reference @ (outside * some)
         return some[asked], count > 0, total / count.clamp_min(1)
 
@@ -114,17 +100,8 @@ def _calibrated(
     total, count = summed(0)
     for place in range(1, len(parts)):
         total, count = (one + more for one, more in zip((total, count), summed(place), strict=True))
-    if not bool(count.all()):
-        raise ValueError(
-            "`member` must leave each model points of which it has references; some model has no reference at all. "
-            "Train more models, or each on fewer points."
-        )
     found = blocks.room(len(reference), points, device=values.device)
-    largest = blocks.made((points,), parts, lambda part: scores(values[:, part]).abs().amax(0), device=values.device)
     for place in reversed(range(len(parts))):  # the last one is compared
         own, known, mean = compared(place)
         found[:, parts[place]] = own - torch.where(known, mean, total / count)
-    rounding = torch.finfo(torch.float64).eps * models * largest  # a mean over as many is right to less
-    for part in blocks.of_rows(found.shape):
-        found[part] = merged(found[part], rounding)
     return found

@@ -12,12 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments
 from leakage.attacks.membership.boundary_distance import capped
 from leakage.geometry.distances import nearest
 from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import Gates, adapted, check, pattern
-from leakage.geometry.rays import check_rays, walk
+from leakage.geometry.patterns import Gates, adapted, pattern
+from leakage.geometry.rays import walk
 from leakage.geometry.row_space import row_space
 from leakage.models.mlp import Mlp
 
@@ -49,12 +48,7 @@ def directions(points: Float[Tensor, "t d"], *, rays: int, generator: torch.Gene
     r"""First directions: each coordinate from U(-1, 1), then normalised, anew for each point and ray.
 
     Source: Peinemann (2021), Algorithm 5, lines 1 to 4. Such directions prefer the corners of the cube to its faces.
-
-    Raises:
-        ValueError: if `rays` is less than 1.
     """
-    arguments.count("rays", rays, least=1)
-    arguments.real("points", points, "t d")
     shape = (len(points), rays, points.shape[-1])
     drawn = 2 * torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype) - 1
     return drawn / drawn.norm(dim=-1, keepdim=True)
@@ -70,17 +64,7 @@ def shoot(
 
     Source: Peinemann (2021), Algorithm 5, with the activation boundaries of its text and not the classes of its code,
     and with exact crossings (`geometry.rays.walk`) in place of its search.
-
-    Raises:
-        ValueError: if `boundaries` is less than 1, the directions are not unit vectors, or a point does not fit.
     """
-    check(network, points, least=1)
-    arguments.count("boundaries", boundaries, least=1)
-    arguments.tensor("points", points, "t d")
-    arguments.tensor("first", first)
-    if first.ndim != 3 or not first.shape[1] or len(first) != len(points) or first.shape[-1] != points.shape[-1]:
-        raise ValueError(f"`first` must be (t, rays, d) for points {tuple(points.shape)}, got {tuple(first.shape)}.")
-    check_rays(network, points[:, None].expand_as(first), first, name="first")
     flight = _Flight(network, points, first)
     for _ in range(boundaries):
         flight.advance()
@@ -149,11 +133,7 @@ def features(shots: Shots, signal: str) -> Float[Tensor, "t f"]:
     """One of `SIGNALS` as a row of numbers for each point: of each ray in turn, in the order of the crossings.
 
     With several rays, whose order means nothing, each place in the order of crossings is sorted over the rays.
-
-    Raises:
-        ValueError: if the signal is unknown.
     """
-    arguments.choice("signal", signal, SIGNALS)
     return getattr(shots, signal).sort(dim=1).values.flatten(1)
 
 
@@ -163,9 +143,6 @@ def cell_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"
     In all directions at once (`geometry.distances`), without a ray. Where fewer than four neurons are left, of these.
 
     Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
-
-    Raises:
-        ValueError: as `geometry.distances.nearest`.
     """
     count = min(NEAREST, sum(network.widths[1:-1]))
     return -capped(nearest(network, points, count=count).distances).mean(-1)

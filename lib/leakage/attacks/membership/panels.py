@@ -185,16 +185,18 @@ class Panel:
     @cached_property
     def _judged(self) -> tuple[Tensor, Tensor]:
         """Margins and right answers, from logits that are not kept unless they are few."""
-        labels = self.truth
-        parts = self._parts()
+        labels, parts = self.truth, self._parts()
+
+        def judged(logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+            own = arguments.whole("labels", labels[part], most=logits.shape[-1] - 1)
+            return posterior.margin(logits, own), posterior.correct(logits, own).bool()
+
         if len(parts) == 1:
-            return posterior.margin(self.logits, labels), posterior.correct(self.logits, labels).bool()
+            return judged(self.logits, parts[0])
         device, shape = self.member.device, self.member.shape
         margins, right = (blocks.room(*shape, dtype=dtype, device=device) for dtype in (torch.float64, torch.bool))
         for part in parts:
-            logits = self._answers(self._rows(part))
-            margins[:, part] = posterior.margin(logits, labels[part])
-            right[:, part] = posterior.correct(logits, labels[part]).bool()
+            margins[:, part], right[:, part] = judged(self._answers(self._rows(part)), part)
         return margins, right
 
     def _parts(self) -> list[slice]:

@@ -10,19 +10,12 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments
-
 
 def top(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
     r"""The `count` largest posteriors $\operatorname{softmax}(o)$, in descending order.
 
     Source: Salem et al. (2018), adversary 1; with fewer classes than `count`, all of them.
-
-    Raises:
-        ValueError: if `count` is below 1, there are fewer than two classes, or a logit is not finite.
     """
-    check(logits)
-    arguments.count("count", count, least=1)
     return logits.double().softmax(-1).topk(min(count, logits.shape[-1]), dim=-1).values
 
 
@@ -33,12 +26,7 @@ def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
 
     The information is that of `top`; but posteriors of members crowd below 1, and here they are spread out. This is
     ours, not the paper's.
-
-    Raises:
-        ValueError: as `top`.
     """
-    check(logits)
-    arguments.count("count", count, least=1)
     largest = logits.double().topk(min(count, logits.shape[-1]), dim=-1).indices
     return torch.stack([margin(logits, labels) for labels in largest.unbind(-1)], dim=-1)
 
@@ -48,12 +36,7 @@ def margin(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*b
 
     It is a strictly decreasing function of the cross-entropy: a threshold on it is a threshold on the loss. Nothing is
     rounded away on the way, so this is the one to take wherever logits are at hand; else `logit`.
-
-    Raises:
-        ValueError: if a label is not a class, there is not one for each point, or as `top`.
     """
-    check(logits)
-    _check_labels(logits, labels)
     logits = logits.double()
     place = labels.long().expand(logits.shape[:-1]).unsqueeze(-1)
     rest = logits.scatter(-1, place, -torch.inf).logsumexp(-1)
@@ -66,11 +49,7 @@ def logit(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
     To rounding this is exact for the loss given; what a loss has lost, none can give back. Whoever computes
     $-\log \operatorname{softmax}$ cannot tell a loss below half of the precision's spacing at 1 from 0, so smaller ones
     count as that: logits end at 36.7 for float64 losses, at 16.6 for float32.
-
-    Raises:
-        ValueError: if a loss is negative, not finite or no floating-point number.
     """
-    arguments.real("losses", losses, least=0)
     kept = losses.double().clamp_min(torch.finfo(losses.dtype).eps / 2)
     return -kept - torch.log(-torch.expm1(-kept))
 
@@ -81,24 +60,5 @@ def correct(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*
     Its accuracy on as many members as outsiders is ½ + (training accuracy - test accuracy)/2.
 
     Source: Yeom et al. (2018), the baseline of Choquette-Choo et al. (2021).
-
-    Raises:
-        ValueError: as `margin`.
     """
-    check(logits)
-    _check_labels(logits, labels)
     return (logits.argmax(-1) == labels).double()
-
-
-def check(logits: Tensor) -> None:
-    """Raise the errors of `top` that concern the logits."""
-    if arguments.tensor("logits", logits).ndim < 2 or logits.shape[-1] < 2:
-        raise ValueError(f"`logits` must be (…, t, classes) with two classes or more, got {tuple(logits.shape)}.")
-    arguments.real("logits", logits)
-
-
-def _check_labels(logits: Tensor, labels: Tensor) -> None:
-    """One class for each point; networks along leading dimensions may share them."""
-    arguments.whole("labels", labels, "*b t", most=logits.shape[-1] - 1, t=logits.shape[-2])
-    if labels.shape != logits.shape[:-1][-labels.ndim :]:
-        raise ValueError(f"`labels` must be one for each point, got {tuple(labels.shape)} for {tuple(logits.shape)}.")

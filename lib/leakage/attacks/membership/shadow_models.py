@@ -17,20 +17,16 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import arguments, blocks
+from leakage import blocks
 from leakage.attacks.membership import references
-from leakage.attacks.membership.loss_threshold import check_losses
 from leakage.attacks.membership.posterior import logit
-from leakage.data.membership_splits import check_design
-from leakage.metrics.scores import ascending, at_most, merged
+from leakage.metrics.scores import ascending
 
 LINEAR = 0.3
 """The slope a of `rmia` that its authors use for CIFAR-10."""
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
-_LARGEST_LOGIT = 1e150  # nats: the square of a larger one is infinite
-_UNSURE = 3e-11  # of a log-likelihood ratio, relative to 1 and itself: the least variance leaves a tenth of that
 _LEAST_CHANCE = 1e-300  # of references, in units of a point's largest
-_ROUNDING = 1e-12  # of the logarithm of a ratio: its sums over models are right to less
+_DECIMALS = 9  # of the logarithm of a ratio, so nine digits of the ratio; rounding errors are below 1e-11
 
 
 def lira(
@@ -45,10 +41,8 @@ def lira(
     r"""`lira_of_logits` for whoever has losses only, by `posterior.logit`.
 
     Raises:
-        ValueError: as `loss_threshold.global_thresholds`, or as `lira_of_logits`.
+        ValueError: as `lira_of_logits`.
     """
-    check_losses(losses, member, partner, least=2, target=target)
-    arguments.choice("variance", variance, VARIANCES)
     return _lira(losses, logit, member, partner, variance=variance, offline=offline, target=target)
 
 
@@ -68,7 +62,8 @@ def lira_of_logits(
 
     Offline there is no first Gaussian, and $s(x) = (\phi - \mu_0(x)) / \sigma_0$, in standard deviations: it orders
     points as the probability $\Pr(Z \le \phi)$ of $Z \sim N(\mu_0, \sigma_0^2)$ does, which rounds to 1 beyond 8.
-    Positive scores then are larger than those of half of the outsiders.
+    Positive scores then are larger than those of half of the outsiders. Scores have nine decimals, so that ratios that
+    are equal but for rounding tie.
 
     In independent subsets some points may lack references of a kind. Where none was trained on a point, its $\mu_1$ is
     $\mu_0$ plus the mean difference over the points that have both (and the other way round); where there are fewer
@@ -88,15 +83,8 @@ def lira_of_logits(
         target: attack this model only; the result then has one row.
 
     Raises:
-        ValueError: if a logit is not finite or beyond 1e150, shapes do not fit, the design tells (see `check_design`),
-            the variance is unknown, or no point has two references of a kind that is needed.
+        ValueError: if no point has two references of a kind that is needed.
     """
-    arguments.choice("variance", variance, VARIANCES)
-    check_design(member, partner, least=2, target=target)
-    models, points = member.shape
-    arguments.real(
-        "logits", logits, "*e models points", least=-_LARGEST_LOGIT, most=_LARGEST_LOGIT, models=models, points=points
-    )
     return _lira(logits, Tensor.double, member, partner, variance=variance, offline=offline, target=target)
 
 
@@ -127,7 +115,7 @@ def rmia(
     with $p = e^{-\ell}$ and its mean over references that are trained on x ($\bar p_1$) or not ($\bar p_0$). Without a
     population z is a point of the pool; half of it are members, so that with γ = 1 the attack accuses the half that
     ranks highest. The score rises with Λ(x): within one target any γ and any population order points as Λ does, up to
-    the ties they make. Ratios that differ by rounding only, as those of a forest often do, are equal.
+    the ties they make. Ratios that agree to nine digits are equal: those of a forest often differ by rounding only.
 
     Offline, and where no reference is trained on a point, $\bar p_1 = a \bar p_0 + 1 - a$; where all are, the mean is
     $\bar p_1$ alone. No model is trained on the population, whose $\bar p_1$ is made in the same way.
@@ -144,27 +132,17 @@ def rmia(
         offline: use only references that were not trained on a point.
         slope: a, in [0, 1].
         target: attack this model only; the result then has one row.
-
-    Raises:
-        ValueError: as `lira`, if `gamma` is not positive, `slope` is not in [0, 1], or the population does not fit.
     """
-    arguments.number("gamma", gamma, above=0)
-    arguments.number("slope", slope, least=0, most=1)
-    check_losses(losses, member, partner, least=2, target=target)
     given = {"target": target, "offline": offline, "slope": slope}
     ratio = _ratio(losses, member, partner, **given)
     others = ratio
     if population is not None:
-        arguments.real("population", population, f"*e {len(member)} z", least=0)
         unseen = member.new_zeros(1, 1).expand(population.shape[-2:])
         others = _ratio(population, unseen, partner, **given)
     rows, among = (table.view(-1, table.shape[-1]) for table in (ratio, others))
     for part in blocks.of_rows(rows.shape):  # each becomes its score, in place
-        if population is None and gamma == 1:
-            below = at_most(rows[part], within=_ROUNDING)
-        else:
-            cuts = rows[part] - math.log(gamma) + _ROUNDING
-            below = torch.searchsorted(ascending(among[part]), cuts, right=True)
+        cuts = (rows[part] - math.log(gamma)).round(decimals=_DECIMALS)
+        below = torch.searchsorted(ascending(among[part].round(decimals=_DECIMALS)), cuts, right=True)
         rows[part] = below.double() / others.shape[-1] - 0.5
     return ratio
 
@@ -225,19 +203,16 @@ def _lira(
         outer = torch.where(outside.count == 0, inside.mean - difference, outside.mean)
         spread = _spread(outside, beyond, points, variance)
         if offline:
-            return (own - outer) / spread.sqrt()
+            return ((own - outer) / spread.sqrt()).round(decimals=_DECIMALS)
         inner = torch.where(inside.count == 0, outside.mean + difference, inside.mean)
         score = torch.zeros_like(own)
         for sign, mean, wide in ((1, inner, _spread(inside, within, points, variance)), (-1, outer, spread)):
             score -= sign * ((own - mean).square() / wide + wide.log()) / 2
-        return score
+        return score.round(decimals=_DECIMALS)  # equal ratios tie, and a ratio of 1 accuses nobody
 
     found = blocks.room(*difference.shape[:-1], points, device=values.device)
     for place in reversed(range(len(parts))):  # the last one is fitted
         found[..., parts[place]] = scores(place)
-    rows = found.view(-1, points)
-    for part in blocks.of_rows(rows.shape):
-        rows[part] = merged(rows[part], _UNSURE * (1 + rows[part].abs()))
     return found
 
 

@@ -2,8 +2,8 @@ r"""The thresholds on the losses of references that tell members best: one for e
 
 Losses are gone through in blocks (`blocks`). Of each point the best threshold follows from its own losses. That of all
 points needs them in order, and sorts few: the losses are counted between some of them first, and where no threshold
-between two of these can be the best none is looked for. What is found is exact, whatever the blocks. Nothing here
-checks, trains or draws.
+between two of these can be the best none is looked for. What is found is exact, whatever the blocks. Losses that agree
+to nine digits count as equal, as scores do (`metrics.scores.round_ties`). Nothing here checks, trains or draws.
 """
 
 import math
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
 from leakage import blocks
-from leakage.metrics.scores import ascending_order
+from leakage.metrics.scores import ascending_order, round_ties
 
 _SHORT = 92_681  # losses whose gains are below 2³¹
 _MOST_COMPARED = 2**24  # losses of all targets compared at once: 128 MiB of counts
@@ -49,6 +49,7 @@ def of_each(
     targets: Targets,
 ) -> Float64[Tensor, "t points"]:
     """For each target the best threshold on each point's own reference losses; several targets at once."""
+    losses = round_ties(losses)
     order = ascending_order(losses)
     ordered, member, model = (each.gather(-1, order) for each in (losses, member, model))
     # Differences of shares as whole numbers: nothing is rounded, so ties are ties. None is larger than a quarter of k².
@@ -158,7 +159,7 @@ class _Counts:
         low = self._edges[asked[0] - 1] if int(asked[0]) else -math.inf
         high = self._edges[asked[-1]]
         for part in blocks.of(self._losses.shape):
-            values = self._losses[:, part].double()
+            values = round_ties(self._losses[:, part].double())
             model, point = ((values > low) & (values <= high)).nonzero().unbind(-1)
             values = values[model, point]
             where = torch.searchsorted(self._edges, values)
@@ -179,7 +180,7 @@ def _edges(losses: Float[Tensor, "models points"], count: int) -> Float64[Tensor
         return end
     # Multiples of the golden ratio follow no period of the points.
     asked = (torch.arange(4 * count // models + 1, dtype=torch.float64) * ((5**0.5 - 1) / 2) % 1 * points).long()
-    sample = losses[:, asked.to(losses.device)].double().flatten().sort().values
+    sample = round_ties(losses[:, asked.to(losses.device)].double()).flatten().sort().values
     some = sample[:: max(1, len(sample) // count)]
     return torch.cat([some, _below(some), end]).unique()
 
@@ -230,7 +231,5 @@ def _following(
 
 def _middle(best: _Gains, following: Float64[Tensor, "u ..."]) -> Float64[Tensor, "u ..."]:
     """Midway between what is included and what follows, or -∞ where nothing is gained."""
-    middle = best.included / 2 + following / 2
-    # Between neighbouring numbers there is no middle; the attack accuses strictly below, so the next one will do.
-    middle = torch.where(middle > best.included, middle, following)
+    middle = (best.included + following) / 2
     return middle.where(best.gain > 0, -math.inf)
