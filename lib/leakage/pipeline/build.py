@@ -79,9 +79,8 @@ def build(
             progress.say(_intention(plans[chapter]))
         for plan in todo:  # the ledgers of their last execution go first, whatever happens then
             book.ledger(plan.chapter).unlink(missing_ok=True)
-        # The longest first, as far as a record tells, or else the last of the book: begun last, one would run alone.
-        seconds, last_first = contents.cluster(book).get("chapters", {}), list(reversed(todo))
-        work = [Work(book, plan) for plan in sorted(last_first, key=lambda plan: -seconds.get(plan.chapter, 0))]
+        # In reverse: the longest chapters are among the last, and one that begins last runs alone.
+        work = [Work(book, plan) for plan in reversed(todo)]
         device, limit = parameters["device"], cell_seconds or CELL_SECONDS[parameters["profile"]]
         given = {"device": device, "limit": limit, "checksum": checksum, "tell": progress.tell}
         done = carry_out(book, work, place=place or on_this_machine(device), **given)

@@ -16,7 +16,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 from leakage import arguments
 from leakage.claims import measurements
 from leakage.claims.texts import SIGNS
-from leakage.pipeline import on_workers, replications
+from leakage.pipeline import replications
 from leakage.pipeline.book import Book, Refusal, read_json, read_mapping
 from leakage.pipeline.storage import lost_links
 
@@ -70,9 +70,6 @@ _FIT: _Rules = {
     "reason": _TEXT,
     "note": ("text, which may be empty", lambda value: isinstance(value, str)),
 }
-_WORKERS: _Rules = dict.fromkeys(("tasks", "seconds", "cores", "rate", "plain_rate"), _POSITIVE)
-_RUN: _Rules = dict.fromkeys(("workers", "seconds", "efficiency"), _POSITIVE)
-_PROJECTED: _Rules = dict.fromkeys(("seeds", "workers", "seconds"), _POSITIVE)
 _LEDGER: _Rules = dict.fromkeys(("profile", "device", "date"), _TEXT) | {
     "commit": ("text or null", lambda value: value is None or _is_text(value)),
     "dirty": ("true or false", lambda value: isinstance(value, bool)),
@@ -106,7 +103,6 @@ def check(book: Book) -> None:
     planned_chapters(book)
     benchmarks(book)
     growth(book)
-    cluster(book)
     replications.read(book)
     for chapter in book.chapters:
         record(book, chapter)
@@ -160,22 +156,6 @@ def growth(book: Book) -> dict[str, Any]:
         _look(axis, whose, _AXIS)
         for place, curve in enumerate(axis["curves"], start=1):
             _check_curve(curve, f"{whose}, curve {place}")
-    return record
-
-
-def cluster(book: Book) -> dict[str, Any]:
-    """The record of tasks on workers, `book/records/cluster.json`; empty where there is none."""
-    path = book.folder / "records" / "cluster.json"
-    if not path.is_file():
-        return {}
-    record = read_json(path)
-    _look_at_origin(record, path.name, besides=on_workers.FIELDS)
-    _look({name: record.get(name) for name in _WORKERS}, path.name, _WORKERS)
-    for number, run in enumerate(_list(record, "runs", path.name), start=1):
-        _look(run, f"{path.name}, run {number}", _RUN)
-    _look(record.get("projected"), f"{path.name}, `projected`", _PROJECTED)
-    chapters = record.get("chapters")
-    _look(chapters, f"{path.name}, `chapters`", dict.fromkeys(chapters or ["each"], _POSITIVE))
     return record
 
 

@@ -12,7 +12,6 @@ from leakage.pipeline import (
     lacking_data,
     landing,
     layers,
-    on_workers,
     performance,
     scoreboard,
     tables,
@@ -38,7 +37,6 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "last_lines.md": tables.last_lines(ledgers),
         "status.md": tables.status(ledgers),
         "performance.md": performance.performance(contents.benchmarks(book), titles),
-        "on_workers.md": on_workers.on_workers(contents.cluster(book)),
         "growth.md": growth.growth(contents.growth(book), _headings(book) | titles),
     }
     page = book.folder / "glossary.md"
