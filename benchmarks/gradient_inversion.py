@@ -283,7 +283,7 @@ def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
 
 BENCHMARK = Benchmark(
     chapter="gradient_inversion",
-    title="Batches from gradients",
+    title="One gradient, whole batch",
     description="Time the attack on batch gradients and its parts against the straightforward ways.",
     cases=cases,
     paper=PAPER,

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-from timing import duration, provenance
+from leakage.claims.texts import seconds_text
+from timing import provenance
 
 NUMBER = 8  # bytes of a float64
 FLOOR = 2**20  # bytes: a peak is counted in pages and up to a few hundred kB late
@@ -259,7 +260,7 @@ def unexplained(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _told(curve: Mapping[str, Any]) -> str:
     times, peaks = curve["seconds"], [held for held in curve["bytes"] if held is not None]
-    ends = f"{duration(times[0])} to {duration(times[-1])}, {max(peaks, default=0) / 2**20:,.0f} MB"
+    ends = f"{seconds_text(times[0])} to {seconds_text(times[-1])}, {max(peaks, default=0) / 2**20:,.0f} MB"
     costs = []
     for cost in ("time", "memory"):
         found = curve[cost]

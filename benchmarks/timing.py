@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakage.claims.texts import seconds_text
 from leakage.metrics.roc import ks_test
 from leakage.pipeline.book import Book
 from leakage.pipeline.plan import execution_provenance
@@ -31,7 +32,6 @@ ROOT = Path(__file__).parents[1]
 ROUNDING = 1e-9  # relative; next to p = n the condition number of a Gram matrix is some 10⁶
 _REPORTED = ("python", "torch", "numpy", "scipy")
 _Sizes = TypeVar("_Sizes")
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 class Disagreement(Exception):
@@ -63,7 +63,7 @@ class Needed:
             return f"≥ {self.ratio:,.0f}×"
         if self.times < math.inf:
             return f"≤ {self.times:g} × theirs"
-        return f"≤ {duration(self.seconds)}" if self.seconds < math.inf else ""
+        return f"≤ {seconds_text(self.seconds)}" if self.seconds < math.inf else ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One result, in the fields and the order of the record; seconds are those of one `unit`."""
+    """One result, as the record has it: seconds of one `unit`, and the least and the most ratio of the rounds."""
 
     id: str
     what: str
@@ -94,8 +94,11 @@ class Row:
     ours_seconds: float
     theirs_seconds: float
     ratio: float
+    least: float
+    most: float
+    rounds: int
     unit: str
-    note: str
+    agreement: str
 
 
 def same_law(trained: Tensor, sampled: Tensor) -> str:
@@ -133,15 +136,24 @@ def one_thread() -> Iterator[None]:
 
 def measure(case: Case) -> Row:
     """Check that the sides agree, which also warms them up, then time them in turns."""
-    evidence = case.check()
+    agreement = case.check()
     turns = [(_seconds(case.ours), _seconds(case.theirs)) for _ in range(case.rounds)]
     ours, theirs = (median(side) for side in zip(*turns, strict=True))
-    ratios = sorted(slow / quick for quick, slow in turns)
-    spread = f"{_digits(ratios[0]):,.6g} to {_digits(ratios[-1]):,.6g} in {case.rounds} rounds"
-    needed = f"{case.needed} needed" if str(case.needed) else ""
-    note = "; ".join(part for part in (needed, spread, evidence) if part)
-    seconds = {"ours_seconds": _digits(ours), "theirs_seconds": _digits(theirs), "ratio": _digits(theirs / ours)}
-    return Row(case.id, case.what, case.ours.method, case.theirs.method, **seconds, unit=case.unit, note=note)
+    ratios = [slow / quick for quick, slow in turns]
+    return Row(
+        case.id,
+        case.what,
+        case.ours.method,
+        case.theirs.method,
+        ours_seconds=_digits(ours),
+        theirs_seconds=_digits(theirs),
+        ratio=_digits(theirs / ours),
+        least=_digits(min(ratios)),
+        most=_digits(max(ratios)),
+        rounds=case.rounds,
+        unit=case.unit,
+        agreement=agreement,
+    )
 
 
 def _seconds(side: Side) -> float:
@@ -156,12 +168,6 @@ def _digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def duration(seconds: float) -> str:
-    """`148 ns`, `3.45 ms`, `9.1 d`: the largest unit of which there is at least one."""
-    size, name = next(((size, name) for size, name in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {name}"
-
-
 def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
     """Measure every case, append it to `rows`, and say so: a table that grows a line at a time."""
     yield f"{'':44}{'theirs':>10}{'ours':>10}{'ratio':>12}   needed"
@@ -170,8 +176,9 @@ def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
         rows.append(row)
         promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
         ratio = f"{row.ratio:,.{0 if row.ratio >= 10 else 2}f}×"
-        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{ratio:>12}"
-        yield f"{row.what:44}{times}{promise}\n    {row.note}"
+        times = f"{seconds_text(row.theirs_seconds):>10}{seconds_text(row.ours_seconds):>10}{ratio:>12}"
+        spread = f"{row.least:,.6g} to {row.most:,.6g} in {row.rounds} rounds"
+        yield f"{row.what:44}{times}{promise}\n    {spread}; {row.agreement}"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot
 LONG = 100_000
 DEEP = "[" * 5000
 LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
-ROW = {"what": "w", "unit": "u", "ours": "o", "theirs": "t", "note": "n"}
-ROW |= {"ours_seconds": 1.0, "theirs_seconds": 2.0, "ratio": 2.0}
 RECORD = {"profile": "paper", "seed": 0, "device": "cpu", "commit": None, "dirty": False, "date": "2026-01-02"}
 PLANNED = "name: sums, number: 1, title: T, question: Q, answer: A, paper: P, authors: A, year: 2020, key: k"
 
@@ -22,11 +20,6 @@ PLANNED = "name: sums, number: 1, title: T, question: Q, answer: A, paper: P, au
 def planned(old: str, new: str) -> str:
     """A plan of one chapter in which a text is replaced by another."""
     return f"chapters: [{{{PLANNED.replace(old, new)}}}]"
-
-
-def rows(**change: object) -> str:
-    """A benchmark record of one row."""
-    return json.dumps({"title": "T", "rows": [ROW | change]})
 
 
 FOUND = {"kind": "exact", "value": "-inf", "error": 0}
@@ -56,12 +49,6 @@ BROKEN = {
         DEEP, "x" * LONG, f"chapters: [{{{PLANNED}}}, {{{PLANNED}}}]", planned("key: k", "kex: k"), planned("1", "[]"),
         planned("title: T", "title: 'a`b'"), planned("name: sums", "name: ../x"), planned("number: 1", "x: y"),
         planned("answer: A", "answer: 0.6 of them"),
-    ],
-    "book/records/performance.json": [
-        "", "{", "[]", "3", "{}", '{"rows": 3}', '{"rows": [3]}', '{"rows": [{}]}', b"\xff", "[" * LONG, "1" * 5000,
-        '{"a":' * LONG, *(rows(ratio=value) for value in ("2", None, True, float("nan"), -1, [], {}, "x" * LONG)),
-        *(rows(what=value) for value in (3, None, "", [], {"a": 1})), json.dumps({"title": ["T"], "rows": []}),
-        '{"rows": [], "ratio": 1e999}',
     ],
     "book/records/sums.json": [
         "", "[]", "{}", json.dumps(RECORD), kept({"verdict": "fine"}), kept({"verdict": []}), kept({"id": 3}),
@@ -126,7 +113,6 @@ def test_the_files_of_this_book_are_whole():
 def test_whole_files_are_not_refused(small_book, monkeypatch, capsys):
     monkeypatch.setattr(building, "carry_out", lambda *given, **more: [])
     (small_book / "book/chapters.yml").write_text(f"chapters: [{{{PLANNED}}}]", "utf-8")
-    (small_book / "book/records/performance.json").write_text(rows(), "utf-8")
     (small_book / "book/records/sums.json").write_text(kept({"values": [{"name": "x", "measured": FOUND}]}), "utf-8")
     assert run(small_book, ["build", "--no-render"], capsys)[0] == 0
 

@@ -23,6 +23,7 @@ from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.executions import Work, carry_out
+from leakage.pipeline.notebook_pages import execute_pages
 from leakage.pipeline.options import check_place
 from leakage.pipeline.plan import Checksum, Plan, cores, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
@@ -94,6 +95,7 @@ def build(
                 faults.append(f"{chapter}: {', '.join(changed)} changed while it ran, so build it again.")
             faults += collect.faults(notebooks[chapter], plans[chapter].declared)
         absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
+        faults += execute_pages(book)
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))
