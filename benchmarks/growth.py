@@ -201,7 +201,6 @@ def law_points() -> Axis:
         sample = torch.tensor([work() for _ in range(models)], dtype=torch.float64)
         return same_law(sample, torch.as_tensor(drawn(n)[0]()))
 
-    faster = "the larger the matrix, the more operations LAPACK makes a second"
     return Axis(
         id="min_norm.law.n",
         what="least squares: one prediction, p = D = 2n",
@@ -219,7 +218,7 @@ def law_points() -> Axis:
                 "draw n × D, lstsq",
                 trained,
                 doubling(128, 5),
-                Law(3, "n²·p for the solve", faster),
+                Law(3, "n²·p for the solve", "the larger the matrix, the more operations LAPACK makes a second"),
                 Law(2, "the design, n·D", "small matrices hide in pages"),
             ),
         ),
