@@ -52,7 +52,7 @@ test-oldest: ## test with the oldest packages that pyproject.toml allows, in _bu
 	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default --ignore=tests/site tests
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
-	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth cluster; do \
+	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth; do \
 	  $(BIN)/python benchmarks/$$name.py --record || status=1; \
 	done; exit $$status
 

@@ -44,14 +44,14 @@ def _seconds(panel: Panel, attack) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description="Time every attack of the panel.")
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
-    record = parser.parse_args(arguments).record
+    options = parser.parse_args(arguments)
     panel = targets.panel("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
     with one_thread():
         text = table(HEADS, costs(panel))
     print(text)
-    if record:
+    if options.record:
         about = "Twelve perceptrons on 500 digits, 64 hidden neurons; `python benchmarks/attack_costs.py --record`."
         RECORD.write_text(f"# What each attack costs\n\n{about}\n\n{text}", "utf-8")
 

@@ -4,7 +4,7 @@
 that both sides find the same thing, then times them in turns (`timing`). The exit status is 1 if a promise was broken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,7 @@ from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
-from timing import Benchmark, Case, Disagreement, Needed, Side, equal
+from timing import Benchmark, Case, Disagreement, Side, equal
 
 FOUND = 1e-6  # the error of a reconstruction that counts as a success, for both sides, where inputs have norm 1
 NEAR = 0.05  # the error in each coordinate of a Gaussian input that counts as one for signed Adam, which ends in steps
@@ -30,53 +30,23 @@ DESCENTS = 20  # after which gradient matching has failed
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large everything is: the paper's figures, or small for a test.
+    """How large everything is: by default as in the record, small in a test."""
 
-    Attributes:
-        tensor: inputs, dimension and neurons of the tensor that is projected.
-        repeats: projections that are timed together, each of them being short.
-        span: inputs, dimension and neurons of the row space.
-        matching: inputs, dimension and neurons of each batch that both attacks find.
-        batches: how many of these.
-        images: the same for one batch of the size of images, which takes gradient matching long: 3 turns at most.
-        layers: sizes of the biased tanh network with the cross-entropy whose gradient both attacks invert.
-        own: how many inputs a batch of it has.
-        steps: of signed Adam, for each of these.
-        rounds: turns.
-    """
-
-    tensor: tuple[int, int, int]
-    repeats: int
-    span: tuple[int, int, int]
-    matching: tuple[int, int, int]
-    batches: int
-    images: tuple[int, int, int]
-    layers: tuple[int, int, int]
-    own: tuple[int, ...]
-    steps: int
-    rounds: int
+    tensor: tuple[int, int, int] = (2, 80, 5000)  # inputs, dimension and neurons of the tensor that is projected
+    repeats: int = 20  # projections that are timed together, each of them being short
+    span: tuple[int, int, int] = (4, 784, 8000)  # inputs, dimension and neurons of the row space
+    matching: tuple[int, int, int] = (2, 50, 500)  # inputs, dimension and neurons of each batch that both attacks find
+    batches: int = 5  # how many of these
+    # The same for one batch of the size of images, which takes gradient matching long: 3 turns at most.
+    images: tuple[int, int, int] = (2, 784, 2000)
+    # Sizes of the biased tanh network with the cross-entropy whose gradient both attacks invert.
+    layers: tuple[int, int, int] = (64, 300, 10)
+    own: tuple[int, ...] = (1, 4)  # how many inputs a batch of it has
+    steps: int = 4000  # of signed Adam, for each of these
+    rounds: int = 5  # turns
 
 
-PAPER = Sizes(
-    tensor=(2, 80, 5000),
-    repeats=20,
-    span=(4, 784, 8000),
-    matching=(2, 50, 500),
-    batches=5,
-    images=(2, 784, 2000),
-    layers=(64, 300, 10),
-    own=(1, 4),
-    steps=4000,
-    rounds=5,
-)
-NEEDED = {
-    "tensor": Needed(ratio=200.0),
-    "span": Needed(ratio=10.0),
-    "matching": Needed(ratio=5.0),
-    "images": Needed(ratio=5.0),
-    "own.1": Needed(ratio=100.0),
-    "own.4": Needed(ratio=2.0),
-}
+PROMISED = {"tensor": 200.0, "span": 10.0, "matching": 5.0, "images": 5.0, "own.1": 100.0, "own.4": 2.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
@@ -105,7 +75,7 @@ def tensor(sizes: Sizes) -> Case:
         id="tensor",
         what=f"third moment in the span, d = {dimension}, {width:,} neurons",
         unit="tensor",
-        ours=Side("projected neuron by neuron", repeated(ours, sizes.repeats), sizes.repeats),
+        ours=Side("projected neuron by neuron", ours, calls=sizes.repeats),
         theirs=Side("made of d³ numbers, then projected", theirs),
         check=lambda: equal(ours().numpy(), theirs().numpy()),
         rounds=sizes.rounds,
@@ -242,9 +212,6 @@ def by_signed_adam(
     return inputs.detach()
 
 
-# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def problem(
     id: str, batch: int, dimension: int, width: int, *, activation: str, bias: float
 ) -> tuple[Tensor, Observation]:
@@ -271,24 +238,7 @@ def ordinary(batch: int, sizes: tuple[int, int, int]) -> tuple[nn.Module, Tensor
     return module, inputs, labels, dict(zip(names, torch.autograd.grad(loss, parts), strict=True))
 
 
-def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
-    """`work`, so many times."""
-
-    def all_of_it() -> None:
-        for _ in range(times):
-            work()
-
-    return all_of_it
-
-
-BENCHMARK = Benchmark(
-    chapter="gradient_inversion",
-    title="Batches from gradients",
-    description="Time the attack on batch gradients and its parts against the straightforward ways.",
-    cases=cases,
-    paper=PAPER,
-    needed=NEEDED,
-)
+BENCHMARK = Benchmark("gradient_inversion", "One gradient, whole batch", cases, Sizes(), PROMISED)
 
 if __name__ == "__main__":
     raise SystemExit(BENCHMARK.run())

@@ -20,7 +20,7 @@ from leakage.studies.min_norm.latent_space import LatentSpace
 from leakage.theory import least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
-from timing import Benchmark, Case, Needed, Side, equal, judged, same_law
+from timing import Benchmark, Case, Side, equal, judged, same_law
 from trained_models import (
     Array,
     Solver,
@@ -32,69 +32,37 @@ from trained_models import (
     ridge_by_rows,
 )
 
+LINEAR, RELU = Design(n=100, D=3000, sigma=1.0), Design(n=100, D=5000, sigma=1.0)
+LATENT = LatentSpace(n=200, d=20, sigma=1.0)
+# fmt: off
+WIDTHS = (105, 110, 115, 120, *range(130, 251, 10), 275, 300, 350, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 3000)
+RELU_WIDTHS = (110, 120, 140, 180, 200, 250, 300, 350, 375, 400, 450, 500, 600, 750, 1000, 1500, 2000, 3000, 4000)
+# fmt: on
+
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large everything is: the paper's figures, or small for a test.
+    """How large everything is: by default as in the record, small in a test."""
 
-    Attributes:
-        linear: the linear model of Figures 2(b) and 7.
-        widths: numbers of features of Figure 2(b).
-        points, trials: queried points, and models for each point, width and kind of point, of Figure 2(b).
-        shown: widths at which single predictions are compared.
-        mu: nλ, the weakest penalty of Figure 7.
-        nodes: of the quadrature.
-        latent, latent_widths: the latent space model of Figure 5(a).
-        relu, relu_widths: the random features of Figure 5(c).
-        batch: predictions that our samplers draw in one call.
-        calls: how often a quick side is run in one turn, so that it, too, works from a warm cache.
-        checked: models trained for one comparison of laws.
-        rounds: turns; the costly cases take `few`.
-    """
-
-    linear: Design
-    widths: tuple[int, ...]
-    points: int
-    trials: int
-    shown: tuple[int, ...]
-    mu: float
-    nodes: tuple[int, int, int]
-    latent: LatentSpace
-    latent_widths: tuple[int, ...]
-    relu: Design
-    relu_widths: tuple[int, ...]
-    batch: int
-    calls: int
-    checked: int
-    rounds: int
-    few: int
+    linear: Design = LINEAR  # the linear model of Figures 2(b) and 7
+    widths: tuple[int, ...] = WIDTHS  # numbers of features of Figure 2(b)
+    points: int = 20  # queried points, and models for each point, width and kind of point, of Figure 2(b)
+    trials: int = 100_000
+    shown: tuple[int, ...] = (105, 500, 3000)  # widths at which single predictions are compared
+    mu: float = 30.0  # nλ, the weakest penalty of Figure 7
+    nodes: tuple[int, int, int] = (12, 32, 3)  # of the quadrature
+    latent: LatentSpace = LATENT  # the latent space model of Figure 5(a)
+    latent_widths: tuple[int, ...] = (400, 2000)
+    relu: Design = RELU  # the random features of Figure 5(c)
+    relu_widths: tuple[int, ...] = RELU_WIDTHS
+    batch: int = 20_000  # predictions that our samplers draw in one call
+    calls: int = 10  # of a quick side in one turn
+    checked: int = 300  # models trained for one comparison of laws
+    rounds: int = 9  # turns; the costly cases take `few`
+    few: int = 3
 
 
-PAPER = Sizes(
-    linear=Design(n=100, D=3000, sigma=1.0),
-    widths=(105, 110, 115, 120, *range(130, 251, 10), 275, 300, 350, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 3000),
-    points=20,
-    trials=100_000,
-    shown=(105, 500, 3000),
-    mu=30.0,
-    nodes=(12, 32, 3),
-    latent=LatentSpace(n=200, d=20, sigma=1.0),
-    latent_widths=(400, 2000),
-    relu=Design(n=100, D=5000, sigma=1.0),
-    relu_widths=(110, 120, 140, 180, 200, 250, 300, 350, 375, 400, 450, 500, 600, 750, 1000, 1500, 2000, 3000, 4000),
-    batch=20_000,
-    calls=10,
-    checked=300,
-    rounds=9,
-    few=3,
-)
-NEEDED = {
-    **{f"ls.{p}": Needed(ratio=2e4) for p in PAPER.shown},
-    "ridge.105": Needed(ratio=5e2),
-    "ridge.3000": Needed(ratio=1e5),
-    "fig2b": Needed(seconds=10.0),
-    "sweep": Needed(ratio=15.0),
-}
+PROMISED = {**{f"ls.{p}": 2e4 for p in Sizes().shown}, "ridge.105": 5e2, "ridge.3000": 1e5, "fig2b": 1e5, "sweep": 15.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
@@ -125,8 +93,8 @@ def least_squares_prediction(sizes: Sizes, p: int) -> Case:
         id=id,
         what=f"least squares: one prediction, p = {p}",
         unit="prediction",
-        ours=_repeated("the exact law, O(1)", ours, sizes.calls, results=sizes.batch),
-        theirs=_repeated("draw n × D, lstsq", theirs, sizes.calls),
+        ours=Side("the exact law, O(1)", ours, sizes.batch, sizes.calls),
+        theirs=Side("draw n × D, lstsq", theirs, calls=sizes.calls),
         check=lambda: same_law(_collected(theirs, sizes.checked), ours()),
         rounds=sizes.rounds,
     )
@@ -158,7 +126,7 @@ def ridge_prediction(sizes: Sizes, p: int) -> Case:
         what=f"ridge, nλ = {sizes.mu:g}: one prediction, p = {p}",
         unit="prediction",
         ours=Side("the exact law, a continued fraction", ours, sizes.batch),
-        theirs=_repeated("draw n × D, p × p inverse", lambda: theirs(ridge(sizes.mu)), 1 if costly else sizes.calls),
+        theirs=Side("draw n × D, p × p inverse", lambda: theirs(ridge(sizes.mu)), calls=1 if costly else sizes.calls),
         check=check,
         rounds=sizes.few if costly else sizes.rounds,
     )
@@ -220,7 +188,7 @@ def sweep(sizes: Sizes) -> Case:
         id=id,
         what=f"one design at {len(widths)} widths",
         unit="design",
-        ours=_repeated("a Gram matrix that grows", ours, sizes.calls),
+        ours=Side("a Gram matrix that grows", ours, calls=sizes.calls),
         theirs=Side(f"{len(widths)} × lstsq", theirs),
         check=lambda: equal(ours().squeeze(-1).numpy(), np.array(theirs())),
         rounds=sizes.rounds,
@@ -245,7 +213,7 @@ def latent_variance(sizes: Sizes, p: int) -> Case:
         what=f"latent space: one design, p = {p}",
         unit="design",
         ours=Side("its exact variance, free of n and p", ours, sizes.batch // 100),
-        theirs=_repeated("draw n × p, lstsq: one prediction", theirs, sizes.calls),
+        theirs=Side("draw n × p, lstsq: one prediction", theirs, calls=sizes.calls),
         check=lambda: same_law(_collected(theirs, sizes.checked), _predictions(ours, draws)),
         rounds=sizes.rounds,
     )
@@ -278,9 +246,6 @@ def relu_variances(sizes: Sizes) -> Case:
     )
 
 
-# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _predictions(variances: Callable[[], Tensor], draws: torch.Generator, least: int = 2000) -> Tensor:
     """Predictions with at least `least` of the variances that our samplers give."""
     parts = [variances()]
@@ -297,22 +262,11 @@ def _randomness(id: str, dimension: int) -> tuple[torch.Generator, np.random.Gen
     return draws, np.random.default_rng(seed), gaussian((dimension,), generator=draws).numpy()
 
 
-def _repeated(method: str, work: Callable[[], object], times: int, *, results: int = 1) -> Side:
-    return Side(method, lambda: [work() for _ in range(times)], times * results)
-
-
 def _collected(work: Callable[[], float], count: int) -> Tensor:
     return torch.tensor([work() for _ in range(count)], dtype=torch.float64)
 
 
-BENCHMARK = Benchmark(
-    chapter="min_norm",
-    title="Parameters or privacy",
-    description="Time the exact laws of chapter min_norm against trained models.",
-    cases=cases,
-    paper=PAPER,
-    needed=NEEDED,
-)
+BENCHMARK = Benchmark("min_norm", "Parameters or privacy", cases, Sizes(), PROMISED)
 
 if __name__ == "__main__":
     raise SystemExit(BENCHMARK.run())

@@ -24,7 +24,7 @@ from leakage.runtime import stream
 from leakage.studies.polytopes import brute_force, other_algorithms, printed_search
 from leakage.studies.polytopes.cell_counts import he_networks
 from leakage.studies.polytopes.windows import box
-from timing import Benchmark, Case, Disagreement, Needed, Side, equal
+from timing import Benchmark, Case, Disagreement, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14
 SEARCHED = 1e-9  # a bisection whose bracket held one crossing ends there; others end at a later one
@@ -32,47 +32,19 @@ SEARCHED = 1e-9  # a bisection whose bracket held one crossing ends there; other
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large everything is: the chapter's, or small for a test.
+    """How large everything is: by default as in the record, small in a test."""
 
-    Attributes:
-        hidden: layers of the network that is cut.
-        reach: half the side of the window, in units of the biases.
-        cells: polytopes that the linear programs are solved for.
-        side: pixels along one side.
-        widths: of the network for rays, norms and projections.
-        points: how many there are.
-        steps: of the bisection.
-        rounds: turns.
-    """
-
-    hidden: tuple[int, ...]
-    reach: float
-    cells: int
-    side: int
-    widths: tuple[int, ...]
-    points: int
-    steps: int
-    rounds: int
+    hidden: tuple[int, ...] = (25, 25, 25, 25)  # layers of the network that is cut
+    reach: float = 10.0  # half the side of the window, in units of the biases
+    cells: int = 4  # polytopes that the linear programs are solved for
+    side: int = 800  # pixels along one side
+    widths: tuple[int, ...] = (446, 128, 30)  # of the network for rays, norms and projections
+    points: int = 1252  # how many there are
+    steps: int = 60  # of the bisection
+    rounds: int = 5  # turns
 
 
-CHAPTER = Sizes(
-    hidden=(25, 25, 25, 25),
-    reach=10.0,
-    cells=4,
-    side=800,
-    widths=(446, 128, 30),
-    points=1252,
-    steps=60,
-    rounds=5,
-)
-NEEDED = {
-    "programs": Needed(ratio=2000.0),
-    "pixels": Needed(ratio=3.0),
-    "rows": Needed(ratio=5.0),
-    "rays": Needed(ratio=4.0),
-    "norms": Needed(ratio=100.0),
-    "differentiated": Needed(ratio=5.0),
-}
+PROMISED = {"programs": 2000.0, "pixels": 3.0, "rows": 5.0, "rays": 4.0, "norms": 100.0, "differentiated": 5.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
@@ -284,9 +256,6 @@ def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Te
     return torch.where(reached, first_change(network, points, ends), torch.inf)
 
 
-# ── small pieces ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def cut(sizes: Sizes) -> tuple[Mlp, Tensor, Subdivision]:
     """A random network, a window, and the polytopes in it."""
     network = he_networks((2, *sizes.hidden, 2), 1, generator=stream(0, "benchmark/cut"))[0]
@@ -302,14 +271,7 @@ def asked(sizes: Sizes) -> tuple[Mlp, Tensor, Tensor]:
     return network, points, aims / aims.norm(dim=-1, keepdim=True)
 
 
-BENCHMARK = Benchmark(
-    chapter="polytopes",
-    title="The inside story",
-    description="Time cutting, exact rays and Gram matrices against the searches and matrices they replace.",
-    cases=cases,
-    paper=CHAPTER,
-    needed=NEEDED,
-)
+BENCHMARK = Benchmark("polytopes", "The inside story", cases, Sizes(), PROMISED)
 
 if __name__ == "__main__":
     raise SystemExit(BENCHMARK.run())

@@ -5,12 +5,11 @@ hardly moves them, and as the rounds alternate between the two sides it moves bo
 """
 
 import argparse
-import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Generic, TypeVar
@@ -21,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakage.claims.texts import seconds_text
 from leakage.metrics.roc import ks_test
 from leakage.pipeline.book import Book
 from leakage.pipeline.plan import execution_provenance
@@ -29,9 +29,7 @@ from leakage.pipeline.storage import write_json
 P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 ROOT = Path(__file__).parents[1]
 ROUNDING = 1e-9  # relative; next to p = n the condition number of a Gram matrix is some 10⁶
-_REPORTED = ("python", "torch", "numpy", "scipy")
 _Sizes = TypeVar("_Sizes")
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 class Disagreement(Exception):
@@ -40,38 +38,20 @@ class Disagreement(Exception):
 
 @dataclass(frozen=True)
 class Side:
-    """One way to compute it. `work()` makes `units` results; a fraction stands for a part of a whole."""
+    """One way to compute it. `work()` makes `units` results; a fraction stands for a part of a whole.
+
+    A quick side is called `calls` times in one turn, so that it, too, works from a warm cache.
+    """
 
     method: str
     work: Callable[[], object]
     units: float = 1.0
-
-
-@dataclass(frozen=True)
-class Needed:
-    """What the project promises of a case: the least ratio, the most seconds of our side, or the most times theirs."""
-
-    ratio: float = 0.0
-    seconds: float = math.inf
-    times: float = math.inf
-
-    def met_by(self, row: "Row") -> bool:
-        return row.ratio >= max(self.ratio, 1 / self.times) and row.ours_seconds <= self.seconds
-
-    def __str__(self) -> str:
-        if self.ratio:
-            return f"≥ {self.ratio:,.0f}×"
-        if self.times < math.inf:
-            return f"≤ {self.times:g} × theirs"
-        return f"≤ {duration(self.seconds)}" if self.seconds < math.inf else ""
+    calls: int = 1
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. `check` says in words how far the sides agree, and raises `Disagreement` if they do not.
-
-    `needed` is filled in by a `Benchmark`.
-    """
+    """One comparison. `check` says in words how far the sides agree, and raises `Disagreement` if they do not."""
 
     id: str
     what: str
@@ -80,12 +60,11 @@ class Case:
     theirs: Side
     check: Callable[[], str]
     rounds: int
-    needed: Needed = Needed()
 
 
 @dataclass(frozen=True)
 class Row:
-    """One result, in the fields and the order of the record; seconds are those of one `unit`."""
+    """One result, as the record has it: seconds of one `unit`, and the least and the most ratio of the rounds."""
 
     id: str
     what: str
@@ -94,8 +73,11 @@ class Row:
     ours_seconds: float
     theirs_seconds: float
     ratio: float
+    least: float
+    most: float
+    rounds: int
     unit: str
-    note: str
+    agreement: str
 
 
 def same_law(trained: Tensor, sampled: Tensor) -> str:
@@ -133,22 +115,32 @@ def one_thread() -> Iterator[None]:
 
 def measure(case: Case) -> Row:
     """Check that the sides agree, which also warms them up, then time them in turns."""
-    evidence = case.check()
+    agreement = case.check()
     turns = [(_seconds(case.ours), _seconds(case.theirs)) for _ in range(case.rounds)]
     ours, theirs = (median(side) for side in zip(*turns, strict=True))
-    ratios = sorted(slow / quick for quick, slow in turns)
-    spread = f"{_digits(ratios[0]):,.6g} to {_digits(ratios[-1]):,.6g} in {case.rounds} rounds"
-    needed = f"{case.needed} needed" if str(case.needed) else ""
-    note = "; ".join(part for part in (needed, spread, evidence) if part)
-    seconds = {"ours_seconds": _digits(ours), "theirs_seconds": _digits(theirs), "ratio": _digits(theirs / ours)}
-    return Row(case.id, case.what, case.ours.method, case.theirs.method, **seconds, unit=case.unit, note=note)
+    ratios = [slow / quick for quick, slow in turns]
+    return Row(
+        case.id,
+        case.what,
+        case.ours.method,
+        case.theirs.method,
+        ours_seconds=_digits(ours),
+        theirs_seconds=_digits(theirs),
+        ratio=_digits(theirs / ours),
+        least=_digits(min(ratios)),
+        most=_digits(max(ratios)),
+        rounds=case.rounds,
+        unit=case.unit,
+        agreement=agreement,
+    )
 
 
 def _seconds(side: Side) -> float:
     """CPU seconds of one unit."""
     start = time.process_time()
-    side.work()
-    return (time.process_time() - start) / side.units
+    for _ in range(side.calls):
+        side.work()
+    return (time.process_time() - start) / (side.calls * side.units)
 
 
 def _digits(value: float) -> float:
@@ -156,94 +148,58 @@ def _digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def duration(seconds: float) -> str:
-    """`148 ns`, `3.45 ms`, `9.1 d`: the largest unit of which there is at least one."""
-    size, name = next(((size, name) for size, name in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {name}"
-
-
-def lines(cases: Iterable[Case], rows: list[Row]) -> Iterator[str]:
-    """Measure every case, append it to `rows`, and say so: a table that grows a line at a time."""
-    yield f"{'':44}{'theirs':>10}{'ours':>10}{'ratio':>12}   needed"
-    for case in cases:
-        row = measure(case)
-        rows.append(row)
-        promise = f"   {case.needed} {'✓' if case.needed.met_by(row) else '✗'}" if str(case.needed) else ""
-        ratio = f"{row.ratio:,.{0 if row.ratio >= 10 else 2}f}×"
-        times = f"{duration(row.theirs_seconds):>10}{duration(row.ours_seconds):>10}{ratio:>12}"
-        yield f"{row.what:44}{times}{promise}\n    {row.note}"
+def told(row: Row, least: float) -> str:
+    """A comparison in two lines, with the promise and whether it was kept."""
+    times = f"{seconds_text(row.theirs_seconds):>10}{seconds_text(row.ours_seconds):>10}{row.ratio:>12,.6g}×"
+    promise = f"   ≥ {least:,.6g}× {'✓' if row.ratio >= least else '✗'}" if least else ""
+    spread = f"{row.least:,.6g} to {row.most:,.6g} in {row.rounds} rounds"
+    return f"{row.what:44}{times}{promise}\n    {spread}; {row.agreement}"
 
 
 @dataclass(frozen=True)
 class Benchmark(Generic[_Sizes]):
-    """The comparisons of a chapter, and what the project promises of them.
-
-    Attributes:
-        chapter: its name, which is also that of the record.
-        title: the record's heading in the book.
-        description: what is timed against what, for the command line.
-        cases: makes the comparisons for given sizes, one at a time.
-        paper: the sizes of the record; those of a test are small.
-        needed: the promises by the id of the case, for the sizes `paper` alone.
-    """
+    """The comparisons of a chapter, and what the project promises of them."""
 
     chapter: str
-    title: str
-    description: str
-    cases: Callable[[_Sizes], Iterable[Case]]
-    paper: _Sizes
-    needed: Mapping[str, Needed]
+    title: str  # of the chapter
+    cases: Callable[[_Sizes], Iterable[Case]]  # makes the comparisons for given sizes, one at a time
+    sizes: _Sizes  # of the record
+    promised: Mapping[str, float]  # the least ratio by the id of the case, at these sizes
 
     @property
     def path(self) -> str:
         """The record's file, from the root of the repository."""
         return f"book/records/performance.{self.chapter}.json"
 
-    def promised(self, sizes: _Sizes | None = None) -> Iterator[Case]:
-        """The comparisons at the paper's sizes, each with what is promised of it, or at others, without."""
-        needed = self.needed if sizes is None else {}
-        for case in self.cases(self.paper if sizes is None else sizes):
-            yield replace(case, needed=needed.get(case.id, Needed()))
-
     def run(self, arguments: Sequence[str] | None = None, *, sizes: _Sizes | None = None, root: Path = ROOT) -> int:
         """Run from the command line, print the table, and with `--record` write it to `path` under `root`.
 
-        The exit status is 1 if a promise was not kept.
+        The exit status is 1 if a promise was not kept; other sizes than those of the record promise nothing.
         """
-        parser = argparse.ArgumentParser(description=self.description)
+        parser = argparse.ArgumentParser(description=f"Time the algorithms of {self.title!r}.")
         parser.add_argument("--record", action="store_true", help=f"write {self.path}, which the book shows")
-        options = parser.parse_args(arguments)
-        start, rows = time.monotonic(), []
+        options, rows = parser.parse_args(arguments), []
+        promised = self.promised if sizes is None else {}
+        print(f"{'':44}{'theirs':>10}{'ours':>10}{'ratio':>13}   promised")
         with one_thread():
-            cases = list(self.promised(sizes))
-            for line in lines(cases, rows):
-                print(line, flush=True)
-        print(f"\n{time.monotonic() - start:.0f} s on the clock. Times are CPU seconds of one thread, medians.")
+            for case in self.cases(self.sizes if sizes is None else sizes):
+                rows.append(measure(case))
+                print(told(rows[-1], promised.get(case.id, 0.0)), flush=True)
         if options.record:
-            write_json(root / self.path, record(self.title, rows, root=root))
+            clock = "CPU seconds per unit, medians of alternating rounds"
+            content = {**provenance(self.title, clock, root=root), "rows": [asdict(row) for row in rows]}
+            write_json(root / self.path, content)
             print(f"Recorded in {self.path}.")
-        return 0 if all(case.needed.met_by(row) for case, row in zip(cases, rows, strict=True)) else 1
-
-
-def record(title: str, rows: Sequence[Row], *, root: Path) -> Mapping[str, Any]:
-    """The content of a file of `book/records/`, for the book's page on performance: rows, and where they come from."""
-    clock = "CPU seconds per unit, medians of alternating rounds"
-    return {**provenance(title, clock, root=root), "rows": [asdict(row) for row in rows]}
+        return 0 if all(row.ratio >= promised.get(row.id, 0.0) for row in rows) else 1
 
 
 def provenance(title: str, clock: str, *, root: Path) -> dict[str, Any]:
     """Where the numbers of a record come from: date, commit, machine and versions, and what its seconds are."""
     origin = execution_provenance(Book(root, root / "_build"), "cpu")
     commit = f"{(origin['commit'] or 'unknown')[:10]}{' with local changes' if origin['dirty'] else ''}"
-    return {
-        "title": title,
-        "date": origin["date"],
-        "commit": commit,
-        "cpu": processor(),
-        "threads": 1,
-        "clock": clock,
-        "versions": ", ".join(f"{name} {origin['versions'][name]}" for name in _REPORTED),
-    }
+    versions = ", ".join(f"{name} {origin['versions'][name]}" for name in ("python", "torch", "numpy", "scipy"))
+    machine = {"cpu": processor(), "threads": 1, "clock": clock, "versions": versions}
+    return {"title": title, "date": origin["date"], "commit": commit, **machine}
 
 
 def processor(information: Path = Path("/proc/cpuinfo")) -> str:

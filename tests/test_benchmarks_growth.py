@@ -5,44 +5,16 @@ Times are never asserted: they belong to a machine.
 
 import json
 import math
-import os
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import benchmark_runs
-from leakage.pipeline import contents
-from leakage.pipeline.book import Book
 
-growing, growth, growth_axes = map(benchmark_runs.module, ("growing", "growth", "growth_axes"))
+growing, growth = map(benchmark_runs.module, ("growing", "growth"))
 timing = benchmark_runs.module("timing")
 SIZES = (100, 200, 400, 800, 1600)
-IDS = (
-    "kkt_margin.step.d",
-    "kkt_margin.step.n",
-    "blessing.trial.p",
-    "blessing.left_out.n",
-    "blessing.training.models",
-    "gradient_inversion.tensor.d",
-    "gradient_inversion.span.d",
-    "gradient_inversion.attack.m",
-    "polytopes.cut.neurons",
-    "min_norm.law.n",
-    "min_norm.law.D",
-    "min_norm.nested.widths",
-    "audit.curves.points",
-    "audit.ratios.models",
-)
-
-
-@pytest.fixture
-def brief(growing, monkeypatch):
-    """A machine that is measured in no time: what is asserted of a run is not what it measures."""
-    monkeypatch.setattr(growing, "_MATRIX", 64)
-    monkeypatch.setattr(growing, "_COPIED", 2**12)
-    monkeypatch.setattr(growing, "_LASTING", 1e-3)
 
 
 @pytest.fixture
@@ -60,7 +32,6 @@ def toy(growing):
     linear, none = growing.Law(1, "each is read", note="a toy"), growing.Law(0, "a sum", note="a toy")
     return growing.Axis(
         id="toy.sum.n",
-        chapter="toy",
         what="a sum",
         along="numbers n",
         unit="sum",
@@ -68,8 +39,6 @@ def toy(growing):
         theirs=(growing.Curve("one by one", one_by_one, SIZES[:4], linear, none),),
         check=lambda n: f"{n} numbers",
         checked=10,
-        flops=growing.Work("n", float),
-        traffic=growing.Work("8 n", lambda n: 8.0 * n),
     )
 
 
@@ -87,12 +56,6 @@ def test_the_interval_of_an_exponent_covers_it(growing):
     assert 0.93 < covered / trials < 0.97
 
 
-@pytest.mark.parametrize(("sizes", "values"), [((1, 2), (1.0, 2.0)), ((1, 2, 4), (0.0, 1.0, 2.0)), ((), ())])
-def test_what_has_no_exponent_is_refused(growing, sizes, values):
-    with pytest.raises(ValueError, match="3 or more and positive"):
-        growing.fit(sizes, values)
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of memory is read from Linux")
 def test_the_peak_is_that_of_the_call_alone(growing):
     held, asked = np.ones(2**22), 2**24
@@ -102,34 +65,25 @@ def test_the_peak_is_that_of_the_call_alone(growing):
     assert len(held) == 2**22
 
 
-def test_a_run_is_recorded_and_the_book_takes_the_record(growth, brief, toy, tmp_path, capsys):
-    assert growth.run(["--record"], axes=lambda: [toy], root=tmp_path) == 0
+def test_a_run_is_recorded(growing, growth, toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(growing, "_LASTING", 1e-3)
+    assert growth.run(["--record"], axes=[lambda: toy], root=tmp_path) == 0
     assert "toy.sum.n: a sum, in numbers n; 10 numbers" in capsys.readouterr().out
-    record = contents.growth(Book(tmp_path, tmp_path / "_build"))
-    assert record == json.loads((tmp_path / growth.PATH).read_text("utf-8"))
-    assert {"date", "commit", "cpu", "threads", "clock", "versions", "memory", "peak"} < set(record)
+    record = json.loads((tmp_path / growth.PATH).read_text("utf-8"))
+    assert {"date", "commit", "cpu", "threads", "clock", "versions", "memory"} < set(record)
     (axis,) = record["axes"]
-    assert [(curve["side"], curve["sizes"]) for curve in axis["curves"]] == [
-        ("ours", list(SIZES)),
-        ("theirs", list(SIZES[:4])),
-    ]
-    assert axis["flops_share"] > 0
-    assert axis["curves"][0]["time"]["fitted"] == 4
-    assert axis["curves"][0]["memory"]["exponent"] is None  # far less than what is counted in pages
-
-
-def test_nothing_is_written_unless_asked(growth, brief, toy, tmp_path):
-    assert growth.run(["--only", "nothing"], axes=lambda: [toy], root=tmp_path) == 0
-    assert os.listdir(tmp_path) == []
+    ours, theirs = axis["curves"]
+    assert (ours["side"], ours["sizes"], theirs["side"], theirs["sizes"]) == ("ours", [*SIZES], "theirs", [*SIZES[:4]])
+    assert ours["time"]["fitted"] == 4
+    assert ours["memory"]["exponent"] is None  # far less than what is counted in pages
 
 
 def test_a_curve_ends_where_a_unit_takes_too_long(growing, toy, monkeypatch):
     monkeypatch.setattr(growing, "LONGEST", 0.0)
     monkeypatch.setattr(growing, "_LASTING", 1e-3)
-    rows = []
-    list(growing.lines([toy], {"float64": 1.0, "copy": 1.0}, rows))
-    assert [curve["sizes"] for curve in rows[0]["curves"]] == [[100], [100]]
-    assert rows[0]["curves"][0]["time"]["exponent"] is None
+    curves = growing.measured(toy)["curves"]
+    assert [curve["sizes"] for curve in curves] == [[100], [100]]
+    assert curves[0]["time"]["exponent"] is None
 
 
 def test_an_exponent_far_from_the_theory_needs_a_note(growing):
@@ -141,26 +95,10 @@ def test_an_exponent_far_from_the_theory_needs_a_note(growing):
     assert not list(growing.unexplained([row(1.2, "overhead"), row(1.1, ""), row(None, "")]))
 
 
-def test_the_axes_are_those_of_all_chapters(growth_axes):
-    axes = list(growth_axes.axes())
-    assert tuple(axis.id for axis in axes) == IDS
-    for axis in axes:
-        for curve in (axis.ours, *axis.theirs):
-            assert curve.sizes[-1] >= 16 * curve.sizes[0]
-            assert len(curve.sizes) >= 5
-            assert axis.flops.at(axis.ours.sizes[0]) > 0
-            assert axis.traffic.at(axis.ours.sizes[0]) > 0
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_the_methods_of_an_axis_agree(growth_axes, name):
-    (axis,) = (axis for axis in growth_axes.axes() if axis.id == name)
-    assert axis.check(axis.checked)
-
-
-def test_methods_that_differ_are_not_measured(growing, timing, toy):
-    def differs(size):
-        raise timing.Disagreement("they differ")
-
-    with pytest.raises(timing.Disagreement, match="they differ"):
-        list(growing.lines([replace(toy, check=differs)], {"float64": 1.0, "copy": 1.0}, []))
+def test_the_methods_of_every_axis_agree_and_the_record_has_them_all(growth):
+    axes = [make() for make in growth.AXES]
+    record = json.loads((growth.ROOT / growth.PATH).read_text("utf-8"))
+    assert [axis["id"] for axis in record["axes"]] == [axis.id for axis in axes]
+    for axis, kept in zip(axes, record["axes"], strict=True):
+        assert axis.check(axis.checked)
+        assert [curve["method"] for curve in kept["curves"]] == [axis.ours.method, *(one.method for one in axis.theirs)]

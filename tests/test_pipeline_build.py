@@ -168,18 +168,6 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
 
 
-def test_the_longest_chapters_begin_first_as_far_as_a_record_tells(tmp_path, monkeypatch):
-    without_kernels(monkeypatch)
-    root = make_repository(tmp_path / "repository", "one", "two", "three", "four")
-    for name in ("one", "two", "three", "four"):
-        add_chapter(root, name)
-    record = json.loads((ROOT / "book/records/cluster.json").read_text("utf-8"))
-    record["chapters"] = {"one": 5.0, "two": 9.0}
-    (root / "book/records/cluster.json").write_text(json.dumps(record), "utf-8")
-    assert build(root, "--jobs", "1") == 0
-    assert executions(root) == ["two", "one", "four", "three"]
-
-
 def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
     root = make_repository(tmp_path / "repository", "one", "two", "three")
     add_chapter(root, "one")

@@ -6,13 +6,12 @@ import re
 
 import nbformat
 import pytest
-from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from leakage.claims import texts
 from leakage.claims.declarations import Claim, Declarations
 from leakage.claims.rules import Rule
-from leakage.pipeline import collect, performance, render, tables
+from leakage.pipeline import collect, render, tables
 from leakage.pipeline.execute import Outcome
 from leakage.pipeline.plan import differences
 from leakage.pipeline.progress import Progress
@@ -167,40 +166,6 @@ def test_a_page_can_show_what_a_build_says_at_its_end(ledgers):
     told = tables.last_lines(ledgers)
     assert "\nClaims: figures: ◐ 1 held in part, – 1 not run; ours: ✗ 1 did not hold\n```" in told
     assert "Claims: none" in tables.last_lines({})
-
-
-def comparison(ratio: float, note: str) -> dict:
-    row = dict(id="x", what="a <b>", ours="formula", theirs="loop", unit="sample", ratio=ratio, note=note)
-    return row | dict(ours_seconds=1.48e-7, theirs_seconds=0.00296)
-
-
-def test_benchmarks_are_a_sentence_a_drawing_a_table_and_their_origin():
-    rows = [comparison(20000.0, "≥ 9× needed; 19,000 to 21,000 in 9 rounds; same law"), comparison(2.0, "n")]
-    record = {"title": "Speed", "date": "2026-01-02T03:04:05+00:00", "threads": 1, "rows": rows}
-    text = performance.performance({"performance": record})
-    assert text.startswith("2 comparisons, from 2.0 to 20,000 times, half of them above 10,000.\n")
-    page = BeautifulSoup(text, "html.parser")
-    assert [dot.get_text() for dot in page.select("svg circle")] == ["a <b>: 20,000 ×", "a <b>: 2 ×"]
-    assert [cell.get_text() for cell in page.tbody.tr.find_all("td")] == [
-        "a <b>, for one sample (Speed)",
-        "loop: 2.96 ms",
-        "formula: 148 ns",
-        "20,000 × [19,000, 21,000]",
-        "same law",
-    ]
-    assert [cell.get("data-order") for cell in page.tbody.tr.find_all("td")][1:4] == ["0.00296", "1.48e-07", "20000"]
-    assert text.endswith("- Speed: 2026-01-02, threads 1\n")
-
-
-def test_two_comparisons_of_one_name_say_in_the_drawing_with_what():
-    rows = [comparison(9.0, "n") | {"theirs": "a search"}, comparison(2.0, "n"), comparison(3.0, "n") | {"what": "b"}]
-    page = BeautifulSoup(performance.performance({"performance": {"title": "Speed", "rows": rows}}), "html.parser")
-    assert [name.get_text() for name in page.select("text.what")] == ["a <b>: a search", "b", "a <b>: loop"]
-
-
-def test_a_time_is_for_one_of_a_unit_or_for_as_many_as_the_unit_says():
-    assert [performance.for_unit(unit) for unit in ("network", "5 networks")] == ["for one network", "for 5 networks"]
-    assert "No benchmark record" in performance.performance({})
 
 
 # ── staging ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -41,7 +41,7 @@
   // What scrolls in a box of its own can be reached by the keyboard: a wide figure, table or formula, once it is there.
   // A formula in a line gets such a box where it is wider than what holds it.
   const boxes =
-    "article figure, article .cell_output, .claims-box, .chart-box, article mjx-container[display=true], .math.scrolls";
+    "article figure, article .cell_output, .claims-box, article mjx-container[display=true], .math.scrolls";
   const blocks = "p, li, td, th, dd, dt, summary, figcaption, div";
   const scrolls = (box) =>
     box.clientWidth && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 12);

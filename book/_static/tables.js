@@ -161,7 +161,6 @@
     for (const table of document.querySelectorAll("article table")) {
       if (table.classList.contains("short")) continue;
       if (table.classList.contains("claims-table")) claims(table);
-      else if (table.classList.contains("sortable-table")) enhance(table);
       else {
         const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
         if (heads.includes("verdict") && heads.includes("why")) verdicts(table, heads.indexOf("verdict"));

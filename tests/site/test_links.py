@@ -17,6 +17,7 @@ pytestmark = pytest.mark.site
 ROOT = Path(__file__).parents[2]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
 CHAPTERS = {path.stem for path in (ROOT / "book" / "claims").glob("*.yml")}
+NOTEBOOKS = {path.stem for path in (ROOT / "book").glob("*.md") if path.read_text("utf-8").startswith("---\njupytext:")}
 ASKED_OF_OTHERS = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -81,9 +82,9 @@ def test_a_page_of_the_book_can_be_edited_and_reported(site, name):
     assert any(target.startswith(f"{REPOSITORY['url']}/issues/new") for target in linked)
 
 
-def test_a_chapter_is_launched_from_its_source_and_downloaded_as_executed(site, name):
+def test_a_notebook_is_launched_from_its_source_and_downloaded_as_executed(site, name):
     launched = [path for target in targets(site, name) if "mybinder" in target and (path := in_repository(target))]
-    if name not in CHAPTERS:
+    if name not in NOTEBOOKS:
         assert not launched
         return
     assert launched == [f"book/{name}.md"]

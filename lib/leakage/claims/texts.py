@@ -105,3 +105,10 @@ def machine(ledger: Mapping[str, Any]) -> str:
     """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
     device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
     return f"{device} ({processor})" if processor else device
+
+
+def seconds_text(seconds: float) -> str:
+    """`148 ns`, `3.45 ms`, `9.14 d`: three digits, in the largest unit of which there is at least one."""
+    units = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+    name = next((name for name, size in units.items() if seconds >= size), "ns")
+    return f"{seconds / units[name]:.3g} {name}"

@@ -23,6 +23,7 @@ from leakage.pipeline.book import Book, Refusal
 from leakage.pipeline.execute import Place
 from leakage.pipeline.executed import REPRO
 from leakage.pipeline.executions import Work, carry_out
+from leakage.pipeline.notebook_pages import execute_pages
 from leakage.pipeline.options import check_place
 from leakage.pipeline.plan import Checksum, Plan, cores, make_plan
 from leakage.pipeline.progress import Progress, outcome_line
@@ -79,9 +80,8 @@ def build(
             progress.say(_intention(plans[chapter]))
         for plan in todo:  # the ledgers of their last execution go first, whatever happens then
             book.ledger(plan.chapter).unlink(missing_ok=True)
-        # The longest first, as far as a record tells, or else the last of the book: begun last, one would run alone.
-        seconds, last_first = contents.cluster(book).get("chapters", {}), list(reversed(todo))
-        work = [Work(book, plan) for plan in sorted(last_first, key=lambda plan: -seconds.get(plan.chapter, 0))]
+        # In reverse: the longest chapters are among the last, and one that begins last runs alone.
+        work = [Work(book, plan) for plan in reversed(todo)]
         device, limit = parameters["device"], cell_seconds or CELL_SECONDS[parameters["profile"]]
         given = {"device": device, "limit": limit, "checksum": checksum, "tell": progress.tell}
         done = carry_out(book, work, place=place or on_this_machine(device), **given)
@@ -95,6 +95,7 @@ def build(
                 faults.append(f"{chapter}: {', '.join(changed)} changed while it ran, so build it again.")
             faults += collect.faults(notebooks[chapter], plans[chapter].declared)
         absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
+        faults += execute_pages(book)
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))

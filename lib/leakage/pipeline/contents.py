@@ -6,9 +6,7 @@ Nothing here writes.
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sphinx_external_toc.parsing import parse_toc_yaml
@@ -16,7 +14,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 from leakage import arguments
 from leakage.claims import measurements
 from leakage.claims.texts import SIGNS
-from leakage.pipeline import on_workers, replications
+from leakage.pipeline import replications
 from leakage.pipeline.book import Book, Refusal, read_json, read_mapping
 from leakage.pipeline.storage import lost_links
 
@@ -27,12 +25,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
-
-
 _TEXT: _Rule = ("text", _is_text)
-_AMOUNT: _Rule = ("a number of at least 0", lambda value: _is_number(value) and value >= 0)
 _Rules = Mapping[str, _Rule]
 _PLANNED: _Rules = {
     "name": (
@@ -44,35 +37,6 @@ _PLANNED: _Rules = {
     # A number that was measured would stand there although another run measures another.
     "answer": ("text without a decimal", lambda value: _is_text(value) and not re.search(r"[0-9][.,]?[0-9]", value)),
 } | dict.fromkeys(("number", "question", "paper", "authors", "year", "key"), _TEXT)
-_BENCHMARK: _Rules = {
-    **dict.fromkeys(["what", "unit", "ours", "theirs", "note"], _TEXT),
-    **dict.fromkeys(["ours_seconds", "theirs_seconds", "ratio"], _AMOUNT),
-}
-_POSITIVE: _Rule = ("a positive number", lambda value: _is_number(value) and value > 0)
-_LIST: _Rule = ("a list that is not empty", lambda value: isinstance(value, list) and bool(value))
-_PEAK: _Rules = dict.fromkeys(("float64", "float32", "copy"), _POSITIVE)
-_AXIS: _Rules = {
-    **dict.fromkeys(["id", "chapter", "what", "along", "unit", "flops", "traffic"], _TEXT),
-    **dict.fromkeys(["flops_share", "traffic_share"], _AMOUNT),
-    "precision": ("float64 or float32", lambda value: value in ("float64", "float32")),
-    "curves": _LIST,
-}
-_CURVE: _Rules = {
-    "side": ("ours or theirs", lambda value: value in ("ours", "theirs")),
-    "method": _TEXT,
-    "sizes": ("increasing whole numbers from 1", lambda value: _are_sizes(value)),
-    "seconds": ("positive numbers", lambda v: isinstance(v, list) and all(map(_POSITIVE[1], v))),
-    "bytes": ("amounts or null", lambda v: isinstance(v, list) and all(x is None or _AMOUNT[1](x) for x in v)),
-}
-_FIT: _Rules = {
-    **dict.fromkeys(["exponent", "low", "high"], ("a number or null", lambda v: v is None or _is_number(v))),
-    "theory": ("a number", _is_number),
-    "reason": _TEXT,
-    "note": ("text, which may be empty", lambda value: isinstance(value, str)),
-}
-_WORKERS: _Rules = dict.fromkeys(("tasks", "seconds", "cores", "rate", "plain_rate"), _POSITIVE)
-_RUN: _Rules = dict.fromkeys(("workers", "seconds", "efficiency"), _POSITIVE)
-_PROJECTED: _Rules = dict.fromkeys(("seeds", "workers", "seconds"), _POSITIVE)
 _LEDGER: _Rules = dict.fromkeys(("profile", "device", "date"), _TEXT) | {
     "commit": ("text or null", lambda value: value is None or _is_text(value)),
     "dirty": ("true or false", lambda value: isinstance(value, bool)),
@@ -92,11 +56,6 @@ def _are_measurements(values: Any) -> bool:
         return False
 
 
-def _are_sizes(values: Any) -> bool:
-    whole = isinstance(values, list) and bool(values) and all(type(value) is int for value in values)
-    return whole and values[0] > 0 and all(low < high for low, high in pairwise(values))
-
-
 def check(book: Book) -> None:
     """Read everything that the pages will need; a `Refusal` if something is wrong with it."""
     for path in (*lost_links(book.folder), *lost_links(book.package)):
@@ -104,9 +63,6 @@ def check(book: Book) -> None:
     _check_contents(book)
     read_mapping(book.root / "_config.yml")
     planned_chapters(book)
-    benchmarks(book)
-    growth(book)
-    cluster(book)
     replications.read(book)
     for chapter in book.chapters:
         record(book, chapter)
@@ -126,68 +82,6 @@ def planned_chapters(book: Book) -> list[dict[str, Any]]:
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise Refusal(f"{path.name}: {repeated[0]} stands there twice.")
     return [{name: " ".join(text.split()) for name, text in entry.items()} for entry in entries]
-
-
-def benchmarks(book: Book) -> dict[str, Any]:
-    """The benchmark records `book/records/performance*.json`, by name."""
-    paths = sorted((book.folder / "records").glob("performance*.json"))
-    return {path.stem: _benchmark(path) for path in paths}
-
-
-def _benchmark(path: Path) -> dict[str, Any]:
-    record = read_json(path)
-    for number, row in enumerate(_list(record, "rows", path.name), start=1):
-        _look(row, f"{path.name}, row {number}", _BENCHMARK)
-    _look_at_origin(record, path.name, besides=("rows",))
-    return record
-
-
-def _look_at_origin(record: Mapping[str, Any], whose: str, *, besides: Sequence[str]) -> None:
-    scalar = ("a text or a number", lambda value: _is_text(value) or _is_number(value))
-    _look(record, whose, {name: scalar for name in record if name not in besides})
-
-
-def growth(book: Book) -> dict[str, Any]:
-    """The record of how costs grow, `book/records/growth.json`; empty where there is none."""
-    path = book.folder / "records" / "growth.json"
-    if not path.is_file():
-        return {}
-    record = read_json(path)
-    _look_at_origin(record, path.name, besides=("peak", "axes"))
-    _look(record.get("peak"), f"{path.name}, `peak`", _PEAK)
-    for number, axis in enumerate(_list(record, "axes", path.name), start=1):
-        whose = f"{path.name}, axis {number}"
-        _look(axis, whose, _AXIS)
-        for place, curve in enumerate(axis["curves"], start=1):
-            _check_curve(curve, f"{whose}, curve {place}")
-    return record
-
-
-def cluster(book: Book) -> dict[str, Any]:
-    """The record of tasks on workers, `book/records/cluster.json`; empty where there is none."""
-    path = book.folder / "records" / "cluster.json"
-    if not path.is_file():
-        return {}
-    record = read_json(path)
-    _look_at_origin(record, path.name, besides=on_workers.FIELDS)
-    _look({name: record.get(name) for name in _WORKERS}, path.name, _WORKERS)
-    for number, run in enumerate(_list(record, "runs", path.name), start=1):
-        _look(run, f"{path.name}, run {number}", _RUN)
-    _look(record.get("projected"), f"{path.name}, `projected`", _PROJECTED)
-    chapters = record.get("chapters")
-    _look(chapters, f"{path.name}, `chapters`", dict.fromkeys(chapters or ["each"], _POSITIVE))
-    return record
-
-
-def _check_curve(curve: Any, whose: str) -> None:
-    _look(curve, whose, _CURVE)
-    if not len(curve["sizes"]) == len(curve["seconds"]) == len(curve["bytes"]):
-        raise Refusal(f"{whose}: `sizes`, `seconds` and `bytes` must be of one length.")
-    for cost in ("time", "memory"):
-        found = curve.get(cost)
-        _look(found, f"{whose}, `{cost}`", _FIT)
-        if len({found[name] is None for name in ("exponent", "low", "high")}) > 1:
-            raise Refusal(f"{whose}, `{cost}`: `exponent`, `low` and `high` must be numbers, or all null.")
 
 
 def record(book: Book, chapter: str) -> dict[str, Any]:

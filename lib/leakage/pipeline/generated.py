@@ -1,6 +1,5 @@
 """What the pages include: every text that a build makes from ledgers, plans and records, by the name of its file."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +7,9 @@ from leakage.pipeline import (
     contents,
     entries,
     glossary,
-    growth,
     lacking_data,
     landing,
     layers,
-    on_workers,
-    performance,
     scoreboard,
     tables,
     wrong_papers,
@@ -37,9 +33,6 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         "chapters.md": landing.rows(contents.planned_chapters(book), claims, book.chapters, pictures),
         "last_lines.md": tables.last_lines(ledgers),
         "status.md": tables.status(ledgers),
-        "performance.md": performance.performance(contents.benchmarks(book), titles),
-        "on_workers.md": on_workers.on_workers(contents.cluster(book)),
-        "growth.md": growth.growth(contents.growth(book), _headings(book) | titles),
     }
     page = book.folder / "glossary.md"
     if page.is_file():
@@ -47,11 +40,3 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
         labels = {name: place.label for name, place in entries.places(book).items()}
         texts["../glossary.md"] = glossary.with_links(page.read_text("utf-8"), sources, labels)
     return texts
-
-
-def _headings(book: Book) -> dict[str, str]:
-    """The first heading of every page, by the page's name."""
-    found = {
-        page.stem: re.search(r"^# (.+)$", page.read_text("utf-8"), re.MULTILINE) for page in book.folder.glob("*.md")
-    }
-    return {name: heading[1] for name, heading in found.items() if heading}

@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 _AFTER_THE_THEME = 950  # Sphinx calls listeners in the order of these numbers
 _LIBRARY = re.compile(r"(?:^|/)datatables/")
 _OURS = re.compile(r"(?:^|/)tables\.js")
-_SORTED = re.compile(r'class="[^"]*\b(?:claims-table|sortable-table)\b')
+_SORTED = re.compile(r'class="[^"]*\bclaims-table\b')
 _FORMULA = 'class="math'
 _VERDICTS = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's ledger writes
 
