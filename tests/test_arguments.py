@@ -20,7 +20,7 @@ def test_what_is_good_comes_back_as_it_was():
     member = torch.tensor([True, False])
     assert arguments.truth("member", member, "n", n=2) is member
     assert arguments.count("n", np.int64(4)) == 4
-    assert arguments.number("ridge", np.float32(0.5), above=0) == 0.5
+    assert arguments.number("ridge", np.float32(0.5), above=0) == pytest.approx(0.5)
     assert arguments.choice("kind", "plain", ("plain", "paired")) == "plain"
     assert arguments.filled("member", member) is member
     assert arguments.real("gram", torch.zeros(0, 3), "n d", least=1).shape == (0, 3)

@@ -81,7 +81,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
         evaluated.flatten(0, 1), examples.targets.repeat(MODELS), reduction="none"
     ).unflatten(0, (MODELS, -1))
     torch.testing.assert_close(score.losses, expected.detach(), rtol=1e-7, atol=1e-9)
-    assert torch.equal(score.wrong.bool(), evaluated.argmax(-1) != examples.targets)
+    torch.testing.assert_close(score.wrong.bool(), evaluated.argmax(-1) != examples.targets)
 
 
 def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
@@ -92,7 +92,7 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
     of(stack, module).scores(examples)
     assert differences(stack, before) == 0
     assert not module.training
-    assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+    torch.testing.assert_close(dict(module.state_dict()), state)
 
 
 def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
@@ -101,7 +101,7 @@ def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
     monkeypatch.setattr(room, "_CHUNK", 7)
     parts = of(stack, Network(), route="vmap", together=2).scores(examples)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
-    assert torch.equal(parts.wrong, whole.wrong)
+    torch.testing.assert_close(parts.wrong, whole.wrong)
     assert whole.losses.dtype == DTYPE
 
 
@@ -138,7 +138,7 @@ def test_a_training_resumes_bit_for_bit_with_its_running_means(tmp_path):
     found = trained(stack, examples, rows, observe=again, **settings)
     assert differences(found, expected) == 0
     assert again.epochs == whole.epochs == [1, 2, 3, 4]
-    assert torch.equal(again.stacked()["weight"], whole.stacked()["weight"])
+    torch.testing.assert_close(again.stacked()["weight"], whole.stacked()["weight"])
     assert len(list(tmp_path.iterdir())) == 1
 
 
