@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jaxtyping
 import pytest
-import running_types
 import torch
 from torch import nn
 
@@ -29,7 +29,7 @@ _inside = False
 
 
 def held(thing: Any) -> Any:
-    """In place of `running_types.held`: a function that computes elsewhere."""
+    """In place of a function whose types are checked: one that computes elsewhere."""
     if inspect.isclass(thing) or (thing.__name__.startswith("__") and thing.__name__ != "__call__"):
         return thing  # it makes a record of what is given
     if (thing.__module__, thing.__name__) == ("leakage.runtime", "stream"):
@@ -89,4 +89,4 @@ def searches_end_early(request, monkeypatch):
             monkeypatch.setattr(f"leakage.{module}.{name}", limit)
 
 
-running_types.held = held
+jaxtyping.jaxtyped = lambda typechecker: held  # what the import hook of `--jaxtyping-packages` decorates with

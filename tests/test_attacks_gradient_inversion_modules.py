@@ -309,6 +309,7 @@ def test_what_does_not_fit_is_refused(gradient, options, complaint):
     refused(lambda: found_by(perceptron(4, 12, 3), gradient, **options), complaint)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(TypeError, match="must be a tensor"):
         found_by(perceptron(4, 12, 3), {"0.weight": [1.0]}, 1)

@@ -158,6 +158,7 @@ def test_weights_of_any_finite_size_are_finite():
     assert Observation(huge, activation("tanh"), outputs=torch.ones(2, dtype=DTYPE)).weights is huge
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("parts", "complaint"),
     [

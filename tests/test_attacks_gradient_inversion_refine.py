@@ -143,6 +143,7 @@ def test_options_that_mean_nothing_are_refused(options, complaint):
         polish(equations, points, **options)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_starts_of_another_shape_are_refused():
     observation, inputs, _ = problem()
     equations, points = both(observation, inputs)[0]

@@ -199,6 +199,7 @@ def test_the_truth_must_be_given_to_judge():
         from_ratio(TwoLayer(torch.ones(1, 1), torch.zeros(1), torch.ones(1)))
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_points_as_a_network_takes_them_are_no_pairs():
     candidates = torch.tensor([0.0, 1.0, 2.0], dtype=DTYPE)
     with pytest.raises(ValueError, match=r"`points` must have shape \(n\), got \(3, 1\)"):

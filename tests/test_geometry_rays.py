@@ -111,6 +111,7 @@ def test_a_start_on_a_hyperedge_is_announced():
     assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_bad_input_is_refused():
     model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
     with pytest.raises(ValueError, match="length 1"):

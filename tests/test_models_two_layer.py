@@ -131,6 +131,7 @@ def test_scale_zero_is_a_network_of_zeros():
     assert model.squared_norm().item() == pytest.approx(0.0)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [

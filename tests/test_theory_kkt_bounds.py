@@ -151,6 +151,7 @@ def test_a_margin_that_is_none_has_no_bound(margin):
             bound()
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
 def test_whole_numbers_would_wrap_around_and_are_refused(dtype):
     with pytest.raises(ValueError, match="`points` must be floating-point"):

@@ -191,6 +191,7 @@ def test_an_untrained_network_is_far_from_the_conditions():
     assert check(random, points, random(points).sign()).residual > 0.5
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

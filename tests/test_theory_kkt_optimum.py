@@ -120,6 +120,7 @@ def test_one_point_has_one_neuron_in_closed_form(point, label):
     torch.testing.assert_close(found.multipliers[0], multiplier, rtol=1e-9, atol=0)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("points", "labels", "message"),
     [

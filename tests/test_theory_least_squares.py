@@ -205,6 +205,7 @@ def test_the_query_of_a_point_splits_its_squared_norm():
     assert Query.typical(Design(2, 9), [2, 9]).unused.tolist() == [7.0, 0.0]
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(("arguments", "name"), [
     ((0, 5), "n"), ((-1, 5), "n"), ((2.0, 5), "n"), ((True, 5), "n"), ((5, 0), "D"), ((5, 2.5), "D"), ((5, "9"), "D"),
     ((5, 9, -0.1), "sigma"), ((5, 9, math.nan), "sigma"), ((5, 9, math.inf), "sigma"),
@@ -214,6 +215,7 @@ def test_impossible_designs_are_refused(arguments, name):
         Design(*arguments)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("p", [0, -1, 31, 2.5, math.nan, [3, 40], []])
 def test_impossible_widths_are_refused(p):
     design = Design(10, 30)
@@ -279,6 +281,7 @@ def test_noise_is_a_variance_and_an_error_a_number(bad):
         noise_for_error(design, torch.tensor([bad]))
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_the_parts_of_a_point_have_one_shape():
     with pytest.raises(ValueError, match="one shape"):
         Query(torch.ones(2), torch.ones(3, 2))

@@ -109,6 +109,7 @@ def test_only_bounded_pieces_side_by_side_are_neighbours():
     assert met.neighbours().tolist() == [False, True, True, False, False, False, False]
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("nodes", "values", "message"),
     [([], [], "empty"), ([0.0, 1], [0.0], "must have shape"), ([1.0, 0], [0.0, 0], "increasing"),

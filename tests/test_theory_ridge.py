@@ -243,6 +243,7 @@ def test_the_silent_penalty_has_its_limit_with_infinitely_many_features():
         assert found.tolist() == pytest.approx([0.75, 0.25, math.nan], nan_ok=True)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("call", "name"),
     [

@@ -180,6 +180,7 @@ def test_penalties_that_are_not_positive_are_refused(penalty):
         sample_resolvent(8, 12, tensor(1.0, penalty), trials=2, generator=generator)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_impossible_shapes_and_widths_are_refused():
     generator = stream(0, "refused")
     for rows, columns in ((-1, 3), (3, 0)):

@@ -234,6 +234,7 @@ def test_impossible_variances_are_refused(bad):
         ScaleMixture(tensor(1.0, bad))
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("empty", [torch.tensor(1.0), torch.empty(0), torch.empty(3, 0)])
 def test_a_law_without_atoms_is_refused(empty):
     with pytest.raises(ValueError, match="`variances` must have"):
@@ -266,11 +267,13 @@ def test_the_gpu_gives_the_same_distance_and_power():
         )
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_whole_variances_are_refused_rather_than_given_no_weight():
     with pytest.raises(ValueError, match="`variances` must be floating-point"):
         total_variation(outsider=torch.tensor([1, 2]), member=torch.tensor([4]))
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_every_atom_has_a_weight_of_its_own():
     with pytest.raises(ValueError, match=r"`weights` must have shape .* with atoms = 2, got \(1,\)"):
         ScaleMixture(tensor(1.0, 2.0), tensor(1.0))

@@ -173,6 +173,7 @@ def test_the_power_at_the_smallest_rates_is_that_of_the_density_at_zero(fpr):
     assert float(power(outsider=scalar(4.0), member=scalar(1.0), fpr=fpr)) == pytest.approx(2 * fpr, rel=1e-12)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_numbers_that_are_no_tensors_are_named():
     with pytest.raises(TypeError, match="`outsider` must be a tensor, got float"):
         advantage(outsider=1.0, member=2.0)

@@ -45,6 +45,7 @@ def test_rows_are_taken_of_every_tensor():
     assert (len(examples), len(examples[slice(1, 3)])) == (4, 2)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_tensors_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match=r"equally many rows and at least one; got \[3, 4\]"):
         Examples((torch.zeros(3),), torch.zeros(4))

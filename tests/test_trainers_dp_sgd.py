@@ -267,6 +267,7 @@ def test_a_recipe_out_of_range_is_refused(settings, message):
         PrivateRecipe(**settings)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -303,6 +304,7 @@ def test_bad_training_inputs_are_refused(change, message):
         dp_sgd.train(*first, **given, generator=stream(0, "t"))
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_bad_batches_are_refused():
     networks, (points, labels) = networks_of((5, 8, 3)), a_batch((5, 8, 3))
     with pytest.raises(ValueError, match="`clip`"):

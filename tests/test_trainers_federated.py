@@ -62,6 +62,7 @@ def test_a_parameter_without_influence_has_gradient_zero():
     assert batch_gradient(module, X, Y, loss="sum")["idle"].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("inputs", "labels", "loss", "complaint"),
     [

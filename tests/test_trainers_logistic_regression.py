@@ -100,6 +100,7 @@ def test_leaving_out_is_adding_backwards():
     torch.testing.assert_close(left.gamma[:, 0], added.gamma[:, 0], rtol=0.05, atol=0)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(("change", "message"), [
     (dict(ridge=0.0), "`ridge` must be .*above 0"),
     (dict(ridge=float("nan")), "`ridge` must be .*above 0"),
@@ -154,6 +155,7 @@ def test_a_step_that_rounding_made_is_no_arrival():
     assert float(model.residual) > 0.01
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_a_matrix_that_is_no_gram_matrix_is_refused():
     with pytest.raises(ValueError, match="`gram` must be positive semi-definite"):
         fit(-torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 1.0]).double(), ridge=1e-3)

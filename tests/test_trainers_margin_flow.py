@@ -352,6 +352,7 @@ def test_thousands_of_points_are_checked_without_comparing_all_pairs():
         margin_flow.check(points, labels)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -369,6 +370,7 @@ def test_inputs_that_do_not_fit_are_refused(change, complaint):
         train(*change(*problem()), PLAIN)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

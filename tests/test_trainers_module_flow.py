@@ -238,6 +238,7 @@ def test_a_module_must_give_one_output_a_point():
         train(column, {}, points, labels, PLAIN)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_bad_data_and_routes_are_refused():
     model, points, labels = problem()
     start = as_parameters(model)

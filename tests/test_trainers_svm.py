@@ -121,6 +121,7 @@ def test_more_points_than_features_are_refused_by_the_hard_margin():
         hard_margin(rows @ rows.mT, labels)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("train", [hard_margin, soft_margin])
 @pytest.mark.parametrize(("change", "message"), [
     (dict(labels=torch.ones(3)), "one class only"),

@@ -8,7 +8,7 @@ written out, `Modules` networks of any module, differentiated automatically. Pre
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ class Ensemble(Protocol):
 
     def __len__(self) -> int: ...
 
-    def clone(self) -> Self:
+    def clone(self) -> "Ensemble":
         """The same networks in memory of their own.
 
         Raises:
