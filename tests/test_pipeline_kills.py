@@ -12,6 +12,8 @@ import kill_points
 from miniature import HEADER, PARAMETERS, cell, claims_text, make_repository
 from patience import HANGS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):

@@ -234,6 +234,7 @@ def test_threads_give_the_same_values_in_order(tmp_path, notes):
     assert len(computed(notes)) == 20
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_values(tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
     executor = processes.spare(square, 2, torch.device("cpu"))
@@ -260,6 +261,7 @@ def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
     assert set(sweep(whose, range(8, 10), tmp_path)) == {here}
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_began_them(tmp_path):
     script = f"""
 import time
@@ -305,6 +307,7 @@ print(before - held().rss)
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_gives_back_the_room_that_kernels_keep():
     result = subprocess.run(
         [sys.executable, "-c", ROOM], env=os.environ | KEPT_MEMORY, capture_output=True, text=True, timeout=HANGS
