@@ -81,7 +81,6 @@ def test_the_verdict_and_its_reason_follow_the_declared_rules(ledger, shown, nam
     assert (record(shown)["verdict"], record(shown)["reason"]) == (verdict, reason)
 
 
-@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("measured", "message"),
     [
@@ -158,7 +157,6 @@ def test_seconds_count_from_the_judgement_before(ledger, shown, monkeypatch):
     assert [metadata["claim"]["seconds"] for _, metadata in shown] == [2.5, 0.5]
 
 
-@pytest.mark.usefixtures("unchecked_types")
 def test_glue_writes_what_mystnb_reads(shown):
     claims.glue("auc", "0.50")
     assert shown == [

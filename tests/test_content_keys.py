@@ -221,7 +221,6 @@ def test_a_model_is_not_mistaken_for_code(notebook):
         key(notebook(stream=torch.nn.Linear(1, 1)).untold)
 
 
-@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("function", [len, "name", Path])
 def test_what_is_no_python_function_is_refused(function):
     with pytest.raises(TypeError, match="must be a Python function"):

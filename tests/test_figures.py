@@ -81,7 +81,6 @@ def test_panels_come_as_rows_columns_and_grids():
     assert len(picture.axes) == 4
 
 
-@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("options", "said"), [({"width": "huge"}, "text, wide"), ({"height": 0}, "height"), ({"panels": (0, 1)}, "panels")]
 )
@@ -119,7 +118,6 @@ def test_a_shown_figure_is_let_go(shown):
     assert by_pyplot.number not in matplotlib.pyplot.get_fignums()
 
 
-@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     "alt",
     [

@@ -1,16 +1,14 @@
 """How the library's annotations are checked while tests run: by jaxtyping's pytest option, in pyproject.toml."""
 
-import io
 import numbers
 from contextlib import contextmanager
-from typing import TextIO
 
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 
-# Where a number is wanted NumPy's are taken, too (see `leakage.arguments`), and a stream of text may have no buffer.
-MEANT = {int: int | numbers.Integral, float: float | numbers.Real, TextIO: io.TextIOBase}
-checked = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(MEANT)))
+# Where a number is wanted NumPy's are taken, too (see `leakage.arguments`).
+NUMBERS = {int: int | numbers.Integral, float: float | numbers.Real}
+checked = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(NUMBERS)))
 
 
 @contextmanager
