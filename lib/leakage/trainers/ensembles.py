@@ -25,6 +25,9 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
 
 
+E = TypeVar("E", bound="Ensemble")
+
+
 @runtime_checkable
 class Ensemble(Protocol):
     """Networks of one shape, stacked along a first dimension, as the engine needs them."""
@@ -46,7 +49,7 @@ class Ensemble(Protocol):
 
     def __len__(self) -> int: ...
 
-    def clone(self) -> "Ensemble":
+    def clone(self: E) -> E:
         """The same networks in memory of their own.
 
         Raises:
@@ -68,9 +71,6 @@ class Ensemble(Protocol):
     def scores(self, examples: Examples) -> Score:
         """What every network makes of every example: (models, n), judged in float64."""
         ...
-
-
-E = TypeVar("E", bound=Ensemble)
 
 
 @dataclass(frozen=True)
