@@ -11,17 +11,17 @@ TORCH_INDEX ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-NUMERICAL = $(foreach room,studies attacks geometry theory trainers models metrics,\
-  $(wildcard tests/test_$(room)*.py))
-# A process for each core, up to four; a file of tests is one piece of work, the longest come first (tests/conftest.py).
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+NUMERICAL = $(foreach part,attacks audit coverage geometry metrics models panel studies theory trainers,\
+  $(wildcard tests/test_$(part)*.py))
+# A process for each core, up to four; a file of tests is one piece of work.
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
 # Each of the many processes of a build or a test would compile the library for itself.
 unexport PYTHONDONTWRITEBYTECODE
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 .DEFAULT_GOAL := help
-.PHONY: help book data test test-portable test-oldest test-site benchmark lab serve lint lock clean
+.PHONY: help book data test test-slow test-portable test-all test-oldest test-site benchmark lab serve lint lock clean
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,13 +35,18 @@ book: $(READY) ## execute what changed, judge every claim, make the site
 data: $(READY) ## fetch the public data sets that claims need, about 7 MB
 	$(BIN)/leakage data --needed
 
-test: $(READY) ## test the library, the chapters and the pipeline
-	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --ignore=tests/site tests
+test: $(READY) ## test what a change may break, in a few minutes
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not slow" --ignore=tests/site tests
 
-# First this machine with its oldest instructions, then another one's rounding: see tests/last_bits.py.
+test-slow: $(READY) ## test the rest: the smoke book, kills, clusters, benchmarks, a second device
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m slow --ignore=tests/site tests
+
+# The processor's oldest instructions, with another machine's rounding on top: see tests/last_bits.py.
 test-portable: $(READY) ## test the numbers as other processors would compute them
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott $(BIN)/python -m pytest -q $(NUMERICAL)
-	$(BIN)/python -m pytest -q --last-bits "$(SEED)" $(NUMERICAL)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott \
+	  $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --last-bits "$(SEED)" $(NUMERICAL)
+
+test-all: test test-slow test-portable ## test all of this; .ci/run does
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) tests/site
@@ -49,7 +54,8 @@ test-site: $(READY) ## look at every page of the site that `make book` made, in 
 test-oldest: ## test with the oldest packages that pyproject.toml allows, in _build/oldest (needs uv)
 	uv venv --quiet --clear --python $(PYTHON) _build/oldest
 	uv pip install --quiet --python _build/oldest --resolution lowest-direct --editable ".[test]"
-	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default --ignore=tests/site tests
+	VENV="$(CURDIR)/_build/oldest" _build/oldest/bin/python -m pytest -q -o filterwarnings=default -m "not slow" \
+	  --ignore=tests/site tests
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth; do \

@@ -157,7 +157,7 @@ def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
 
     def check() -> str:
         found = audit.of_sklearn(estimator, x, y, models=sizes.models)
-        if not np.array_equal(found.member, member):
+        if not np.array_equal(found.member, member):  # noqa: TID251  booleans
             raise Disagreement("the halves of two audits differ.")
         return f"the same halves; {len(found.found)} attacks with intervals"
 

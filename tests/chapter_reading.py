@@ -146,11 +146,6 @@ def read_chapter(path: Path) -> Chapter:
     return Chapter(path.stem, path.read_text(encoding="utf-8"), declaration, others)
 
 
-def is_notebook(path: Path) -> bool:
-    """Whether a page of the book is one that is executed."""
-    return path.read_text(encoding="utf-8").startswith("---\njupytext:")
-
-
 def called(call: ast.Call) -> str:
     """The last name of what is called: `show` for `figures.show(...)`."""
     function = call.func

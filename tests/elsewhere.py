@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jaxtyping
 import pytest
-import running_types
 import torch
 from torch import nn
 
@@ -29,7 +29,7 @@ _inside = False
 
 
 def held(thing: Any) -> Any:
-    """In place of `running_types.held`: a function that computes elsewhere."""
+    """In place of a function whose types are checked: one that computes elsewhere."""
     if inspect.isclass(thing) or (thing.__name__.startswith("__") and thing.__name__ != "__call__"):
         return thing  # it makes a record of what is given
     if (thing.__module__, thing.__name__) == ("leakage.runtime", "stream"):
@@ -81,12 +81,12 @@ def _leave(generators: dict[torch.Generator, RemoteGenerator], value: Any) -> An
 
 @pytest.fixture(autouse=True)
 def searches_end_early(request, monkeypatch):
-    """Where a test asks for no values: a result lives in one place from the first step of a search."""
-    if not request.module.__name__.startswith(("test_refusals", "elsewhere")):
+    """Of `elsewhere_checks`, which ask for no values: a result lives in one place from the first step of a search."""
+    if not request.module.__name__.startswith("elsewhere"):
         return
     for module, limits in SHORT.items():
         for name, limit in limits.items():
             monkeypatch.setattr(f"leakage.{module}.{name}", limit)
 
 
-running_types.held = held
+jaxtyping.jaxtyped = lambda typechecker: held  # what the import hook of `--jaxtyping-packages` decorates with

@@ -9,10 +9,10 @@ import re
 import shutil
 from pathlib import Path
 
-import chapter_form
+import chapter_rules
 from leakage.pipeline import cli
 
-HEADER = f"---\n{chapter_form.HEADER}---\n"
+HEADER = f"---\n{chapter_rules.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
 INTRO = """\
 # A small book

@@ -1,316 +1,171 @@
-"""The library's imports go one way and its modules keep the house rules, read from their syntax trees."""
+"""The library's imports go one way, and its modules keep rules that no linter knows: read from their syntax trees."""
 
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from leakage.pipeline.tree import imported
+from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "lib" / "leakage"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-SOURCES = sorted(
-    path
-    for folder in ("lib", "tests", "benchmarks")
-    for path in (ROOT / folder).rglob("*.py")
-    if "egg-info" not in str(path)
-)
-
-GROUND = frozenset({"arguments", "blocks", "metrics", "runtime", "profiles"})
-MIDDLE = GROUND | {"data", "models"}
-UPPER = frozenset({"geometry", "theory", "trainers"})
-# What each room of the library may import besides itself: the floors, from the ground up. Rooms of one floor
-# may borrow from each other, as long as their modules import in no circle.
-MAY_IMPORT = {
-    "arguments": frozenset(),
-    "blocks": frozenset(),
-    "profiles": frozenset(),
-    "runtime": frozenset({"arguments", "profiles"}),
-    "sources": frozenset(),
-    "fingerprints": frozenset(),
-    "checked_files": frozenset(),
-    "metrics": GROUND,
-    "content_keys": GROUND | {"sources", "fingerprints"},
-    "processes": GROUND | {"content_keys"},
-    "sweeps": GROUND | {"checked_files", "content_keys", "fingerprints", "processes"},
-    "claims": GROUND | {"content_keys", "data"},
-    "palette": frozenset({"arguments"}),
-    "plots": GROUND | {"palette"},
-    "figures": GROUND | {"palette", "plots"},
-    "data": GROUND | {"fingerprints"},
-    "models": GROUND | {"data"},
-    "trainers": MIDDLE | UPPER | {"content_keys"},
-    "theory": MIDDLE | UPPER,
-    "geometry": MIDDLE | UPPER,
-    "attacks": MIDDLE | UPPER,
-    "panel": MIDDLE | UPPER | {"attacks"},
-    "auditing": MIDDLE | UPPER | {"attacks", "checked_files", "fingerprints", "palette"},
-    "audit": frozenset({"auditing", "metrics"}),
-    "studies": MIDDLE | UPPER | {"attacks", "panel"},
-    "pipeline": MIDDLE
-    | UPPER
-    | {"sources", "checked_files", "content_keys", "fingerprints", "sweeps", "claims", "palette"}
-    | {"figures", "attacks", "audit", "auditing"},
+LIBRARY = ROOT / "lib"
+MODULES = {
+    ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((LIBRARY / "leakage").rglob("*.py"))
 }
-NOTEBOOK_TOOLS = frozenset({"papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"})
-# Whoever has no cluster needs none of its packages.
-DASK, ITS_MODULE = frozenset({"dask", "distributed"}), "leakage.pipeline.cluster"
-VAGUE_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
-MOST_LINES = {"lib": 300, "tests": 500, "benchmarks": 500}
-MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
-TEXT_SUFFIXES = frozenset(
-    {"", ".bib", ".cff", ".css", ".json", ".lock", ".md", ".py", ".svg", ".toml", ".yaml", ".yml"}
+# The parts of the library, from the ground up: a part imports those below it and those of its own line.
+FLOORS = (
+    ("arguments", "blocks", "checked_files", "fingerprints", "metrics", "palette", "profiles", "runtime", "sources"),
+    ("content_keys", "data", "models", "plots"),
+    ("figures", "geometry", "processes", "theory", "trainers"),
+    ("attacks", "claims", "sweeps"),
+    ("auditing", "panel"),
+    ("audit", "studies"),
+    ("pipeline",),
 )
-
-
-def module_name(path: Path, root: Path = PACKAGE.parent) -> str:
-    """`leakage.data.mnist` for lib/leakage/data/mnist.py; a package is named by its folder."""
-    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+FLOOR = {part: number for number, parts in enumerate(FLOORS) for part in parts}
+# What one part of the library alone may import.
+ONLY_IN = dict.fromkeys(("papermill", "jupytext", "jupyter_book", "nbclient", "nbformat", "sphinx"), "pipeline")
+ONLY_IN |= dict.fromkeys(("dask", "distributed"), "pipeline.cluster")
+# Experiments, the module that makes generators of seeds, and the command line.
+SEEDED = ("studies", "runtime", "pipeline")
+ASKS_FOR_A_GPU = ("torch.cuda.is_available", "torch.cuda.device_count")
+MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
+TEXTS = {"", ".bib", ".cff", ".css", ".json", ".md", ".py", ".svg", ".toml", ".yaml", ".yml"}
 
 
 @functools.cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(read(path))
+def tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def faults_of(paths: Iterable[Path], faults: Callable[[Path], object]) -> str:
-    """A line for each file that has faults, with what they are."""
-    return "\n".join(f"{path.relative_to(ROOT)}: {found}" for path in paths if (found := faults(path)))
+def part(module):
+    """The part of the library that a module is in: `data` for `leakage.data.mnist`."""
+    return module.split(".")[1] if module.startswith("leakage.") else ""
 
 
-def room(module: str) -> str | None:
-    """The part of the library that `module` is in; None for the root package and for what is not ours."""
-    parts = module.split(".")
-    return parts[1] if parts[0] == "leakage" and len(parts) > 1 else None
+def imported(source):
+    """Every module that a syntax tree imports; `from a import b` is `a.b` where that is a module of the library."""
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = "." * node.level + (node.module or "")
+            yield from (full if (full := f"{origin}.{name.name}") in MODULES else origin for name in node.names)
 
 
-def family(module: str) -> str:
-    """The family of attacks that `module` belongs to, or the study where it is one: its package, or itself."""
-    return ".".join(module.split(".")[:3])
-
-
-def import_faults(module: str, source: str, known: frozenset[str]) -> list[str]:
-    """Every import of `module` that the floors forbid."""
-    here, faults = room(module), []
-    for target in dict.fromkeys(imported(source, known)):
-        there, top = room(target), target.split(".")[0]
-        if target.startswith("."):
-            faults.append(f"{module} imports {target}: write absolute imports, the content keys follow only those")
-        elif top in {"book", "tests", "benchmarks"}:
-            faults.append(f"{module} imports {target}: the library knows no chapter, test or benchmark")
-        elif top in NOTEBOOK_TOOLS and here != "pipeline":
-            faults.append(f"{module} imports {target}: only leakage.pipeline may")
-        elif top in DASK and module != ITS_MODULE:
-            faults.append(f"{module} imports {target}: only {ITS_MODULE} may")
-        elif here == there and here in {"attacks", "studies"} and family(module) != family(target):
-            faults.append(
-                f"{module} imports {target}: an attack imports no other family of attacks, nor a study a study"
-            )
-        elif here and there and there != here and there not in MAY_IMPORT[here]:
-            faults.append(
-                f"{module} imports {target}: {here} may import {', '.join(sorted(MAY_IMPORT[here])) or 'none'}"
-            )
-    return faults
-
-
-KNOWN = frozenset(module_name(path) for path in MODULES)
-
-
-def test_every_room_of_the_library_has_a_floor():
-    homeless = {room(name) for name in KNOWN} - {None, *MAY_IMPORT}
-    assert not homeless, f"add to MAY_IMPORT, with what they may import: {sorted(map(str, homeless))}"
+def import_faults(module, source):
+    """The imports of a module that the rules forbid."""
+    family = module.split(".")[:3]
+    for target in imported(source):
+        here, there, top = part(module), part(target), target.split(".")[0]
+        if (
+            target.startswith(".")  # the content keys follow absolute imports only
+            or top in ("book", "tests", "benchmarks")
+            or (top in ONLY_IN and not f"{module}.".startswith(f"leakage.{ONLY_IN[top]}."))
+            or (here and there and FLOOR[there] > FLOOR[here])
+            or (here == there and here in ("attacks", "studies") and target.split(".")[:3] != family)
+        ):
+            yield f"{module} imports {target}"
 
 
 def test_imports_go_one_way():
-    faults = faults_of(MODULES, lambda path: import_faults(module_name(path), read(path), KNOWN))
-    assert not faults, faults
+    assert [fault for name, path in MODULES.items() for fault in import_faults(name, tree(path))] == []
 
 
 def test_modules_import_in_no_circle():
-    graph = {module_name(path): set(imported(read(path), KNOWN)) & KNOWN for path in MODULES}
-    while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
+    graph = {name: {*imported(tree(path))} & MODULES.keys() - {name} for name, path in MODULES.items()}
+    while leaves := {name for name, targets in graph.items() if not targets & graph.keys()}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     assert not graph, f"these import each other: {sorted(graph)}"
 
 
 @pytest.mark.parametrize(
-    ("module", "source", "complaint"),
-    [
-        ("leakage.attacks.membership.margin", "from leakage.attacks import boundary", "no other family"),
-        ("leakage.attacks.membership.margin", "import leakage.attacks.boundary", "no other family"),
-        ("leakage.attacks.gradients.span", "import leakage.attacks.boundary", "no other family"),
-        ("leakage.attacks.gradients.span", "from leakage.attacks.updates import span", "no other family"),
-        ("leakage.data.mnist", "def load():\n    from leakage.models import mlp", "data may import arguments"),
-        ("leakage.claims.ledger", "import nbformat.v4", "only leakage.pipeline"),
-        ("leakage.pipeline.build", "from distributed import Client", "only leakage.pipeline.cluster"),
-        ("leakage.theory.ridge", "from . import gaussian", "absolute imports"),
-        ("leakage.theory.ridge", "from book import min_norm", "knows no chapter"),
-        ("leakage.runtime", "from leakage.metrics.roc import auc", "runtime may import arguments"),
-    ],
-)
-def test_a_forbidden_import_is_found(module, source, complaint):
-    known = KNOWN | {"leakage.attacks.boundary", "leakage.models.mlp"}
-    assert any(complaint in fault for fault in import_faults(module, source, known))
-
-
-@pytest.mark.parametrize(
     ("module", "source"),
     [
-        (
-            "leakage.attacks.membership.margin",
-            "import torch\nfrom leakage.theory import ridge\nfrom leakage import runtime",
-        ),
-        ("leakage.attacks.gradients.span", "from leakage.attacks.gradients.moments import second"),
+        ("leakage.attacks.membership.margin", "from leakage.attacks import line_reconstruction"),
+        ("leakage.data.mnist", "def load():\n    from leakage.trainers import svm"),
+        ("leakage.claims.ledger", "import nbformat.v4"),
+        ("leakage.pipeline.build", "from distributed import Client"),
+        ("leakage.theory.ridge", "from . import hermite"),
+        ("leakage.theory.ridge", "from book import min_norm"),
     ],
 )
-def test_a_permitted_import_is_left_alone(module, source):
-    assert import_faults(module, source, KNOWN) == []
+def test_a_forbidden_import_is_found(module, source):
+    assert [*import_faults(module, ast.parse(source))]
+    assert not [*import_faults(module, ast.parse("import torch\nfrom leakage import arguments"))]
 
 
-def test_a_module_opens_with_a_docstring():
-    silent = [module_name(path) for path in MODULES if not ast.get_docstring(tree(path))]
-    assert not silent, f"say what is in them, and what they never do: {silent}"
+def test_packages_reexport_nothing():
+    """Content keys follow imports of modules: a name that a package hands on would hide the module that it is from."""
+    packages = [path for path in MODULES.values() if path.name == "__init__.py" and path.parent.name != "leakage"]
+    assert [path.parent.name for path in packages if len(tree(path).body) > 1] == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=module_name)
-def test_a_package_reexports_nothing(path):
-    _, *rest = tree(path).body
-    names = [ast.unparse(node).split(" =")[0] for node in rest]
-    first = {PACKAGE: ["from leakage import sources as sources", "__version__"]}  # before any module is imported
-    assert names in ([], first.get(path.parent)), f"content keys follow imports of modules; move {names} into one"
+def arguments_of(node):
+    """A function's arguments, first those that may be given by their places; a class's fields."""
+    if isinstance(node, ast.ClassDef):
+        return [], [ast.unparse(field.target) for field in node.body if isinstance(field, ast.AnnAssign)]
+    placed, named = (*node.args.posonlyargs, *node.args.args), node.args.kwonlyargs
+    return [argument.arg for argument in placed], [argument.arg for argument in named]
 
 
-def test_a_module_is_a_noun_of_bounded_length():
-    def too_long(path: Path) -> str:
-        lines = len(read(path).splitlines())
-        return f"{lines} lines: split it" * (lines > MOST_LINES[path.relative_to(ROOT).parts[0]])
-
-    faults = faults_of(SOURCES, lambda path: "name it after what is in it" * (path.stem in VAGUE_NAMES))
-    faults += faults_of(SOURCES, too_long)
-    assert not faults, faults
-
-
-def seeds(module: ast.Module) -> list[str]:
-    """Every function with a parameter `seed`, and every class with such a field."""
-    found = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            named = node.args
-            names = [argument.arg for argument in (*named.posonlyargs, *named.args, *named.kwonlyargs)]
-        elif isinstance(node, ast.ClassDef):
-            names = [ast.unparse(field.target) for field in node.body if isinstance(field, ast.AnnAssign)]
-        else:
-            continue
-        found += [getattr(node, "name", "lambda")] * ("seed" in names)
-    return found
+def rule_faults(module, source):
+    """An algorithm takes a `generator`, and members and outsiders by name; only `runtime` asks for a GPU."""
+    for node in ast.walk(source):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            placed, named = arguments_of(node)
+            if "seed" in placed + named and part(module) not in SEEDED:
+                yield f"{module}.{node.name} takes a seed, not a generator"
+            kinds = {name[:6] for name in placed + named if name.startswith(("member", "outsider"))}
+            if len(kinds) == 2 and not node.name.startswith("_") and kinds & {name[:6] for name in placed}:
+                yield f"{module}.{node.name}: make `member` and `outsider` keyword-only"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ASKS_FOR_A_GPU and part(module) != "runtime":
+            yield f"{module} asks for a GPU: take the device from the tensors, or from leakage.runtime"
 
 
-SEEDED = frozenset({"studies", "runtime", "pipeline"})  # experiments, what makes generators of seeds, the command line
-
-
-def test_only_a_study_takes_a_seed():
-    algorithms = (path for path in MODULES if room(module_name(path)) not in SEEDED)
-    faults = faults_of(algorithms, lambda path: seeds(tree(path)))
-    assert not faults, f"an algorithm takes a `generator`; an experiment lives in leakage.studies:\n{faults}"
-
-
-@pytest.mark.parametrize(
-    "source", ["def draw(n, *, seed): ...", "class Run:\n    seed: int", "draw = lambda seed: seed"]
-)
-def test_a_seed_is_found(source):
-    assert seeds(ast.parse(source))
-    assert not seeds(ast.parse(source.replace("seed", "generator")))
-
-
-def mixed_up(module: ast.Module) -> list[str]:
-    """Every public function that takes members and outsiders by their places, where one passes for the other."""
-    found = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            placed = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args)}
-            named = placed | {argument.arg for argument in node.args.kwonlyargs}
-            pair = {name for name in named if name.startswith(("member", "outsider"))}
-            if len({name[:6] for name in pair}) == 2 and pair & placed:
-                found.append(node.name)
-    return found
-
-
-def test_members_and_outsiders_are_told_apart_by_name():
-    faults = faults_of(MODULES, lambda path: mixed_up(tree(path)))
-    assert not faults, f"make `member` and `outsider` keyword-only:\n{faults}"
+def test_seeds_pairs_and_devices_are_where_they_belong():
+    assert [fault for name, path in MODULES.items() for fault in rule_faults(name, tree(path))] == []
 
 
 @pytest.mark.parametrize(
     "source",
-    ["def f(member, outsider): ...", "def f(member, *, outsider): ...", "def f(a, outsider_variance, members): ..."],
+    [
+        "def draw(n, *, seed): ...",
+        "class Run:\n    seed: int",
+        "def f(member, *, outsider): ...",
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+    ],
 )
-def test_a_pair_told_apart_by_place_is_found(source):
-    assert mixed_up(ast.parse(source))
-    by_name = source.replace("(", "(*, ").replace("*, *", "*").replace(", *, outsider", ", outsider")
-    for harmless in (by_name, source.replace("outsider", "other")):
-        assert not mixed_up(ast.parse(harmless))
-
-
-def asks_for_a_gpu(module: ast.Module) -> list[str]:
-    """Every question whether there is one, and every `.cuda()`."""
-    found = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.Attribute) and node.attr in {"is_available", "device_count"}:
-            found += [ast.unparse(node)] * (isinstance(node.value, ast.Attribute) and node.value.attr == "cuda")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
-            found.append(ast.unparse(node))
-    return found
-
-
-def test_only_runtime_asks_for_a_gpu():
-    faults = faults_of((path for path in MODULES if path.name != "runtime.py"), lambda path: asks_for_a_gpu(tree(path)))
-    assert not faults, f"take the device from the tensors, or from leakage.runtime:\n{faults}"
-    assert asks_for_a_gpu(tree(PACKAGE / "runtime.py")), "they are found where they are"
-
-
-def project_texts() -> Iterator[Path]:
-    """Every text file of the project but the tests, which may make temporary folders."""
-    loose = (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT_SUFFIXES)
-    yield from (path for path in loose if path.name != ".git")  # a file where git shares one repository among folders
-    for folder in ("lib", "book", "benchmarks", ".github", ".ci"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            if (
-                path.is_file()
-                and path.suffix in TEXT_SUFFIXES
-                and not {"__pycache__", "leakage.egg-info"} & {*path.parts}
-            ):
-                yield path
+def test_a_breach_is_found(source):
+    assert [*rule_faults("leakage.theory.ridge", ast.parse(source))]
 
 
 def test_no_file_names_a_folder_of_one_machine():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=HANGS).stdout
+    paths = [ROOT / name for name in tracked.splitlines() if not name.startswith("tests/")]
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in project_texts()
-        for number, line in enumerate(read(path).splitlines(), start=1)
+        f"{path}: {line}"
+        for path in paths
+        if path.suffix in TEXTS and path.is_file()
+        for line in path.read_text("utf-8").splitlines()
         if MACHINE_PATH.search(line)
     ]
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
-    ("line", "machine"),
-    [
-        ("root = '/tmp/cache'", True),
-        ("cd /root/project", True),
-        ("see /home/alice", True),
-        ("https://example.org/home/page", False),
-        ("the ratio n/work", False),
-        ("${HOME}/tmp/x", False),
-        ("../shared/data", False),
-    ],
+    "source", ["torch.equal(x, y)", "numpy.array_equal(x, y)", "numpy.testing.assert_array_equal(x, y)", "x == 0.3"]
 )
-def test_a_machine_path_is_told_from_an_address(line, machine):
-    assert bool(MACHINE_PATH.search(line)) is machine
+def test_floats_are_not_compared_to_the_bit(source):
+    """The linter finds a comparison that another processor's rounding would break, in the library and in tests."""
+    ruff = shutil.which("ruff", path=Path(sys.executable).parent)
+    command = [ruff, "check", "--config", ROOT / "pyproject.toml", "--output-format=concise", "-"]
+    given = f"import numpy\nimport torch\n\nx, y = torch.ones(3), numpy.ones(3)\nassert {source}\n"
+    found = subprocess.run(command, input=given, capture_output=True, text=True, timeout=HANGS)
+    assert re.findall(r":5:.*(TID251|RUF069|banned-api|float-equality)", found.stdout), found.stdout

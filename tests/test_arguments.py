@@ -20,7 +20,7 @@ def test_what_is_good_comes_back_as_it_was():
     member = torch.tensor([True, False])
     assert arguments.truth("member", member, "n", n=2) is member
     assert arguments.count("n", np.int64(4)) == 4
-    assert arguments.number("ridge", np.float32(0.5), above=0) == 0.5
+    assert arguments.number("ridge", np.float32(0.5), above=0) == pytest.approx(0.5)
     assert arguments.choice("kind", "plain", ("plain", "paired")) == "plain"
     assert arguments.filled("member", member) is member
     assert arguments.real("gram", torch.zeros(0, 3), "n d", least=1).shape == (0, 3)
@@ -72,27 +72,8 @@ test_what_is_wrong_is_named = refusals(
 )
 
 
-def test_an_array_is_told_how_to_become_a_tensor():
-    with pytest.raises(TypeError, match=r"`x` must be a tensor, got ndarray; try torch\.as_tensor"):
-        arguments.tensor("x", np.zeros(3))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("bound", [0.1, 0.7])
 def test_a_bound_is_rounded_as_the_values_are(bound, dtype):
     values = torch.tensor([bound], dtype=dtype)  # float32 has no 0.1, but something larger, and no 0.7, but less
     assert arguments.real("x", values, least=bound, most=bound) is values
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_what_is_finite_is_told_from_what_sums_to_a_number_or_to_none(dtype):
-    largest = torch.full((3,), torch.finfo(dtype).max, dtype=dtype)
-    assert arguments.real("x", largest) is largest  # their sum is infinite
-    for ends in ((math.inf, -math.inf), (math.nan, 0.0), (-math.inf, 1.0)):
-        with pytest.raises(ValueError, match="`x` must be finite"):
-            arguments.real("x", torch.tensor(ends, dtype=dtype))
-
-
-def test_infinity_passes_where_it_means_something():
-    assert math.isinf(arguments.number("distance", math.inf, finite=False))
-    assert bool(arguments.real("distance", torch.tensor([math.inf]), finite=False).isinf())

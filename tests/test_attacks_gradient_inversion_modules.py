@@ -73,7 +73,7 @@ def test_one_input_of_a_layer_with_dead_neurons_and_dropout_above_is_found():
     inputs, _, gradient = batch_of(module, 1)
     state = torch.get_rng_state()
     found = found_by(module, gradient, 1, loss="cross_entropy")
-    assert torch.equal(state, torch.get_rng_state())
+    torch.testing.assert_close(state, torch.get_rng_state())
     assert found.certified
     assert bool(found.residuals.isnan().all())
     assert found.labels is None
@@ -167,7 +167,7 @@ def test_layers_above_may_be_unknown_and_images_have_shapes():
     found = found_by(module, gradient, 3, shape=(1, 6, 6))
     assert found.certified
     assert match_error(found.inputs, images.flatten(1)) <= found.bound < 1e-9
-    assert all(torch.equal(part, before[name]) for name, part in module.state_dict().items())
+    torch.testing.assert_close(dict(module.state_dict()), before)
     refused(lambda: found_by(module, gradient, 3), "`shape` must be that of one input")
 
 
@@ -309,6 +309,7 @@ def test_what_does_not_fit_is_refused(gradient, options, complaint):
     refused(lambda: found_by(perceptron(4, 12, 3), gradient, **options), complaint)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(TypeError, match="must be a tensor"):
         found_by(perceptron(4, 12, 3), {"0.weight": [1.0]}, 1)

@@ -70,7 +70,7 @@ def test_a_module_of_ones_own_is_understood(loss):
 def test_layers_and_activation_may_be_named():
     module = sequential(nn.GELU)
     named = seen(module, hidden="0.weight", outputs="2.weight", activation="gelu")
-    assert torch.equal(named.hidden, seen(module).hidden)
+    torch.testing.assert_close(named.hidden, seen(module).hidden)
 
 
 def test_biases_of_zero_are_no_biases():
@@ -158,6 +158,7 @@ def test_weights_of_any_finite_size_are_finite():
     assert Observation(huge, activation("tanh"), outputs=torch.ones(2, dtype=DTYPE)).weights is huge
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("parts", "complaint"),
     [
@@ -195,7 +196,7 @@ def test_the_misfit_of_the_true_batch_is_rounding(name, loss, unseen):
 def test_only_what_was_observed_is_compared(layer, equations):
     full = seen(Client(W, activation="tanh"))
     part = Observation(W, full.activation, full.bias, **{layer: getattr(full, layer)})
-    assert torch.equal(observed(part), getattr(full, layer).flatten())
+    torch.testing.assert_close(observed(part), getattr(full, layer).flatten())
     # Noise in one layer is not the misfit of the other.
     noisy = dataclasses.replace(full, **{layer: 2 * getattr(full, layer)})
     r = residuals(Client(W, activation="tanh"), full)

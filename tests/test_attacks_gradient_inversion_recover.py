@@ -222,6 +222,7 @@ def test_what_no_attack_can_find_is_refused(name):
         recovered(observation, 1)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -126,7 +126,7 @@ def test_signs_are_found_by_one_linear_fit(name):
     observation, inputs, _ = problem(name)
     for equations, points in both(observation, inputs):
         flipped = points * torch.tensor([-1.0, 1.0, -1.0], dtype=DTYPE).unsqueeze(-1)
-        assert torch.equal(equations.signed(flipped), points)
+        torch.testing.assert_close(equations.signed(flipped), points)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,7 @@ def test_options_that_mean_nothing_are_refused(options, complaint):
         polish(equations, points, **options)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_starts_of_another_shape_are_refused():
     observation, inputs, _ = problem()
     equations, points = both(observation, inputs)[0]

@@ -56,7 +56,7 @@ def test_the_switches_are_the_inverse_of_the_edges():
         rows = (slope + (1 - slope) * on.to(DTYPE)) @ edges
         found = switches(rows, slope=slope, generator=stream(0, "draws"))
         permutation = (edges @ found).round()
-        assert torch.equal(permutation.sum(0), torch.ones(4, dtype=DTYPE))
+        torch.testing.assert_close(permutation.sum(0), torch.ones(4, dtype=DTYPE))
         torch.testing.assert_close(edges @ found, permutation, rtol=0, atol=1e-10)  # rounding, times a condition
 
 

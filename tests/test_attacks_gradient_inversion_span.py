@@ -184,6 +184,7 @@ def test_a_batch_size_is_not_read_off_a_gradient_without_a_drop(shape):
         of_rows(gaussian(shape, generator=stream(0, "noise")), generator=generator())
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("gradient", "batch", "message"),
     [

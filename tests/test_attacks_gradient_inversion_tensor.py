@@ -76,7 +76,7 @@ def test_the_attack_is_given_no_input_and_no_label():
     assert held == {"weights", "activation", "bias", "outputs", "hidden", "logistic", "readout"}
     observation = send(*batch_of(2, 30))
     alone = dataclasses.replace(observation, outputs=None)
-    assert torch.equal(attack(alone).inputs, attack(observation).inputs)
+    torch.testing.assert_close(attack(alone).inputs, attack(observation).inputs)
     unseen = dataclasses.replace(observation, hidden=None)
     with pytest.raises(ValueError, match="`hidden`"):
         attack(unseen)
@@ -144,7 +144,7 @@ def test_the_signs_of_all_labels_are_right(activation):
     inputs, labels = batch_of(4, 20)
     found = attack(send(inputs, labels, activation=activation, m=20_000, bias=3.0), batch=4)
     pairs = matched(torch.cat([found.inputs, found.labels[:, None]], 1), torch.cat([inputs, labels[:, None]], 1))
-    assert torch.equal(pairs[:, -1].sign(), labels)
+    torch.testing.assert_close(pairs[:, -1].sign(), labels)
 
 
 def test_labels_of_the_logistic_loss_are_zero_and_one():
@@ -292,7 +292,7 @@ def test_a_gradient_of_one_input_gives_no_two_by_moments_either(activation, d, s
     state = (generator := stream(0, "attack")).get_state()
     with pytest.raises(ValueError, match="`gradient` has rank 1, too low for `batch` = 2"):
         reconstruct(observation, batch=2, source="hidden", generator=generator)
-    assert torch.equal(generator.get_state(), state)  # the look draws from a copy
+    torch.testing.assert_close(generator.get_state(), state)  # the look draws from a copy
 
 
 @pytest.mark.parametrize("contraction", ["none", "mean"])

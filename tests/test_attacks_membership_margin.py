@@ -110,11 +110,10 @@ def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
 def test_only_the_distance_to_the_margin_tells_a_member_from_a_louder_fresh_point():
     members, fresh, level = world(spread=10.0)
     loud = fresh[fresh.abs() > 4.1]
-    assert roc.auc(member=size_score(members).flatten(), outsider=size_score(loud)).estimate == 0.0
-    assert (
-        roc.auc(member=distance_score(members, level).flatten(), outsider=distance_score(loud, level[0])).estimate
-        == 1.0
-    )
+    assert roc.auc(member=size_score(members).flatten(), outsider=size_score(loud)).estimate == pytest.approx(0.0)
+    assert roc.auc(
+        member=distance_score(members, level).flatten(), outsider=distance_score(loud, level[0])
+    ).estimate == pytest.approx(1.0)
 
 
 def test_the_distance_with_a_label_tells_the_two_sides_of_the_margin_apart():
@@ -157,5 +156,5 @@ def test_a_shadow_margin_is_the_mean_of_all_other_networks():
 def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_training_point():
     targets = tensor(0.0, -2.0, 3.0)
     zero = margin_of(targets).absolute
-    assert float(margin.share_above(targets, zero)) == 1
+    assert float(margin.share_above(targets, zero)) == pytest.approx(1)
     assert float(margin.share_on(targets, zero)) == pytest.approx(1 / 3)

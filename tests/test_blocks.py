@@ -186,6 +186,7 @@ print(audit.of_losses(**scores_file.read(Path(sys.argv[1]))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
 def test_an_audit_goes_through_in_the_memory_that_is_stated(tmp_path, monkeypatch):
     models, points = 64, 20_000

@@ -1,26 +1,19 @@
 """Every chapter keeps the contract of CONTRIBUTING.md, and every rule of it catches a chapter that breaks it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-import chapter_form
-import chapter_language
-import chapter_results
-from chapter_reading import Chapter, headings, is_notebook, prose, read_chapter, words
+import chapter_rules
+from chapter_reading import Chapter, read_chapter, words
 from leakage.claims import declarations
 from leakage.data import registry
-from patience import HANGS
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
-RULES = chapter_form.RULES + chapter_results.RULES
-PAGES = sorted(BOOK.glob("*.md"))
-CHAPTERS = [path for path in PAGES if (BOOK / "claims" / f"{path.stem}.yml").exists()]
+RULES = chapter_rules.RULES
+CHAPTERS = [path for path in sorted(BOOK.glob("*.md")) if (BOOK / "claims" / f"{path.stem}.yml").exists()]
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +47,11 @@ def test_every_chapter_keeps_the_contract(rule, chapters):
     assert not faults, "\n".join(faults)
 
 
-def test_the_code_cells_of_every_page_are_clean():
-    pages = [str(path) for path in PAGES if is_notebook(path)]
-    command = [ROOT / ".ci" / "lint-chapters", *pages]
-    here = os.environ | {"VENV": sys.prefix}  # the tools installed beside this interpreter
-    result = subprocess.run(command, env=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=HANGS)
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
 # ── the rules, on a small chapter ───────────────────────────────────────────────────────────────────────────────────
 
 MINIATURE = f"""\
 ---
-{chapter_form.HEADER}---
+{chapter_rules.HEADER}---
 
 (ch-mini)=
 # A small chapter
@@ -222,49 +207,25 @@ BREACHES = [
     ("header_is_the_projects", "  formats: md:myst\n", "", "every chapter's"),
     ("sections_are_the_six", "## The game\n", "## Threat model\n", "Threat model"),
     ("sections_are_the_six", "## The game\n", "", "the sections must be"),
-    ("sections_are_the_six", "The attacker sees", "# Another title", "one title"),
     ("parameters_stand_in_the_second_cell", ":tags: [parameters]\n\n", "", "tagged are []"),
     ("parameters_stand_in_the_second_cell", "seed = 0\n", "seed = 0\nsize = 3\n", "size = 3"),
-    ("parameters_stand_in_the_second_cell", "seed = 0\n", "seed = 1\n", "seed = 1"),
-    (
-        "parameters_stand_in_the_second_cell",
-        "Import what you need.",
-        "```{code-cell}\n:tags: [parameters]\n\nx = 1\n```",
-        "[2, ",
-    ),
     ("first_cell_imports", "import torch\n", "import torch\nimport pandas\n", "not pandas"),
-    ("first_cell_imports", "mean = share(draws)", "import leakage.metrics", "import leakage.metrics in the first"),
-    ("first_cell_imports", "import math\n", "import math\n\nx = 1\n", "the imports and nothing else"),
     ("prose_stands_between_code_cells", "Sizes follow from the profile.", "", "no sentence stands between"),
-    ("prose_stands_between_code_cells", "Sizes follow from the profile.", "### $x$", "no sentence stands between"),
-    ("prose_stands_between_code_cells", "Sizes follow from", "[](x)\n\n% Sizes", "no sentence"),
     ("the_answer_stands_first", ":::{admonition} The answer", ":::{admonition} In short", "gives the answer"),
-    ("the_answer_stands_first", "#### Set-up", "", "stand in a fold"),
     ("the_answer_stands_first", ", story]", "]", "tagged `story`"),
-    ("experiments_have_names_of_their_own", "#### A control", "### Is the mean small?", "heads 2 experiments"),
-    ("experiments_have_names_of_their_own", "mean small?", "mean small? (Figure 2)", "not the paper's numbering"),
     ("shown_code_fits_the_page", "mean = share(draws)", "mean = share(draws)  #" + 80 * "x", "102 characters"),
     ("cells_are_short", "mean = share(draws)\n", "mean = share(draws)\n" * 26, "28 lines, at most 25"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
     ("library_source_is_shown", "```{literalinclude} /lib/leakage/runtime.py\n:pyobject: stream\n```", "", "no source"),
-    ("places_are_named_not_pointed_at", "Is anybody in?", "See the figure below.", "figure below"),
-    ("places_are_named_not_pointed_at", "caption: The mean", "caption: As shown above, the mean", "shown above"),
     ("results_are_not_typed", "The verdicts follow.", "The advantage is 0.668.", "0.668 is typed"),
-    ("results_are_not_typed", "The verdicts follow.", "The advantage is $\\approx 0.668$.", "0.668 is typed"),
-    ("results_are_not_typed", "The verdicts follow.", "| p | a |\n|---|---|\n| 1 | 0.5960 |", "0.5960 is typed"),
-    ("results_are_not_typed", "mean is {glue:text}`mini_mean`", "mean is 0.51", "0.51 is typed"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.mean is declared and never judged"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.median is judged and not declared"),
-    ("every_claim_is_judged", 'judge("mini.mean"', 'judge(f"mini.{seed}"', "write the claim's id out"),
     ("generated_tables_are_shown", "ledger.verdicts()", "ledger", "`ledger.verdicts()` belongs in"),
     ("glue_is_defined_and_used", 'glue("mini_mean"', 'glue("mini_other"', "uses 'mini_mean', which no cell glues"),
-    ("glue_is_defined_and_used", 'glue("mini_mean"', 'glue("mini_other"', "glues 'mini_other', which no text uses"),
-    ("glue_is_defined_and_used", 'glue("mini_mean"', "glue(name", "write the name out"),
     ("figures_are_labelled", "    name: fig-mini\n", "", "without name"),
     ("figures_are_labelled", "    caption: The mean is {glue:text}`mini_mean`.\n", "", "without caption"),
     ("figures_are_labelled", ', alt="A rising line."', "", "needs `alt`"),
     ("figures_are_labelled", '"A rising line."', '""', "needs `alt`"),
-    ("figures_are_labelled", "figures.show(figures.plt.figure(), ", "figures.draw(", "shows none"),
     ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
     ("hidden_cells_only_report", 'glue("mini_mean"', 'x = mean\nglue("mini_mean"', "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
@@ -285,20 +246,20 @@ def test_every_rule_has_a_breach():
 
 
 def test_our_own_findings_are_judged_too():
-    faults = chapter_results.every_claim_is_judged(miniature(claims=[{"id": "mini.mean"}, {"id": "mini.beyond.x"}]))
+    faults = chapter_rules.every_claim_is_judged(miniature(claims=[{"id": "mini.mean"}, {"id": "mini.beyond.x"}]))
     assert faults == ["mini.beyond.x is declared and never judged"]
 
 
 def test_a_needed_data_set_is_declared():
-    faults = chapter_results.data_read_is_declared(miniature(claims=[{"id": "mini.mean", "needs": ["adult"]}]))
+    faults = chapter_rules.data_read_is_declared(miniature(claims=[{"id": "mini.mean", "needs": ["adult"]}]))
     assert faults == ["a claim needs adult, which `data` does not declare"]
 
 
 def test_a_number_may_be_glued_for_another_page():
     alone = miniature("at {glue:text}`mini_mean:.1f`", "there").text.replace("{glue:text}`mini_mean`", "small")
     visited = Chapter("mini", alone, DECLARATION, ("Our mean: {glue:text}`mini.ipynb::mini_mean:.2f`.",))
-    assert chapter_results.glue_is_defined_and_used(visited) == []
-    assert chapter_results.glue_is_defined_and_used(Chapter("mini", alone, DECLARATION)) != []
+    assert chapter_rules.glue_is_defined_and_used(visited) == []
+    assert chapter_rules.glue_is_defined_and_used(Chapter("mini", alone, DECLARATION)) != []
 
 
 # ── reading prose ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -308,10 +269,6 @@ def test_code_formulas_and_options_are_no_prose():
     source = """\
 Begin $0.1$ and `0.2` and {glue:text}`x:.3f`, [here](https://example.org/0.4).
 
-```python
-typed = 0.5
-```
-
 :::{admonition} Title 0.6
 :class: v0.7
 
@@ -320,34 +277,16 @@ Body 0.8.
 ```{math}
 0.9
 ```
-
-After 1.0.
 :::
-
-````{figure} plot-1.1.png
----
-name: fig-1.2
----
-Caption 1.3.
-````
 
 $$
 1.4
 $$
 
-\\begin{align}
-1.5
-\\end{align}
-
 % comment 1.6
 (label-1.7)=
 End."""
-    assert chapter_language.typed_decimals("", words(source)) == ["0.6", "0.8", "1.0", "1.3"]
-    assert "0.1" in prose(source)
-
-
-def test_a_heading_inside_code_is_no_heading():
-    assert headings("## One\n\n```\n## two\n```\n\n## Three", 2) == ["One", "Three"]
+    assert chapter_rules.typed_decimals("", words(source)) == ["0.6", "0.8"]
 
 
 @pytest.mark.parametrize(
@@ -362,25 +301,4 @@ def test_a_heading_inside_code_is_no_heading():
     ],
 )
 def test_typed_decimals_are_told_from_names(sentence, numbers):
-    assert chapter_language.typed_decimals(sentence, sentence) == numbers
-
-
-@pytest.mark.parametrize(
-    ("sentence", "points"),
-    [
-        ("The figure above shows it.", True),
-        ("As shown below, it holds.", True),
-        ("The above proof is short.", True),
-        ("See below.", True),
-        ("It is small. Below, we say why.", True),
-        ("The above-mentioned law.", True),
-        ("The formula below\nis exact.", True),
-        ("The share above the threshold is small.", False),
-        ("The curve below the diagonal belongs to $p < n$.", False),
-        ("From $p$ below to far above $n$.", False),
-        ("The AUC stays above one half.", False),
-        ("Values below are members.", False),
-    ],
-)
-def test_a_pointer_is_told_from_a_comparison(sentence, points):
-    assert bool(chapter_language.pointers(sentence)) is points
+    assert chapter_rules.typed_decimals(sentence, sentence) == numbers

@@ -11,9 +11,9 @@ def test_pairs_are_complementary_halves():
     drawn = splits.complementary_pairs(40, 8, generator=stream(0, "splits"))
     assert drawn.rows.shape == (8, 20)
     assert drawn.partner.tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
-    assert torch.equal(drawn.member.sum(0), torch.full((40,), 4)), "every point is in exactly half of the models"
-    assert torch.equal(drawn.member, ~drawn.member[drawn.partner])
-    assert torch.equal(drawn.member.gather(-1, drawn.rows), torch.ones(8, 20, dtype=torch.bool))
+    torch.testing.assert_close(drawn.member.sum(0), torch.full((40,), 4))
+    torch.testing.assert_close(drawn.member, ~drawn.member[drawn.partner])
+    torch.testing.assert_close(drawn.member.gather(-1, drawn.rows), torch.ones(8, 20, dtype=torch.bool))
     splits.check_pairs(drawn.member, drawn.partner, least=3)
 
 
@@ -23,16 +23,16 @@ def test_leaving_the_pair_out_leaves_counts_that_tell_nothing():
         others = torch.ones(8, dtype=torch.bool)
         others[target] = False
         # Without the target alone, the count is 3 for its members and 4 for its outsiders: a perfect attack.
-        assert torch.equal(drawn.member[others].sum(0) == 3, drawn.member[target])
+        torch.testing.assert_close(drawn.member[others].sum(0) == 3, drawn.member[target])
         others[drawn.partner[target]] = False
-        assert torch.equal(drawn.member[others].sum(0), torch.full((40,), 3))
+        torch.testing.assert_close(drawn.member[others].sum(0), torch.full((40,), 3))
 
 
 def test_pairs_are_drawn_anew_and_repeatably():
     first, again, other = (splits.complementary_pairs(40, 4, generator=stream(seed, "splits")) for seed in (0, 0, 1))
-    assert torch.equal(first.member, again.member)
-    assert not torch.equal(first.member, other.member)
-    assert not torch.equal(first.member[0], first.member[2])
+    torch.testing.assert_close(first.member, again.member)
+    assert not torch.allclose(first.member, other.member)
+    assert not torch.allclose(first.member[0], first.member[2])
 
 
 def test_quarters_are_disjoint():
@@ -99,4 +99,4 @@ def test_draws_do_not_depend_on_the_precision_that_is_usual(drawn):
             found.append(drawn(10, 6, generator=stream(0, "usual")))
         finally:
             torch.set_default_dtype(torch.float32)
-    assert torch.equal(*found)
+    torch.testing.assert_close(*found)

@@ -62,15 +62,6 @@ def test_a_value_without_readable_content_is_refused(value):
         fingerprint(value)
 
 
-def test_tensors_that_share_memory_in_another_form_are_read_or_refused():
-    values = torch.tensor([1 + 2j])
-    assert fingerprint(values.conj()) == fingerprint(values.conj().resolve_conj())
-    with pytest.raises(TypeError, match="has no content key"):
-        fingerprint(torch.eye(2).to_sparse())
-    with pytest.raises(TypeError, match="has no content key"):
-        fingerprint(np.ma.masked_array([1, 2], [True, False]))
-
-
 def test_data_are_read_for_their_key_once(monkeypatch):
     one, same, other = (Labelled(torch.full((2, 3), value), torch.arange(2)) for value in (0.5, 0.5, 0.25))
     assert fingerprint(one) == fingerprint(same) != fingerprint(other)

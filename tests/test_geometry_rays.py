@@ -24,7 +24,7 @@ def test_walking_and_cutting_find_the_same_crossings(widths):
     found = cut.lengths.isfinite()
     assert found.any()
     assert (walked.lengths[:, :-1] - cut.lengths)[found].abs().max() < ROUNDING
-    assert torch.equal(walked.neurons[:, :-1][found], cut.neurons[found])
+    torch.testing.assert_close(walked.neurons[:, :-1][found], cut.neurons[found])
     assert (walked.lengths[:, :-1][~found] > 5).all()
     assert (walked.lengths[:, -1] > 5).all()
 
@@ -38,7 +38,7 @@ def test_the_carried_pattern_is_that_of_the_network_between_crossings(widths):
     middle = given + ((ahead[:, 3] + ahead[:, 4]) / 2).unsqueeze(-1) * along
     actual = patterns.joined(patterns.pattern(model, middle[inside]))
     assert inside.sum() > 10
-    assert torch.equal(patterns.joined(found.gates)[inside], actual)
+    torch.testing.assert_close(patterns.joined(found.gates)[inside], actual)
 
 
 def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():
@@ -77,13 +77,13 @@ def test_two_exact_methods_find_the_same_label_change_and_the_label_changes_ther
     walked = rays.label_change(model, given, along, until=20.0)
     cut = ray_cuts.label_change_by_breaks(model, given, along, until=20.0)
     found = walked.isfinite()
-    assert torch.equal(found, cut.isfinite())
+    torch.testing.assert_close(found, cut.isfinite())
     assert found.sum() > 10
     assert (walked - cut)[found].abs().max() < ROUNDING
     labels = [
         model(given + (walked * share).unsqueeze(-1) * along)[found].argmax(-1) for share in (0.0, 1 - 1e-7, 1 + 1e-7)
     ]
-    assert torch.equal(labels[0], labels[1])
+    torch.testing.assert_close(labels[0], labels[1])
     assert (labels[0] != labels[2]).all()
 
 
@@ -111,6 +111,7 @@ def test_a_start_on_a_hyperedge_is_announced():
     assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_bad_input_is_refused():
     model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
     with pytest.raises(ValueError, match="length 1"):

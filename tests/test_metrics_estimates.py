@@ -20,7 +20,7 @@ def test_an_estimate_prints_its_interval():
     measured = Estimate(0.1234, 0.1, 0.14, n=50)
     assert f"{measured}" == str(measured) == "0.123 [0.100, 0.140]"
     assert f"{measured:+.1%}" == "+12.3% [+10.0%, +14.0%]"
-    assert float(measured) == 0.1234
+    assert float(measured) == pytest.approx(0.1234)
 
 
 def test_an_estimate_agrees_with_its_closed_interval():

@@ -85,7 +85,7 @@ def test_clipping_counts_the_tails_and_dropping_does_not():
 
 def test_equal_samples_have_no_advantage_and_separate_ones_all():
     values = normal(500, name="m")
-    assert float(histogram_advantage(member=values, outsider=values)) == 0
+    assert float(histogram_advantage(member=values, outsider=values)) == pytest.approx(0)
     assert float(histogram_advantage(member=values, outsider=values + 100)) == pytest.approx(1)
 
 

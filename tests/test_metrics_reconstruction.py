@@ -14,14 +14,14 @@ ORDER = torch.tensor([3, 5, 0, 1, 4, 2])
 
 
 def test_the_order_of_the_rows_does_not_count():
-    assert match_error(TRUTH[ORDER], TRUTH) == 0.0
+    assert match_error(TRUTH[ORDER], TRUTH) == pytest.approx(0.0)
     torch.testing.assert_close(matched(TRUTH[ORDER], TRUTH), TRUTH)
 
 
 def test_signs_count_unless_they_are_waived():
     signs = torch.tensor([1, -1, 1, -1, -1, 1], dtype=DTYPE).unsqueeze(1)
     found = (signs * TRUTH)[ORDER]
-    assert match_error(found, TRUTH, signs=False) == 0.0
+    assert match_error(found, TRUTH, signs=False) == pytest.approx(0.0)
     torch.testing.assert_close(matched(found, TRUTH, signs=False), TRUTH)
     assert match_error(found, TRUTH) > 0.5
 
@@ -29,7 +29,7 @@ def test_signs_count_unless_they_are_waived():
 def test_one_mirrored_input_of_norm_1_costs_twice_its_norm():
     found = TRUTH[:1].neg()
     assert match_error(found, TRUTH[:1]) == pytest.approx(2.0, rel=1e-15)
-    assert match_error(found, TRUTH[:1], signs=False) == 0.0
+    assert match_error(found, TRUTH[:1], signs=False) == pytest.approx(0.0)
 
 
 def test_two_inputs_by_hand():

@@ -155,10 +155,10 @@ def test_a_calibrated_threshold_has_the_best_advantage_where_it_was_calibrated(m
 
 
 def test_a_threshold_lies_midway_between_the_last_score_included_and_the_next():
-    assert calibrate_threshold(member=torch.tensor([4.0, 5.0]), outsider=torch.tensor([0.0, 1.0])) == 2.5
-    assert calibrate_threshold(member=torch.tensor([2.0, 5.0]), outsider=torch.tensor([0.0, 3.0])) == 4.0
+    assert calibrate_threshold(member=torch.tensor([4.0, 5.0]), outsider=torch.tensor([0.0, 1.0])) == pytest.approx(2.5)
+    assert calibrate_threshold(member=torch.tensor([2.0, 5.0]), outsider=torch.tensor([0.0, 3.0])) == pytest.approx(4.0)
     below = torch.tensor([-1 - 2.0**-29], dtype=torch.float64)  # the next number to nine digits
-    assert calibrate_threshold(member=torch.tensor([-1.0]), outsider=below) == -1.0
+    assert calibrate_threshold(member=torch.tensor([-1.0]), outsider=below) == pytest.approx(-1.0)
 
 
 def test_the_threshold_of_a_useless_score_calls_nobody_a_member():
@@ -179,7 +179,9 @@ def test_no_more_outsiders_are_accused_than_allowed(member, outsider, fpr):
 def test_ties_at_the_threshold_count_against_the_attacker():
     outsider = torch.tensor([0.0] * 8 + [1.0] * 2)
     # 10 % allows one accusation, but two outsiders share the top score: neither may be accused, nor their equals.
-    assert tpr_at_fpr(member=torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider=outsider, fpr=0.1).estimate == 0.25
+    assert tpr_at_fpr(member=torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider=outsider, fpr=0.1).estimate == pytest.approx(
+        0.25
+    )
     assert tpr_at_fpr(member=torch.tensor([1.0, 1.0, 1.0, 2.0]), outsider=outsider, fpr=0.2).estimate == 1
 
 

@@ -38,7 +38,7 @@ def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was(monkeypatch):
     found = OfModule(model)(points())
     assert (found.dtype, found.shape, found.requires_grad) == (torch.float64, (40, 3), False)
     assert [part.training for part in model.modules()] == [True, True, True, True, False, True]
-    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    torch.testing.assert_close(dict(model.state_dict()), state)
     torch.testing.assert_close(found, model.eval()(points().float()).double(), rtol=1e-5, atol=1e-6)
 
 

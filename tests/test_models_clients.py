@@ -89,6 +89,7 @@ def test_plain_sigmoid_layers_make_all_inputs_alike():
     assert 1 - cosines[2] < 1e-3
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [

@@ -55,9 +55,9 @@ def test_normalisation_starts_as_the_identity():
 
 def test_networks_differ_and_seeds_repeat():
     one, again, other = draw(nn.Linear(3, 2)), draw(nn.Linear(3, 2)), draw(nn.Linear(3, 2), seed=1)
-    assert torch.equal(one.parameters["weight"], again.parameters["weight"])
-    assert not torch.equal(one.parameters["weight"], other.parameters["weight"])
-    assert not torch.equal(one.parameters["weight"][0], one.parameters["weight"][1])
+    torch.testing.assert_close(one.parameters["weight"], again.parameters["weight"])
+    assert not torch.allclose(one.parameters["weight"], other.parameters["weight"])
+    assert not torch.allclose(one.parameters["weight"][0], one.parameters["weight"][1])
 
 
 def test_a_part_of_a_stack_shares_memory_and_a_clone_does_not():

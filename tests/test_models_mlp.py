@@ -25,7 +25,7 @@ def test_it_computes_what_the_module_it_was_made_from_computes():
     points = torch.randn(11, 5, dtype=torch.float64, generator=stream(0, "points"))
     expected = torch.stack([module(points) for module in modules])
     assert torch.allclose(networks(points), expected, atol=1e-14)
-    assert torch.equal(networks[1](points), mlp.from_module(modules[1])(points))
+    torch.testing.assert_close(networks[1](points), mlp.from_module(modules[1])(points))
     assert networks.widths == WIDTHS
 
 
@@ -41,7 +41,7 @@ def test_all_layers_are_seen():
     first, second, outputs = network.preactivations(points)
     assert first.shape == (4, 7)
     assert second.shape == (4, 6)
-    assert torch.equal(outputs, network(points))
+    torch.testing.assert_close(outputs, network(points))
 
 
 def test_initial_parameters_fill_their_interval():
@@ -69,4 +69,4 @@ def test_other_layers_are_refused(module: nn.Sequential):
 
 def test_conversion_keeps_the_numbers():
     network = mlp.initial((), WIDTHS, generator=stream(0, "networks"))
-    assert torch.equal(network.to(torch.float32).weights[1], network.weights[1].float())
+    torch.testing.assert_close(network.to(torch.float32).weights[1], network.weights[1].float())

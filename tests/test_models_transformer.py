@@ -43,7 +43,7 @@ def test_the_module_is_a_form_without_parameters():
 def test_heads_change_the_function_and_show_in_print():
     # The parameters are the same, so only what is printed tells them apart.
     (one, own), (two, same) = network(heads=1), network(heads=2)
-    assert torch.equal(own["encoder.0.attention.query.weight"], same["encoder.0.attention.query.weight"])
+    torch.testing.assert_close(own["encoder.0.attention.query.weight"], same["encoder.0.attention.query.weight"])
     assert not torch.allclose(*(logits(module, own, SOURCE, TARGET) for module in (one, two)))
     assert repr(one) != repr(two)
 
@@ -58,7 +58,7 @@ def test_a_place_never_sees_the_words_after_it():
     changed = TARGET.clone()
     changed[0, 3] = 12
     before, after = (logits(module, parameters, SOURCE, target) for target in (TARGET, changed))
-    assert torch.equal(before[0, :3], after[0, :3])
+    torch.testing.assert_close(before[0, :3], after[0, :3])
     assert not torch.isclose(before[0, 3:], after[0, 3:]).all(-1).any()
 
 

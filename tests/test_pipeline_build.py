@@ -168,6 +168,7 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
     root = make_repository(tmp_path / "repository", "one", "two", "three")
     add_chapter(root, "one")
@@ -201,6 +202,7 @@ def test_what_a_killed_process_has_half_written_among_the_grids_is_removed(repos
     assert {path.name for path in folder.iterdir()} == names - {f"a.{ended.pid}-1.partial"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tmp_path):
     root = make_repository(tmp_path / "repository", "one")
     add_chapter(root, "one", "time.sleep(10**6)")
@@ -265,6 +267,7 @@ def test_a_failure_is_told_with_chapter_cell_seconds_and_error_in_one_line(broke
     assert error in line
 
 
+@pytest.mark.slow
 def test_a_cell_that_takes_too_long_is_ended(tmp_path, capsys):
     root = make_repository(tmp_path / "repository", "slow")
     add_chapter(root, "slow", "time.sleep(10**6)")

@@ -25,6 +25,7 @@ from leakage.runtime import stream
 from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
 from patience import HANGS, wait_until
 
+pytestmark = pytest.mark.slow
 LEAKAGE = Path(sys.executable).with_name("leakage")
 CHAPTERS = ("first", "second", "third")
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")

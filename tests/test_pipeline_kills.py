@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 import psutil
+import pytest
 
 from miniature import HEADER, PARAMETERS, cell, claims_text, ledger, make_repository
 from patience import HANGS, wait_until
@@ -37,6 +38,8 @@ IPython.display.display({{"text/plain": ""}}, raw=True, metadata={{"claim": reco
 # After how many begun points a kill comes, and whom it hits. The last two spare the runner, which would go on with a
 # further chapter.
 KILLS = [(1, "the runner"), (3, "all of them"), (8, "the runner"), (9, "the chapter's process"), (11, "the kernel")]
+
+pytestmark = pytest.mark.slow
 
 
 def a_book(root: Path) -> Path:

@@ -51,7 +51,7 @@ def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
     assert sorted({float(height) for height in outline.vertices[:, 1]}) == [0, 0.25, 0.75]
     assert ax.get_legend_handles_labels()[1] == ["member"]
     histogram(ax, [0.1, 0.6, 0.7, 0.8], [0.0, 0.5, 1.0], "outsider", height="density")
-    assert float(ax.collections[1].get_paths()[0].vertices[:, 1].max()) == 1.5
+    assert float(ax.collections[1].get_paths()[0].vertices[:, 1].max()) == pytest.approx(1.5)
 
 
 def test_a_curve_has_the_means_and_the_intervals_of_the_book():

@@ -28,7 +28,7 @@ def test_networks_that_differ_widen_the_interval():
 
 def test_answers_above_a_level_count_by_size():
     found = over_networks.above(of([0.5, -2.0, 3.0, 1.0], [0.0, 0.0, 0.0, -1.5]), 1.0)
-    assert found.estimate == (0.5 + 0.25) / 2
+    assert found.estimate == pytest.approx((0.5 + 0.25) / 2)
     assert found.n == 8
 
 

@@ -62,12 +62,12 @@ def test_points_find_the_exact_areas_of_each_part(seed):
 
 def test_nothing_moves_without_an_update():
     model = step(0.0)[0]
-    assert all(float(part.abs().max()) == 0 for part in movement.moves(model, model, lattice(5)))
+    assert all(float(part.abs().max()) < 1e-12 for part in movement.moves(model, model, lattice(5)))
 
 
 def test_the_first_layer_inherits_nothing():
     found = movement.moves(*step(0.3), lattice(20))
-    assert float(found.upstream[0]) == 0
+    assert float(found.upstream[0]) == pytest.approx(0)
     torch.testing.assert_close(found.own[0], found.both[0])
 
 

@@ -49,7 +49,7 @@ def test_a_ramp_is_a_ridge_of_weights_and_a_valley_of_outputs():
     # The ramp has a fifth of the window: there the norm ties, elsewhere it is 0.
     assert float(found.window.weights) == pytest.approx(0.8 + 0.1)
     # On the boundary both outputs are 0; no point of the window has the like.
-    assert float(found.window.output) == 0
+    assert float(found.window.output) == pytest.approx(0)
     close = lattice(50)[_from_middle(lattice(50)) < 0.3]
     inside = ((close[:, 0] > 0.4) & (close[:, 0] < 0.6)).double().mean()
     assert float(found.near.weights) == pytest.approx(float(1 - inside / 2))

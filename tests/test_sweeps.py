@@ -241,6 +241,7 @@ def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
     assert set(sweep(whose, range(8, 10), tmp_path)) == {here}
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_began_them(tmp_path):
     script = f"""
 import time
@@ -348,5 +349,5 @@ def test_a_kept_function_leaves_its_generator_where_the_call_left_it(tmp_path):
     for _ in range(2):
         generator, plain = runtime.stream(0, "walk"), runtime.stream(0, "walk")
         drawn = [walk(steps, generator=generator) for steps in (3, 3, 2)]
-        assert torch.equal(torch.cat(drawn), torch.rand(8, generator=plain))
+        torch.testing.assert_close(torch.cat(drawn), torch.rand(8, generator=plain))
     assert CALLS == [3, 3, 2]

@@ -33,7 +33,7 @@ def test_the_geometry_is_read_off_the_inner_products():
     geometry = Geometry.of(of([3.0, 0.0], [1.0, 4.0], [-2.0, 0.0]))  # products 3, -6, -2; squares 9, 17, 4
     assert [float(geometry.delta), float(geometry.least), float(geometry.most), geometry.n] == [6, 4, 17, 3]
     assert geometry.den == 4 + 1 - 2 * 7 * 2
-    assert geometry.ratio == 3 * 6 / 4
+    assert geometry.ratio == pytest.approx(3 * 6 / 4)
 
 
 def test_delta_x_is_never_below_delta():
@@ -44,7 +44,8 @@ def test_delta_x_is_never_below_delta():
 def test_one_point_has_nothing_to_be_orthogonal_to():
     geometry = Geometry.of(of([3.0, 4.0]))
     assert [float(geometry.delta), float(geometry.den)] == [0, 26]
-    assert activation_floor(geometry, ONE) == activation_ceiling(geometry, ONE) == 1 / 26
+    assert activation_floor(geometry, ONE) == pytest.approx(1 / 26)
+    assert activation_ceiling(geometry, ONE) == pytest.approx(1 / 26)
 
 
 def test_the_bounds_are_those_of_the_paper():

@@ -64,7 +64,7 @@ def test_without_a_penalty_the_limit_is_that_of_least_squares():
             float(least_squares.outsider_variance(WIDE, torch.tensor(p), query)), rel=0.003
         )
         if p > WIDE.n:
-            assert float(member) == float(least_squares.member_variance(WIDE, query))
+            assert float(member) == pytest.approx(float(least_squares.member_variance(WIDE, query)))
         nearly = limit_variances(WIDE, torch.tensor(p), torch.tensor(1e-9), query)
         assert [float(v) for v in nearly] == pytest.approx([float(member), float(outsider)], rel=1e-6)
 

@@ -82,10 +82,10 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
 def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
     rows = a_problem()[1]
     seen = ensembles.shuffled(rows, generator=stream(0, "shuffle"))
-    assert torch.equal(seen.sort(-1).values, rows.sort(-1).values)
+    torch.testing.assert_close(seen.sort(-1).values, rows.sort(-1).values)
     same = torch.arange(20).expand(2, -1)
     first, second = ensembles.shuffled(same, generator=stream(0, "shuffle"))
-    assert not torch.equal(first, second)
+    assert not torch.allclose(first, second)
 
 
 def test_orders_of_the_caller_are_followed():
@@ -94,7 +94,7 @@ def test_orders_of_the_caller_are_followed():
     orders = [ensembles.shuffled(rows, generator=draws) for _ in range(RECIPE.epochs)]
     drawn = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(0, "shuffle"))
     given = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(1, "unused"), orders=orders)
-    assert torch.equal(drawn.weights[0], given.weights[0])
+    torch.testing.assert_close(drawn.weights[0], given.weights[0])
 
 
 def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
@@ -111,9 +111,9 @@ def test_the_initial_networks_are_left_as_they_are_and_precision_follows_them():
     start = a_start(torch.float32)
     before = start.weights[0].clone()
     trained = ensembles.train(start, examples, rows, RECIPE, generator=stream(0, "shuffle"))
-    assert torch.equal(start.weights[0], before)
+    torch.testing.assert_close(start.weights[0], before)
     assert trained.weights[0].dtype == torch.float32
-    assert not torch.equal(trained.weights[0], before)
+    assert not torch.allclose(trained.weights[0], before)
 
 
 def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
@@ -124,7 +124,7 @@ def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
     expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
     found = networks.scores(examples)
     assert torch.allclose(found.losses, expected, atol=1e-14)
-    assert torch.equal(found.wrong.bool(), outputs.argmax(-1) != labels)
+    torch.testing.assert_close(found.wrong.bool(), outputs.argmax(-1) != labels)
     assert bool((found.answers == 1).all())
 
 
@@ -149,10 +149,10 @@ def test_the_epochs_asked_for_are_observed():
         epochs_observed=(0, 2, 5),
     )
     assert sorted(kept) == [0, 2, 5]
-    assert torch.equal(kept[0].weights[0], start.weights[0])
-    assert torch.equal(kept[5].weights[0], last.weights[0])
+    torch.testing.assert_close(kept[0].weights[0], start.weights[0])
+    torch.testing.assert_close(kept[5].weights[0], last.weights[0])
     shorter = ensembles.train(start, examples, rows, replace(RECIPE, epochs=2), generator=stream(0, "shuffle"))
-    assert torch.equal(kept[2].weights[0], shorter.weights[0])
+    torch.testing.assert_close(kept[2].weights[0], shorter.weights[0])
 
 
 def test_a_network_that_diverges_is_not_given_away():
@@ -167,4 +167,4 @@ def test_shuffles_are_uniform_draws_in_order_whatever_is_tied():
     for seed in range(20):
         found = ensembles.shuffled(rows, generator=stream(seed, "shuffles"))
         drawn = torch.rand(rows.shape, generator=stream(seed, "shuffles"))
-        assert torch.equal(found, rows.gather(-1, drawn.argsort(dim=-1, stable=True)))
+        torch.testing.assert_close(found, rows.gather(-1, drawn.argsort(dim=-1, stable=True)))

@@ -141,6 +141,7 @@ def test_a_step_that_rounding_made_is_no_arrival():
     assert float(model.residual) > 0.01
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_a_matrix_that_is_no_gram_matrix_is_refused():
     with pytest.raises(ValueError, match="`gram` must be positive semi-definite"):
         fit(-torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 1.0]).double(), ridge=1e-3)

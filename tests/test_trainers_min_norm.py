@@ -66,6 +66,7 @@ def test_designs_that_lose_rank_get_the_minimum_norm_solution():
     torch.testing.assert_close(ours, separate_fits(features, labels, queries, WIDTHS), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("widths", [[], [0, 3], [5, 5], [9, 3], [31], [2.5]])
 def test_widths_must_increase_within_the_features(widths):
     features, _, queries = problem()

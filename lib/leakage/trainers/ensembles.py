@@ -8,7 +8,7 @@ written out, `Modules` networks of any module, differentiated automatically. Pre
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
 
 
+E = TypeVar("E", bound="Ensemble")
+
+
 @runtime_checkable
 class Ensemble(Protocol):
     """Networks of one shape, stacked along a first dimension, as the engine needs them."""
@@ -35,7 +38,7 @@ class Ensemble(Protocol):
 
     def __len__(self) -> int: ...
 
-    def clone(self) -> Self:
+    def clone(self: E) -> E:
         """The same networks in memory of their own."""
         ...
 
@@ -49,9 +52,6 @@ class Ensemble(Protocol):
     def scores(self, examples: Examples) -> Score:
         """What every network makes of every example: (models, n), judged in float64."""
         ...
-
-
-E = TypeVar("E", bound=Ensemble)
 
 
 @dataclass(frozen=True)

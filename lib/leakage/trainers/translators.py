@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from leakage.models.initialisation import Stack
@@ -93,7 +93,7 @@ class Translators:
             judged.append(cross_entropies(vectors.index_select(1, part) @ table.mT, targets))
         sentence = places // asked.shape[1]
 
-        def summed(parts: Iterable[Float[Tensor, "models words"]]) -> Float[Tensor, "models b"]:
+        def summed(parts: Iterable[Shaped[Tensor, "models words"]]) -> Shaped[Tensor, "models b"]:
             each = torch.cat(list(parts), 1)
             return each.new_zeros(len(self), len(asked)).index_add_(1, sentence, each)
 

@@ -104,7 +104,7 @@ class Panel:
         known = [np.asarray(getattr(one, "classes_", np.unique(truth))) for one in estimators]
         classes = np.unique(np.concatenate(known))
         place = np.searchsorted(classes, truth).clip(max=len(classes) - 1)
-        if not np.array_equal(classes[place], truth):
+        if not np.array_equal(classes[place], truth):  # noqa: TID251  classes, which may be strings
             raise ValueError(f"`labels` must be classes that the estimators know, {arguments.shown(classes.tolist())}.")
         return cls(
             [OfEstimator(one, classes) for one in estimators],

@@ -115,7 +115,7 @@ def refinement(network: Mlp, fine: Subdivision) -> Refinement:
         coarse = subdivide(network, fine.window, plane=fine.plane, layers=layer)
         prefixes, place = torch.unique(fine.pattern[:, : sum(widths[:layer])], dim=0, return_inverse=True)
         own, order = torch.unique(coarse.pattern, dim=0, return_inverse=True)
-        if not torch.equal(prefixes, own):
+        if not torch.equal(prefixes, own):  # noqa: TID251  integers
             errors.append(torch.full_like(fine.areas[0], torch.inf))
             continue
         summed = torch.zeros_like(coarse.areas).index_add(0, place, fine.areas)
