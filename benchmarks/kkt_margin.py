@@ -76,7 +76,7 @@ def by_autograd(model: TwoLayer, points: Tensor, labels: Tensor, *, steps: int, 
 def step(sizes: Sizes) -> Case:
     dimension, width, ours, theirs = sizes.wide
     exact = explicit("step", sizes.rows, dimension, width)
-    single = tuple(part.float() for part in exact[1:])
+    points, labels = (part.float() for part in exact[1:])
     start = TwoLayer(*(part.float() for part in parts(exact[0])))
 
     def check() -> str:
@@ -89,10 +89,12 @@ def step(sizes: Sizes) -> Case:
         what=f"one step, d = {dimension:,}, {width:,} neurons, n = {sizes.rows}",
         unit="step",
         ours=Side(
-            "coefficients of the points", lambda: margin_flow.train(start, *single, Descent(ours, sizes.rate)), ours
+            "coefficients of the points",
+            lambda: margin_flow.train(start, points, labels, Descent(ours, sizes.rate)),
+            ours,
         ),
         theirs=Side(
-            "autograd on the weights", lambda: by_autograd(start, *single, steps=theirs, rate=sizes.rate), theirs
+            "autograd on the weights", lambda: by_autograd(start, points, labels, steps=theirs, rate=sizes.rate), theirs
         ),
         check=check,
         rounds=sizes.rounds,
