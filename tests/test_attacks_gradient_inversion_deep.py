@@ -88,10 +88,6 @@ def test_a_batch_goes_through_a_stack_and_back():
     [
         (lambda: deep.inputs_from(X, activation("relu"), depth=3, kind="plain"), "'relu': it has no inverse"),
         (lambda: deep.inputs_from(X, activation("gelu"), depth=3, kind="paired"), "paired stack, got 'gelu'"),
-        (
-            lambda: deep.inputs_from(X, activation("tanh"), depth=1, kind="plain"),
-            "`depth` must be a whole number at least 2",
-        ),
         (lambda: deep.inputs_from(X, activation("tanh"), depth=3, kind="odd"), "`kind` must be one of"),
         (lambda: deep.inputs_along(X, activation("sigmoid"), depth=3, kind="plain"), "no single scale fits"),
         (

@@ -303,6 +303,7 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
         audit.of_losses(*spoil(some_losses(member), member), **more)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("rates", [0.01, "0.01"])
 def test_one_rate_is_no_list_of_rates(rates):
     with pytest.raises(TypeError, match=r"for one give \(0\.01,\)"):

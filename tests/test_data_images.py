@@ -68,6 +68,7 @@ def test_a_side_beyond_the_images_own_is_refused(side):
         resize(noise(), side=side)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("shape", [(28, 28), (2, 28, 27), (1, 1, 8, 8)])
 def test_images_must_be_square(shape):
     with pytest.raises(ValueError, match=r"`pixels` must have shape \(n, s, s\)"):

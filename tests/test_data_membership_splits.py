@@ -53,6 +53,7 @@ def test_quarters_that_do_not_fit_are_refused(settings):
         splits.quarters(43, generator=stream(0, "splits"), **settings)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -57,6 +57,7 @@ def test_what_is_no_such_file_is_refused_and_named(tmp_path, spoil):
         load_npz(path)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("features", "labels", "message"),
     [

@@ -95,6 +95,7 @@ def test_the_bound_from_many_trainings_is_below_the_truth_of_gaussian_noise():
     assert 0.3 * truth < sorted(bounds)[150] < truth
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -137,6 +137,7 @@ def test_the_mean_has_students_interval():
     assert (measured.estimate, measured.n, measured.level) == (3.5, 4, 0.9)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_the_mean_of_one_value_has_no_interval():
     with pytest.raises(ValueError, match="at least 2"):
         mean_interval(torch.tensor([1.0]))
@@ -156,6 +157,7 @@ def test_a_sample_becomes_float64_and_forgets_its_gradient():
     assert not sample.requires_grad
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("values", "error", "said"),
     [

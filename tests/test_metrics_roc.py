@@ -246,6 +246,7 @@ def test_the_gpu_gives_the_same_measures():
     assert everything(member.cuda(), outsider.cuda()) == pytest.approx(everything(member, outsider), abs=1e-12)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     "measure",
     [

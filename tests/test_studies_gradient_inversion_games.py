@@ -13,7 +13,6 @@ from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion import games
 from leakage.studies.gradient_inversion.games import Game, compared, errors, exchange, play, power, ratio
 from leakage.trainers.federated import batch_gradient
 
@@ -62,7 +61,7 @@ def test_neighbours_in_a_chain_overlap_as_told_and_labels_take_turns():
     assert played.labels.tolist() == [1, -1, 1]
 
 
-@pytest.mark.parametrize("calibration", games.CALIBRATIONS)
+@pytest.mark.parametrize("calibration", ["entry", "norm"])
 def test_noise_has_the_size_that_its_calibration_says(calibration):
     game = Game(40, 2000, noise=0.5, calibration=calibration)
     clean, noisy = (play(dataclasses.replace(game, noise=z), seed=7).observation for z in (0.0, 0.5))

@@ -40,6 +40,6 @@ def test_a_tie_is_a_mistake():
 def test_rows_are_taken_of_every_tensor():
     examples = Examples((torch.arange(4), torch.arange(8).reshape(4, 2)), 10 * torch.arange(4))
     some = examples[torch.tensor([[3, 0], [1, 2]])]
-    assert [tensor.shape for tensor in some.tensors] == [(2, 2), (2, 2, 2), (2, 2)]
+    assert [tensor.shape for tensor in (*some.inputs, some.targets)] == [(2, 2), (2, 2, 2), (2, 2)]
     assert some.targets.tolist() == [[30, 0], [10, 20]]
     assert (len(examples), len(examples[slice(1, 3)])) == (4, 2)

@@ -16,6 +16,8 @@ from numpy.polynomial.polynomial import polyder, polymul
 from torch import Tensor
 from torch.nn import functional
 
+from leakage import arguments
+
 LEAKY_SLOPE = 0.01
 """The slope of the leaky ReLU for negative arguments, PyTorch's default."""
 _SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
@@ -53,8 +55,12 @@ class Activation:
 
 
 def activation(name: str) -> Activation:
-    """The activation called `name`."""
-    return ACTIVATIONS[name]
+    """The activation called `name`.
+
+    Raises:
+        ValueError: if there is none; the message lists the names.
+    """
+    return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
 
 
 Polynomial = tuple[float, ...]

@@ -26,11 +26,6 @@ class Examples:
     inputs: tuple[Shaped[Tensor, "n ..."], ...]
     targets: Int[Tensor, "n ..."]
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The inputs, then the targets."""
-        return (*self.inputs, self.targets)
-
     @cached_property
     def sparse(self) -> SparseRows | None:
         """The first input, where most of its numbers are 0."""

@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from leakage import arguments
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -39,8 +41,12 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def find_loss(name: str) -> Loss:
-    """The loss called `name`."""
-    return LOSSES[name]
+    """The loss called `name`.
+
+    Raises:
+        ValueError: if there is none; the message lists the names.
+    """
+    return LOSSES[arguments.choice("loss", name, LOSSES)]
 
 
 def batch_gradient(

@@ -27,7 +27,6 @@ from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
 
 Attack = Callable[..., Reconstruction]
-CALIBRATIONS = ("entry", "norm")
 
 
 @dataclass(frozen=True)

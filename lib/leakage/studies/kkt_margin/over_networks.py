@@ -30,7 +30,7 @@ def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
 
 
 def above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
-    """The `rate` of answers whose size is above a level."""
+    """The `rate` of answers whose size is above a level, as conservative."""
     return rate((answers.abs() > level).double().mean(-1), points=answers.shape[-1])
 
 

@@ -24,8 +24,6 @@ from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 from leakage.theory.kkt.cone_program import Cones, feasible, solve
 
-MOST_POINTS = 8
-"""of `orthant`, whose program has two cones for each of the $2^n$ patterns"""
 _IDLE = 1e-6  # of the sum of the multipliers
 _ROUNDING = 1e-10  # gaps below this are as good as none
 
