@@ -47,7 +47,9 @@ _MOVED = _BY_PLACE | _BY_VALUE
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _MANTISSA = {torch.float32: 2**23 - 1, torch.float64: 2**52 - 1}
-_LOW_HALF = {torch.float32: 2**12 - 1, torch.float64: 2**29 - 1}
+# A result that ends in so many zeros is taken for an exact one: a whole number, a half, or a sum of numbers of 30 bits,
+# to which `metrics.scores.round_ties` rounds. Of the inexact ones this spares one in 4,096 or in 256.
+_LAST_ZEROS = {torch.float32: 2**12 - 1, torch.float64: 2**8 - 1}
 _MIX = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number
 _PLACE = 0x2545F4914F6CDD1D  # another odd number
 
@@ -94,8 +96,8 @@ def _is_real(part: Any) -> bool:
 
 
 def _unrounded(name: str, args: Any, result: Tensor) -> Tensor:
-    """Where the result is what it is on every machine: if it fits in half of its digits (0, 3, 0.25, inf), for one."""
-    kept = (result.view(_WORDS[result.dtype]) & _LOW_HALF[result.dtype]) == 0
+    """Where the result is what it is on every machine: if it ends in zeros (0, 3, 0.25, inf), for one."""
+    kept = (result.view(_WORDS[result.dtype]) & _LAST_ZEROS[result.dtype]) == 0
     if name == "mean":  # of whole numbers: their sum is exact, and so is a quotient to the last bit
         count = args[0].numel() / result.numel()
         kept |= (result * count).round() / count == result
