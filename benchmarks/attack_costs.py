@@ -13,10 +13,10 @@ from statistics import median
 
 from leakage.attacks.membership.panels import Panel
 from leakage.attacks.membership.table import ATTACKS
-from leakage.claims.texts import table
 from leakage.data import labelled
 from leakage.runtime import stream
-from leakage.studies.side_by_side import targets
+from reproduced.claims.texts import table
+from reproduced.studies.side_by_side import targets
 from timing import one_thread
 
 RECORD = Path(__file__).with_suffix(".md")

@@ -18,9 +18,6 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import logistic_simulation
-from leakage.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
-from leakage.studies.blessing.feature_models import weak_features
 from leakage.theory.logistic.fixed_point import Solution, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
 from leakage.theory.logistic.problem import Setting
@@ -31,6 +28,9 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
+from reproduced.studies.blessing import logistic_simulation
+from reproduced.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
+from reproduced.studies.blessing.feature_models import weak_features
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 GRID = 5e-3  # error of 301 nodes in the averaged advantage: 1e-3 is measured, at the smallest ridge

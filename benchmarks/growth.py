@@ -22,16 +22,16 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 from leakage.models.two_layer import TwoLayer
-from leakage.pipeline.storage import write_json
 from leakage.runtime import stream
-from leakage.studies.blessing.bilevel import Bilevel, training_sets
-from leakage.studies.polytopes import brute_force, other_algorithms
-from leakage.studies.polytopes.cell_counts import he_networks
-from leakage.studies.polytopes.windows import box
 from leakage.theory import least_squares_law
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.run.storage import write_json
+from reproduced.studies.blessing.bilevel import Bilevel, training_sets
+from reproduced.studies.polytopes import brute_force, other_algorithms
+from reproduced.studies.polytopes.cell_counts import he_networks
+from reproduced.studies.polytopes.windows import box
 from timing import ROOT, Disagreement, equal, one_thread, provenance, same_law
 from trained_models import least_squares, linear_prediction
 

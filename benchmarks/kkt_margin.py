@@ -16,11 +16,11 @@ from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.gaussian_networks import Targets, fresh_outputs, gaussian_targets
-from leakage.studies.kkt_margin.line_problems import draw_problem
 from leakage.theory.kkt import optimum
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.studies.kkt_margin.gaussian_networks import Targets, fresh_outputs, gaussian_targets
+from reproduced.studies.kkt_margin.line_problems import draw_problem
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 PATHS = 0.02  # 1 − cos at one margin: two plain rates, 0.01 and 0.05, reach 0.016, plain and normalised steps 0.006

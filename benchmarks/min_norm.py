@@ -15,11 +15,11 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.studies.min_norm import latent_space, relu_features
-from leakage.studies.min_norm.latent_space import LatentSpace
 from leakage.theory import least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
+from reproduced.studies.min_norm import latent_space, relu_features
+from reproduced.studies.min_norm.latent_space import LatentSpace
 from timing import Benchmark, Case, Side, equal, judged, same_law
 from trained_models import (
     Array,

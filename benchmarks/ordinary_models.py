@@ -17,8 +17,8 @@ from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
-from leakage.studies.blessing.bilevel import Bilevel, Points
 from leakage.trainers.ensembles import Recipe, shuffled
+from reproduced.studies.blessing.bilevel import Bilevel, Points
 
 
 def drawn(ensemble: Bilevel, draws: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -21,9 +21,9 @@ from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import brute_force, other_algorithms, printed_search
-from leakage.studies.polytopes.cell_counts import he_networks
-from leakage.studies.polytopes.windows import box
+from reproduced.studies.polytopes import brute_force, other_algorithms, printed_search
+from reproduced.studies.polytopes.cell_counts import he_networks
+from reproduced.studies.polytopes.windows import box
 from timing import Benchmark, Case, Disagreement, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14

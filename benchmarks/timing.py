@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakage.claims.texts import seconds_text
 from leakage.metrics.roc import ks_test
-from leakage.pipeline.book import Book
-from leakage.pipeline.plan import execution_provenance
-from leakage.pipeline.storage import write_json
+from reproduced.claims.texts import seconds_text
+from reproduced.run.book import Book
+from reproduced.run.plan import execution_provenance
+from reproduced.run.storage import write_json
 
 P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 ROOT = Path(__file__).parents[1]

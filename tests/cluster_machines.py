@@ -85,7 +85,7 @@ class Machines:
 def execute_with_notes(folder: Path) -> None:
     """Chapters end at once, after they were noted and what was set for them has happened."""
     from kernels import without_kernels
-    from leakage.pipeline import execute
+    from reproduced.run import execute
 
     without_kernels(types.SimpleNamespace(setattr=setattr))
     at_once = execute._watch
@@ -106,7 +106,7 @@ def execute_with_notes(folder: Path) -> None:
 def be_worker(kind: str) -> None:
     """Be a machine of a kind: `sound`, `torch` or `library` of another version, `mute` or `small`."""
     from leakage import content_keys
-    from leakage.pipeline import equipment
+    from reproduced.run import equipment
 
     if kind == "torch":
         version = metadata.version
@@ -123,7 +123,7 @@ def be_worker(kind: str) -> None:
 def be_client(kind: str, arguments: list[str]) -> int:
     """Run the command, as a client to which the first result comes altered if it is of that kind."""
     from leakage import checked_files
-    from leakage.pipeline import cli
+    from reproduced import cli
 
     if kind == "altering":
         unpack, altered = checked_files.unpack, []
@@ -182,7 +182,8 @@ def command(folder: Path, name: str, *words: str) -> Any:
             path.unlink(missing_ok=True)
         return None
     if name == "learn":
-        from leakage.pipeline import book, cli, equipment
+        from reproduced import cli
+        from reproduced.run import book, equipment
 
         if "--root" in words:
             found = book.open_book(Path(words[words.index("--root") + 1]), None)
@@ -224,7 +225,8 @@ def main(folder: Path) -> None:
     import distributed  # noqa: F401
 
     from leakage import content_keys
-    from leakage.pipeline import audit_errands, build, cli, cluster, errands, plan, replicate  # noqa: F401
+    from reproduced import cli  # noqa: F401
+    from reproduced.run import audit_errands, build, cluster, errands, plan, replicate  # noqa: F401
 
     plan.registered_checksum = lambda name: "absent"
     import nbformat  # after the pipeline, which spares it a second

@@ -10,18 +10,6 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import clients, convolutional, initialisation, mlp
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import (
-    bilevel,
-    influence,
-    logistic_simulation,
-    private_audit,
-    single_crossing,
-    support_vectors,
-    tradeoff,
-)
-from leakage.studies.gradient_inversion import games
-from leakage.studies.polytopes import boundary_walk as walks
-from leakage.studies.polytopes import theorem_checks, windows
 from leakage.theory.logistic import limits
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
@@ -30,6 +18,18 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.margin_flow import Descent
 from leakage.trainers.modules import Modules
+from reproduced.studies.blessing import (
+    bilevel,
+    influence,
+    logistic_simulation,
+    private_audit,
+    single_crossing,
+    support_vectors,
+    tradeoff,
+)
+from reproduced.studies.gradient_inversion import games
+from reproduced.studies.polytopes import boundary_walk as walks
+from reproduced.studies.polytopes import theorem_checks, windows
 
 ONE = torch.ones(1, dtype=DTYPE)
 # Mistakes that must be noticed, or a test that passes elsewhere means nothing.

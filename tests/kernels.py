@@ -6,8 +6,8 @@ from pathlib import Path
 
 import nbformat
 
-from leakage.pipeline import execute
-from leakage.pipeline.worker import Started
+from reproduced.run import execute
+from reproduced.run.worker import Started
 
 Meanwhile = Callable[[Path], None]
 # Read without `ast`: chapters run in threads, of which two may not parse at once before Python 3.11.8 (gh-106905).

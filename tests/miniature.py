@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import chapter_rules
-from leakage.pipeline import cli
+from reproduced import cli
 
 HEADER = f"---\n{chapter_rules.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
@@ -32,7 +32,7 @@ exclude_patterns: [_generated, lib, claims, records]
 execute: {execute_notebooks: "off"}
 parse: {myst_enable_extensions: [colon_fence, dollarmath]}
 sphinx:
-  extra_extensions: [leakage.pipeline.folds]
+  extra_extensions: [reproduced.pages.folds]
   config: {nb_render_markdown_format: myst, suppress_warnings: [myst.header]}
 """
 
@@ -47,7 +47,7 @@ RULE = "held if x.high < 2; refuted if x.low > 2"
 
 
 def judgement(name: str, verdict: str = "held", reason: str = "") -> str:
-    """Source of a cell that records a claim the way `leakage.claims` does."""
+    """Source of a cell that records a claim the way `reproduced.claims` does."""
     measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
     record = {"id": name, "verdict": verdict, "values": [{"name": "x", "measured": measured}]}
     record |= {"rule": RULE, "reason": reason, "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}

@@ -4,8 +4,8 @@ import torch
 
 from leakage.data.points import Labelled
 from leakage.runtime import stream
-from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.polytopes.shadow_pairs import Task
 
 FEATURES = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
 NOISE = Labelled(FEATURES, torch.randint(4, (480,), generator=stream(0, "classes")))

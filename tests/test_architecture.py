@@ -90,8 +90,8 @@ def test_modules_import_in_no_circle():
     [
         ("leakage.attacks.membership.margin", "from leakage.attacks import line_reconstruction"),
         ("leakage.data.mnist", "def load():\n    from leakage.trainers import svm"),
-        ("leakage.claims.ledger", "import nbformat.v4"),
-        ("leakage.pipeline.build", "from distributed import Client"),
+        ("reproduced.claims.ledger", "import nbformat.v4"),
+        ("reproduced.run.build", "from distributed import Client"),
         ("leakage.theory.ridge", "from . import hermite"),
         ("leakage.theory.ridge", "from book import min_norm"),
     ],

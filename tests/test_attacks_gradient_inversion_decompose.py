@@ -9,7 +9,7 @@ import torch
 from leakage.attacks.gradient_inversion.decompose import assemble, decompose, joint_diagonaliser, powers
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.step_errors import METHODS
+from reproduced.studies.gradient_inversion.step_errors import METHODS
 
 NOISE = 0.05
 

@@ -10,8 +10,8 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.runtime import stream
-from leakage.studies.gradient_inversion import step_errors
 from leakage.theory.hermite import moment
+from reproduced.studies.gradient_inversion import step_errors
 
 D, M = 4, 300
 SOURCES = {"outputs": of_outputs, "hidden": of_hidden}

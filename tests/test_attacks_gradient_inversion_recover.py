@@ -15,8 +15,8 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.gradient_symmetries import mirrored
 from leakage.trainers.federated import batch_gradient
+from reproduced.studies.gradient_inversion.gradient_symmetries import mirrored
 
 EXACT = 1e-10  # the claim; measured are 1e-15 to 5e-14
 SIGNS = (-1.0, 1.0)

@@ -12,8 +12,8 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.gradient_symmetries import mirrored, mirrored_labels
 from leakage.trainers.federated import batch_gradient
+from reproduced.studies.gradient_inversion.gradient_symmetries import mirrored, mirrored_labels
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "leaky_relu", "gelu", "silu", "softplus", "elu", "sin", "polynomial")
 BIAS = 30.0

@@ -17,10 +17,10 @@ from leakage.attacks.line_reconstruction import (
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
-from leakage.studies.kkt_margin.line_statements import recovery
 from leakage.theory.kkt.optimum import single, univariate
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
+from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
+from reproduced.studies.kkt_margin.line_statements import recovery
 
 KINKS = 1e-5  # of the margin: more than what the solver leaves of a kink that two neurons share
 

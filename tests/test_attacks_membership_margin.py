@@ -17,7 +17,7 @@ from leakage.attacks.membership.posterior import margin as margin_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.gaussian_networks import line_ups
+from reproduced.studies.kkt_margin.gaussian_networks import line_ups
 
 NETS, MEMBERS, FRESH = 6, 20, 900
 

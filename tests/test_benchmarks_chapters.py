@@ -14,8 +14,8 @@ import torch
 import benchmark_runs
 from leakage.models.mlp import Mlp
 from leakage.models.two_layer import TwoLayer
-from leakage.studies.min_norm.latent_space import LatentSpace
 from leakage.theory.least_squares import Design
+from reproduced.studies.min_norm.latent_space import LatentSpace
 
 NAMES = ("audit", "blessing", "gradient_inversion", "kkt_margin", "min_norm", "polytopes")
 audit, blessing, gradient_inversion, kkt_margin, min_norm, polytopes = map(benchmark_runs.module, NAMES)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from leakage.pipeline import build as building
-from leakage.pipeline import contents
-from leakage.pipeline.book import open_book
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot
+from reproduced.pages import contents
+from reproduced.run import build as building
+from reproduced.run.book import open_book
 
 BROKEN = {
     "_toc.yml": ["", "root: [", "format: jb-book\nroot: nowhere", "format: jb-book\nroot: intro\nchapterz: []"],

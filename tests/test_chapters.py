@@ -7,8 +7,8 @@ import yaml
 
 import chapter_rules
 from chapter_reading import Chapter, read_chapter, words
-from leakage.claims import declarations
 from leakage.data import registry
+from reproduced.claims import declarations
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
@@ -73,8 +73,9 @@ import math
 
 import torch
 
-from leakage import figures, runtime
-from leakage.claims.ledger import Ledger, glue
+from leakage import runtime
+from reproduced import figures
+from reproduced.claims.ledger import Ledger, glue
 from leakage.data import mnist
 ```
 

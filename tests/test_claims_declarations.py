@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from declared import claim, declaration, save
-from leakage.claims import declarations
-from leakage.claims.measurements import Count, Exact
+from reproduced.claims import declarations
+from reproduced.claims.measurements import Count, Exact
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from declared import claim, declaration, save
 from leakage import runtime
-from leakage.claims import ledger as claims
-from leakage.claims import measurements
-from leakage.claims.measurements import Exact
 from leakage.metrics.intervals import Estimate
+from reproduced.claims import ledger as claims
+from reproduced.claims import measurements
+from reproduced.claims.measurements import Exact
 
 
 @pytest.fixture

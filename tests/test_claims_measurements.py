@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakage.claims import measurements
-from leakage.claims.measurements import Count, Exact
 from leakage.metrics.intervals import Estimate
+from reproduced.claims import measurements
+from reproduced.claims.measurements import Count, Exact
 
 NUMBERS = st.floats(allow_nan=False)
 ESTIMATES = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(1, 9)).map(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakage.claims.measurements import Count, Exact
-from leakage.claims.rules import Rule
 from leakage.metrics.intervals import Estimate
+from reproduced.claims.measurements import Count, Exact
+from reproduced.claims.rules import Rule
 
 NAMES = ("a", "b", "wrong")
 VALUES = {"a": Estimate(2, 1, 3, 9), "b": Exact(5, 0.5), "wrong": Count(2, 4)}

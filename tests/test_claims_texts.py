@@ -7,7 +7,7 @@ from markdown_it.renderer import RendererHTML
 from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
-from leakage.claims import texts
+from reproduced.claims import texts
 
 
 @pytest.mark.parametrize(

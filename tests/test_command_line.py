@@ -2,8 +2,8 @@
 
 import pytest
 
-from leakage.pipeline import cli
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot, without_chapters
+from reproduced import cli
 
 
 @pytest.fixture

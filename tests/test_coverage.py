@@ -22,22 +22,22 @@ from leakage.metrics import epsilon_bounds, estimates, intervals, low_rates, roc
 from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing import influence, private_audit
-from leakage.studies.blessing.bilevel import Points
-from leakage.studies.blessing.logistic_simulation import PointOutputs
-from leakage.studies.blessing.width_audit import over_pools
-from leakage.studies.gradient_inversion import games
-from leakage.studies.kkt_margin import orthogonality, over_networks
-from leakage.studies.polytopes import cell_counts, cluster_contrasts
-from leakage.studies.polytopes.cluster_statistics import Motion
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
+from reproduced.studies.blessing import influence, private_audit
+from reproduced.studies.blessing.bilevel import Points
+from reproduced.studies.blessing.logistic_simulation import PointOutputs
+from reproduced.studies.blessing.width_audit import over_pools
+from reproduced.studies.gradient_inversion import games
+from reproduced.studies.kkt_margin import orthogonality, over_networks
+from reproduced.studies.polytopes import cell_counts, cluster_contrasts
+from reproduced.studies.polytopes.cluster_statistics import Motion
 
 LIBRARY = Path(leakage.__file__).parent
 OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.auditing.evidence.Evidence.strongest": "one of the attacks that were measured",
     **{
-        f"leakage.studies.side_by_side.{name}.agreement": "passes on to metrics.roc.ks_test"
+        f"reproduced.studies.side_by_side.{name}.agreement": "passes on to metrics.roc.ks_test"
         for name in ("ladder", "logistic_trainings")
     },
     **{
@@ -51,14 +51,14 @@ OTHERWISE = {  # a function with intervals that has no row: why
     },
     **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
     **{
-        f"leakage.studies.side_by_side.{name}.measured": "passes on to metrics.estimates.mean_interval, over ensembles"
+        f"reproduced.studies.side_by_side.{name}.measured": "metrics.estimates.mean_interval, over ensembles"
         for name in ("ladder", "logistic_trainings")
     },
     **{
-        f"leakage.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
+        f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
         for name in ("gains", "intervals")
     },
-    **{f"leakage.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
+    **{f"reproduced.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
 }
 
 

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from leakage.data import fetch, registry
-from leakage.pipeline import cli, datasets
 from patience import HANGS
+from reproduced import cli
+from reproduced.run import datasets
 from small_data import entry, pack, put, register, serving, tree
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,8 @@ import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from leakage import figures
-from leakage.figures import figure, frames, line, png, show
+from reproduced import figures
+from reproduced.figures import figure, frames, line, png, show
 
 ALT = "The members' curve lies above the outsiders' at every width."
 

@@ -5,7 +5,7 @@ import torch
 
 from geometry_networks import network, one_layer, points
 from leakage.geometry import patterns
-from leakage.studies.polytopes import theorem_checks
+from reproduced.studies.polytopes import theorem_checks
 
 WIDTHS = [(2, 9, 2), (5, 7, 6, 3), (20, 8, 8, 8, 4)]
 ROUNDING = 1e-13  # sums of at most 20 products of numbers of order 1

@@ -10,7 +10,7 @@ from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import patterns, rays
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import ray_cuts
+from reproduced.studies.polytopes import ray_cuts
 
 WIDTHS = [(6, 15, 3), (2, 8, 8, 8, 2), (10, 7, 9, 4)]
 ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3

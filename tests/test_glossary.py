@@ -1,6 +1,6 @@
 """The glossary's links: each term names the chapters that use it, and a page's first link to it says what it means."""
 
-from leakage.pipeline import glossary
+from reproduced.pages import glossary
 
 SOURCE = """# Glossary
 

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from bs4 import BeautifulSoup
 
-from leakage.claims.declarations import Claim
-from leakage.claims.rules import Rule
-from leakage.pipeline import landing, wrong_papers
-from leakage.pipeline.entries import Entry, Place
-from leakage.pipeline.replications import Replication
+from reproduced.claims.declarations import Claim
+from reproduced.claims.rules import Rule
+from reproduced.pages import landing, wrong_papers
+from reproduced.pages.entries import Entry, Place
+from reproduced.run.replications import Replication
 
 TOY = Place("toy", "A toy", "1")
 PLAN = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from leakage.pipeline import library, tree
-from leakage.pipeline.site import source_url
+from reproduced.pages import library, tree
+from reproduced.pages.site import source_url
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "lib" / "leakage"

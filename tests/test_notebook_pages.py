@@ -6,11 +6,11 @@ import jupytext
 import nbformat
 import pytest
 
-from leakage.claims.texts import seconds_text
-from leakage.pipeline.book import Book
-from leakage.pipeline.notebook_pages import execute_pages
-from leakage.pipeline.render import stage
 from miniature import HEADER, cell, make_repository
+from reproduced.claims.texts import seconds_text
+from reproduced.pages.notebook_pages import execute_pages
+from reproduced.pages.render import stage
+from reproduced.run.book import Book
 
 BOOK = Path(__file__).parents[1] / "book"
 PICTURE = """

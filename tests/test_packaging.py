@@ -15,9 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import leakage
-from leakage.claims import declarations
 from leakage.data import registry
 from patience import HANGS
+from reproduced.claims import declarations
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

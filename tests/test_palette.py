@@ -7,7 +7,7 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
-from leakage.palette import QUANTITIES, colour, look, shades, use_style
+from reproduced.palette import QUANTITIES, colour, look, shades, use_style
 
 # G. M. Machado, M. M. Oliveira, L. A. F. Fernandes (2009), IEEE TVCG 15: full deficiency, on linear RGB.
 CONES = {

@@ -15,8 +15,6 @@ import psutil
 import pytest
 
 from kernels import without_kernels
-from leakage.pipeline import replications
-from leakage.pipeline.book import open_book
 from miniature import (
     RULE,
     add_chapter,
@@ -31,6 +29,8 @@ from miniature import (
     staged,
 )
 from patience import HANGS, wait_until
+from reproduced.run import replications
+from reproduced.run.book import open_book
 
 LEAKAGE = Path(sys.executable).with_name("leakage")
 ROOT = Path(__file__).parents[1]
@@ -387,7 +387,7 @@ def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
 
 
 def test_two_builds_into_one_folder_are_refused(repository, capsys):
-    from leakage.pipeline.build import alone
+    from reproduced.run.build import alone
 
     with alone(repository / "_build"):
         assert build(repository) == 2

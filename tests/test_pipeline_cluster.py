@@ -17,13 +17,14 @@ import torch
 from cluster_machines import Machines
 from leakage import checked_files
 from leakage.checked_files import Damaged
-from leakage.pipeline import audit_errands, cli, errands
-from leakage.pipeline.cluster import Call, Misfit
-from leakage.pipeline.equipment import Needs
-from leakage.pipeline.execute import Outcome
 from leakage.runtime import stream
 from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
 from patience import HANGS, wait_until
+from reproduced import cli
+from reproduced.run import audit_errands, errands
+from reproduced.run.cluster import Call, Misfit
+from reproduced.run.equipment import Needs
+from reproduced.run.execute import Outcome
 
 pytestmark = pytest.mark.slow
 LEAKAGE = Path(sys.executable).with_name("leakage")
@@ -210,7 +211,7 @@ def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started
 )
 @pytest.mark.parametrize("command", ["build", "replicate"])
 def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypatch, command, options, message):
-    monkeypatch.setattr("leakage.pipeline.cluster._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
     status, out, err = run(root, [command, *options], capsys)
     assert is_a_refusal(status, out, err)
     assert message in err
@@ -228,7 +229,7 @@ def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypat
 def test_an_audit_at_a_wrong_place_gets_one_line_and_writes_nothing(
     scores, tmp_path, capsys, monkeypatch, options, message
 ):
-    monkeypatch.setattr("leakage.pipeline.cluster._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
     status = cli.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
     out, err = capsys.readouterr()
     assert is_a_refusal(status, out, err)

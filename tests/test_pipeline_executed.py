@@ -15,12 +15,12 @@ import pytest
 from papermill.engines import NBClientEngine
 
 from kernels import Meanwhile, without_kernels
-from leakage.pipeline import execute, plan, worker
-from leakage.pipeline.book import STANDARD, open_book
-from leakage.pipeline.build import build as build_book
-from leakage.pipeline.progress import Progress
-from leakage.pipeline.worker import Started
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, ledger, make_repository, staged
+from reproduced.run import execute, plan, worker
+from reproduced.run.book import STANDARD, open_book
+from reproduced.run.build import build as build_book
+from reproduced.run.progress import Progress
+from reproduced.run.worker import Started
 
 
 @pytest.fixture(scope="module")

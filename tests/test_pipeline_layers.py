@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from leakage.pipeline import chips, downloads, layers, render
-from leakage.pipeline.book import open_book
 from miniature import make_repository
+from reproduced.pages import chips, downloads, layers, render
+from reproduced.run.book import open_book
 
 PNG = base64.b64encode(b"a picture").decode()
 CLAIM = {

@@ -8,15 +8,15 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from leakage.claims import texts
-from leakage.claims.declarations import Claim, Declarations
-from leakage.claims.rules import Rule
-from leakage.pipeline import collect, render, tables
-from leakage.pipeline.execute import Outcome
-from leakage.pipeline.plan import differences
-from leakage.pipeline.progress import Progress
-from leakage.pipeline.worker import Started
 from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, staged
+from reproduced.claims import texts
+from reproduced.claims.declarations import Claim, Declarations
+from reproduced.claims.rules import Rule
+from reproduced.pages import collect, render, tables
+from reproduced.run.execute import Outcome
+from reproduced.run.plan import differences
+from reproduced.run.progress import Progress
+from reproduced.run.worker import Started
 
 RUN = {"commit": "a" * 40, "dirty": False, "profile": "ci", "seed": 0, "device": "cpu", "device_name": "CPU, 2 cores"}
 RUN |= {"versions": {"python": "3.11.7"}, "processor": "x86_64 AVX2", "seconds": 12.3}
@@ -231,7 +231,7 @@ def real_book(tmp_path):
         'ledger.judge("r.one", x=Estimate(0.5, 0.4, 0.6, 9))',
         'glue("half", "0.50")\nledger.verdicts()',
     )
-    imports = "from leakage import figures, runtime\nfrom leakage.claims.ledger import Ledger, glue\n"
+    imports = "from leakage import figures, runtime\nfrom reproduced.claims.ledger import Ledger, glue\n"
     imports += "from leakage.metrics.intervals import Estimate"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"

@@ -9,12 +9,12 @@ import pytest
 
 from declared import claim, declaration, save
 from kernels import without_kernels
-from leakage.claims import declarations, measurements
 from leakage.metrics.intervals import Estimate
-from leakage.pipeline import plan, replications
-from leakage.pipeline.book import open_book
 from miniature import add_chapter, edit, executions, leakage, make_repository, run
 from patience import HANGS
+from reproduced.claims import declarations, measurements
+from reproduced.run import plan, replications
+from reproduced.run.book import open_book
 
 
 @pytest.fixture

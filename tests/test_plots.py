@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from leakage.figures import colour, dots, figure, png
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
-from leakage.plots import band, curve, heat_map, histogram, polygons, whiskers
 from refusing import refusals, refused
+from reproduced.figures import colour, dots, figure, png
+from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers
 
 
 @pytest.fixture(autouse=True)

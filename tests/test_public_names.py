@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 
-from leakage.pipeline.tree import modules as modules_below
+from reproduced.pages.tree import modules as modules_below
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "lib"
@@ -15,8 +15,8 @@ CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?
 
 ELSEWHERE = frozenset(
     {
-        *(f"leakage.pipeline.{name}:setup" for name in ("folds", "page_tables", "site")),
-        "leakage.pipeline.cli:main",
+        *(f"reproduced.pages.{name}:setup" for name in ("folds", "page_tables", "site")),
+        "reproduced.cli:main",
     }
 )
 """Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leakage.pipeline import cli
+from reproduced import cli
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

@@ -11,12 +11,12 @@ import pytest
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 
-from leakage.claims.declarations import Claim
-from leakage.claims.rules import Rule
-from leakage.pipeline import entries, inline, page_tables, scoreboard
-from leakage.pipeline.entries import Entry, Place
-from leakage.pipeline.replications import Replication
 from miniature import add_chapter, build, make_repository, staged
+from reproduced.claims.declarations import Claim
+from reproduced.claims.rules import Rule
+from reproduced.pages import entries, inline, page_tables, scoreboard
+from reproduced.pages.entries import Entry, Place
+from reproduced.run.replications import Replication
 
 PLACE = Place("toy", "A toy", "3")
 

@@ -12,7 +12,7 @@ from pybtex.database import parse_file
 from sphinx.application import Sphinx
 from sphinx.errors import ConfigError
 
-from leakage.pipeline import site
+from reproduced.pages import site
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"

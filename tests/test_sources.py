@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from leakage import runtime, sources, sweeps
+from leakage import runtime, sources
+from reproduced import sweeps
 
 RUN = runtime.begin("ci", 0, "cpu")
 

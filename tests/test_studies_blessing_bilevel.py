@@ -6,7 +6,7 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.runtime import stream
-from leakage.studies.blessing.bilevel import Bilevel, fixed_points, training_sets
+from reproduced.studies.blessing.bilevel import Bilevel, fixed_points, training_sets
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.studies.blessing.feature_models import (
+from reproduced.studies.blessing.feature_models import (
     FEATURE_MODELS,
     digit_pixels,
     random_relu,

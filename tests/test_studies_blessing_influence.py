@@ -3,10 +3,10 @@ import math
 import pytest
 
 from leakage.runtime import stream
-from leakage.studies.blessing.bilevel import Bilevel, fixed_points
-from leakage.studies.blessing.influence import influence, law_at, law_distances
-from leakage.studies.blessing.logistic_simulation import point_outputs
 from leakage.theory.logistic.fixed_point import Setting, solve
+from reproduced.studies.blessing.bilevel import Bilevel, fixed_points
+from reproduced.studies.blessing.influence import influence, law_at, law_distances
+from reproduced.studies.blessing.logistic_simulation import point_outputs
 
 ENSEMBLE, PENALTY = Bilevel(200, 40, 120, 10.0, eta=2.0), 0.1
 SOLUTION = solve(

@@ -7,12 +7,12 @@ import pytest
 
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import stream
-from leakage.studies.blessing import logistic_simulation
-from leakage.studies.blessing.bilevel import Bilevel, fixed_points
-from leakage.studies.blessing.logistic_simulation import left_out_check, point_outputs, simulate
 from leakage.theory.logistic.fixed_point import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
 from leakage.trainers.logistic_regression import fit
+from reproduced.studies.blessing import logistic_simulation
+from reproduced.studies.blessing.bilevel import Bilevel, fixed_points
+from reproduced.studies.blessing.logistic_simulation import left_out_check, point_outputs, simulate
 
 ENSEMBLE = Bilevel(200, 100, 300, 10.0)
 

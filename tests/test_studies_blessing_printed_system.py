@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from leakage.studies.blessing.printed_system import EQUATIONS, residuals
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
 from logistic_points import of
+from reproduced.studies.blessing.printed_system import EQUATIONS, residuals
 
 SETTING = Setting.bilevel(
     penalty=of(0.1, 1e-3, 3.0), delta=of(1 / 6, 5 / 3, 20.0), phi=3.0, eta=of(1.0, 2.0, 0.3), kappa=of(20.0, 10.0, 1.0)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.studies.blessing import private_audit as audits
 from leakage.trainers import privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
+from reproduced.studies.blessing import private_audit as audits
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])
 ADVANTAGE = torch.tensor([0.5, 0.3, 0.1, 0.4, 0.1])

@@ -4,9 +4,9 @@ import torch
 
 from leakage import blocks
 from leakage.runtime import DTYPE, stream
-from leakage.studies.blessing.single_crossing import integrated_advantage, output_grid, single_root, variation_excess
 from leakage.theory.logistic.output_law import OutputLaw, sample_attack
 from logistic_points import of, spread_out
+from reproduced.studies.blessing.single_crossing import integrated_advantage, output_grid, single_root, variation_excess
 
 
 def random_laws(count):

@@ -7,10 +7,10 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.runtime import stream
-from leakage.studies.blessing import support_vectors as module
-from leakage.studies.blessing.feature_models import FeatureModel, weak_features
-from leakage.studies.blessing.support_vectors import margin_outputs, privacy_and_error, split_gains
 from leakage.trainers.svm import hard_margin, soft_margin
+from reproduced.studies.blessing import support_vectors as module
+from reproduced.studies.blessing.feature_models import FeatureModel, weak_features
+from reproduced.studies.blessing.support_vectors import margin_outputs, privacy_and_error, split_gains
 
 
 def test_nested_machines_are_those_trained_directly():

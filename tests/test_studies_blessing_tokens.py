@@ -3,8 +3,8 @@
 import torch
 
 from leakage.data.multi30k import SentencePairs
-from leakage.studies.blessing import tokens
-from leakage.studies.blessing.tokens import BEGIN, END, PADDING, UNKNOWN, encode, vocabulary, words
+from reproduced.studies.blessing import tokens
+from reproduced.studies.blessing.tokens import BEGIN, END, PADDING, UNKNOWN, encode, vocabulary, words
 
 PAIRS = SentencePairs(("A dog runs.", "A cat!", "A dog and a cat sit."), ("Ein Hund läuft.", "Katze!", "Beide sitzen."))
 

@@ -5,11 +5,11 @@ from functools import cache
 import pytest
 import torch
 
-from leakage.studies.blessing.tradeoff import Ensemble, at_advantage, at_error, at_infinite_width, trade_off
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
 from leakage.theory.logistic.problem import Setting
 from logistic_points import of
+from reproduced.studies.blessing.tradeoff import Ensemble, at_advantage, at_error, at_infinite_width, trade_off
 
 PHI = of(1.1, 3.0, 5.0, 10.0, 100.0)
 

@@ -7,11 +7,11 @@ from leakage.data.gaussians import gaussian
 from leakage.data.membership_splits import complementary_pairs
 from leakage.models.initialisation import Stack, initial
 from leakage.runtime import stream
-from leakage.studies.blessing.trajectories import watch
 from leakage.trainers import criteria
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
+from reproduced.studies.blessing.trajectories import watch
 
 POOL, MODELS = 40, 4
 RECIPE = Recipe(epochs=3, batch=10, learning_rate=0.05)

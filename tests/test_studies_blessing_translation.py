@@ -7,8 +7,8 @@ import torch
 from leakage.data.multi30k import SentencePairs
 from leakage.models.transformer import PADDING
 from leakage.runtime import stream
-from leakage.studies.blessing import translation
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.blessing import translation
 
 NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
 VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))

@@ -11,9 +11,9 @@ from leakage.attacks.membership import loss_threshold
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.scores import rates
 from leakage.runtime import stream
-from leakage.studies.blessing import width_audit
-from leakage.studies.blessing.width_audit import over_pools
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.blessing import width_audit
+from reproduced.studies.blessing.width_audit import over_pools
 
 POOL = 400
 SETTINGS: dict[str, Any] = dict(

@@ -2,8 +2,8 @@
 
 import torch
 
-from leakage.studies.gradient_inversion.deep_stacks import errors
-from leakage.studies.gradient_inversion.games import Game
+from reproduced.studies.gradient_inversion.deep_stacks import errors
+from reproduced.studies.gradient_inversion.games import Game
 
 
 def stack(name, *, depth, kind):

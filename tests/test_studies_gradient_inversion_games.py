@@ -13,8 +13,8 @@ from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.games import Game, compared, errors, exchange, play, power, ratio
 from leakage.trainers.federated import batch_gradient
+from reproduced.studies.gradient_inversion.games import Game, compared, errors, exchange, play, power, ratio
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
 

@@ -8,8 +8,8 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion import gradient_symmetries as twins
 from leakage.trainers.federated import batch_gradient
+from reproduced.studies.gradient_inversion import gradient_symmetries as twins
 
 D, B = 8, 3
 X = sphere(B, D, generator=stream(0, "inputs"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion import image_pairs
+from reproduced.studies.gradient_inversion import image_pairs
 
 CLASSES = torch.arange(40) % 4
 PIXELS = torch.rand((40, 30), generator=stream(0, "pixels"), dtype=DTYPE)

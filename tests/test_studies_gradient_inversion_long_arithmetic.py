@@ -5,8 +5,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from leakage.studies.gradient_inversion import long_arithmetic
-from leakage.studies.gradient_inversion.long_arithmetic import errors
+from reproduced.studies.gradient_inversion import long_arithmetic
+from reproduced.studies.gradient_inversion.long_arithmetic import errors
 
 
 @pytest.mark.parametrize("depth", [2, 6])

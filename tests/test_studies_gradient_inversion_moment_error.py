@@ -10,7 +10,7 @@ from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs
 from leakage.attacks.gradient_inversion.span import of_moments
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from leakage.studies.gradient_inversion.moment_error import error, hidden_tilt, outputs_tilt, span_error
+from reproduced.studies.gradient_inversion.moment_error import error, hidden_tilt, outputs_tilt, span_error
 
 POLYNOMIAL, TANH = activation("polynomial"), activation("tanh")
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE
-from leakage.studies.gradient_inversion.games import Game, play
-from leakage.studies.gradient_inversion.step_errors import (
+from leakage.theory import hermite
+from reproduced.studies.gradient_inversion.games import Game, play
+from reproduced.studies.gradient_inversion.step_errors import (
     ORDERS,
     SOURCES,
     deviations,
@@ -15,7 +16,6 @@ from leakage.studies.gradient_inversion.step_errors import (
     moment_error,
     remainders,
 )
-from leakage.theory import hermite
 
 CHAIN = Game(3, 2000, activation="tanh", inputs="chain", overlap=0.4, bias=1.0)
 

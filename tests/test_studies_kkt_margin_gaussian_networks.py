@@ -8,9 +8,9 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.gaussian_networks import fresh_outputs, gaussian_targets
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.studies.kkt_margin.gaussian_networks import fresh_outputs, gaussian_targets
 
 SMALL = dict(rows=4, width=12, fresh=30, runs=3, descent=Descent(200, margin=3.0), seed=0)
 RUNS, DIMENSION, SCALE = 800, 30, 0.3

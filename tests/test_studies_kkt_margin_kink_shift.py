@@ -6,11 +6,11 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin import line_statements
-from leakage.studies.kkt_margin.kink_shift import figure_6, norm_derivative, shifted
-from leakage.studies.kkt_margin.line_problems import draw_problem
 from leakage.theory.kkt.optimum import univariate
 from leakage.theory.piecewise_linear import Margins, from_network
+from reproduced.studies.kkt_margin import line_statements
+from reproduced.studies.kkt_margin.kink_shift import figure_6, norm_derivative, shifted
+from reproduced.studies.kkt_margin.line_problems import draw_problem
 
 
 def test_the_example_is_a_ramp_between_two_flat_pieces_without_a_point_at_its_ends():

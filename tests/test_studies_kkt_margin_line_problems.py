@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.studies.kkt_margin import line_statements
-from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
 from leakage.theory.kkt import conditions
 from leakage.theory.kkt.optimum import univariate
+from reproduced.studies.kkt_margin import line_statements
+from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
 
 
 @pytest.mark.parametrize("law", LABEL_LAWS)

@@ -8,11 +8,11 @@ import torch
 
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin import line_statements as facts
-from leakage.studies.kkt_margin.kink_shift import figure_6
-from leakage.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from leakage.theory.kkt.optimum import univariate
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from reproduced.studies.kkt_margin import line_statements as facts
+from reproduced.studies.kkt_margin.kink_shift import figure_6
+from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 
 
 @cache

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import softplus
 
 from leakage.runtime import DTYPE
-from leakage.studies.kkt_margin.margin_size import (
+from reproduced.studies.kkt_margin.margin_size import (
     PRINTED_PEAK,
     bisected_margin,
     bounded_margin_ratio,

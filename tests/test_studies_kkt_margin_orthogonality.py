@@ -9,7 +9,8 @@ import torch
 from leakage.data.mixtures import LAWS, draw
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.orthogonality import (
+from leakage.theory.kkt.bounds import Geometry
+from reproduced.studies.kkt_margin.orthogonality import (
     STAGES,
     LearnableCase,
     decay,
@@ -20,7 +21,6 @@ from leakage.studies.kkt_margin.orthogonality import (
     stages,
     staircase,
 )
-from leakage.theory.kkt.bounds import Geometry
 
 
 def of(*values):

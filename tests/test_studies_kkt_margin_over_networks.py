@@ -7,7 +7,7 @@ import torch
 
 from leakage.metrics.intervals import clopper_pearson
 from leakage.runtime import DTYPE
-from leakage.studies.kkt_margin import over_networks
+from reproduced.studies.kkt_margin import over_networks
 
 
 def of(*values):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from leakage.data.images import load
-from leakage.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.studies.kkt_margin.parity_networks import NETWORKS, parity_targets
 
 DIGITS = load("digits")
 

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from leakage.studies.kkt_margin.tightness import Tightness, measure
 from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, output_bound
+from reproduced.studies.kkt_margin.tightness import Tightness, measure
 from test_theory_kkt_bounds import CLOSE, WIDE, of
 
 

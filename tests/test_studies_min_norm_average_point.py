@@ -4,9 +4,9 @@ import torch
 
 from leakage import runtime
 from leakage.metrics import estimates
-from leakage.studies.min_norm import average_point
 from leakage.theory import least_squares
 from leakage.theory.least_squares import Design, Query
+from reproduced.studies.min_norm import average_point
 
 DESIGN = Design(n=20, D=60)
 WIDTHS = [24, 39, 60]

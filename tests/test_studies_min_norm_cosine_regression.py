@@ -8,8 +8,9 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.studies.min_norm import cosine_regression
-from leakage.studies.min_norm.cosine_regression import (
+from leakage.theory.scale_mixture import total_variation
+from reproduced.studies.min_norm import cosine_regression
+from reproduced.studies.min_norm.cosine_regression import (
     Cosines,
     exact_outsider_variances,
     member_variance,
@@ -19,7 +20,6 @@ from leakage.studies.min_norm.cosine_regression import (
     uncovered_probability,
     with_aliases,
 )
-from leakage.theory.scale_mixture import total_variation
 
 QUERIES = torch.tensor([0, 5, 20])
 

@@ -8,9 +8,9 @@ from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.studies.min_norm import latent_space
-from leakage.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 from leakage.theory.scale_mixture import ScaleMixture, total_variation
+from reproduced.studies.min_norm import latent_space
+from reproduced.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 TRIALS = 3000

@@ -6,8 +6,8 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.studies.min_norm import random_features
-from leakage.studies.min_norm.random_features import (
+from reproduced.studies.min_norm import random_features
+from reproduced.studies.min_norm.random_features import (
     LabelWeights,
     label_noise_law,
     label_weights,

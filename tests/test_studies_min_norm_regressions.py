@@ -6,10 +6,10 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.studies.min_norm import regressions
-from leakage.studies.min_norm.regressions import ridge_predictions, trained_predictions
 from leakage.theory import least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
+from reproduced.studies.min_norm import regressions
+from reproduced.studies.min_norm.regressions import ridge_predictions, trained_predictions
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 PENALTIES = [1e-6, 0.1, 3.0, 1e6]

@@ -8,10 +8,10 @@ from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.studies.min_norm import relu_features
-from leakage.studies.min_norm.relu_features import member_variances, outsider_variances
 from leakage.theory.least_squares import Design
 from leakage.theory.scale_mixture import ScaleMixture, total_variation
+from reproduced.studies.min_norm import relu_features
+from reproduced.studies.min_norm.relu_features import member_variances, outsider_variances
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 TRIALS = 2500

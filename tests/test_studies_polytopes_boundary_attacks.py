@@ -7,7 +7,7 @@ import torch
 
 import noise_labels
 from leakage.attacks.membership.label_only import Jumps
-from leakage.studies.polytopes import boundary_attacks as trials
+from reproduced.studies.polytopes import boundary_attacks as trials
 
 
 def test_what_memorises_is_found_out_by_distances():

@@ -9,8 +9,8 @@ from leakage.geometry.patterns import read_out, smooth
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import boundary_walk as walks
-from leakage.studies.polytopes.boundary_walk import Steps, walk
+from reproduced.studies.polytopes import boundary_walk as walks
+from reproduced.studies.polytopes.boundary_walk import Steps, walk
 
 
 def a_network(widths=(20, 16, 4)) -> Mlp:

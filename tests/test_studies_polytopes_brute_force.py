@@ -5,7 +5,7 @@ import torch
 
 from geometry_networks import SQUARE, network, one_layer
 from leakage.geometry.subdivision import subdivide
-from leakage.studies.polytopes import brute_force
+from reproduced.studies.polytopes import brute_force
 
 TRIANGLE = one_layer([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.2, 0.2])
 ORIGIN = torch.zeros(2, dtype=torch.float64)

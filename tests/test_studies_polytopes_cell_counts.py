@@ -5,7 +5,7 @@ import torch
 
 from leakage.models import mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import cell_counts
+from reproduced.studies.polytopes import cell_counts
 
 
 def test_one_layer_has_zaslavsky_s_count_in_a_large_window():

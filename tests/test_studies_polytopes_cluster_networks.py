@@ -2,10 +2,10 @@
 
 import torch
 
-from leakage.studies.polytopes import cluster_networks
-from leakage.studies.polytopes.cluster_networks import ClusterTask
-from leakage.studies.polytopes.clusters import Layout
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.polytopes import cluster_networks
+from reproduced.studies.polytopes.cluster_networks import ClusterTask
+from reproduced.studies.polytopes.clusters import Layout
 
 EASY = ClusterTask(
     Layout(pairs=1, points=40, radius=0.1, gap=0.2), (10, 10), Recipe(epochs=30, batch=20, learning_rate=5e-3)

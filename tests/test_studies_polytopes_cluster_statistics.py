@@ -5,12 +5,12 @@ import torch
 
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
-from leakage.studies.polytopes import cluster_contrasts, cluster_networks, cluster_statistics
-from leakage.studies.polytopes.cluster_networks import ClusterTask
-from leakage.studies.polytopes.cluster_statistics import Looks
-from leakage.studies.polytopes.clusters import Layout
-from leakage.studies.polytopes.windows import corners
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.polytopes import cluster_contrasts, cluster_networks, cluster_statistics
+from reproduced.studies.polytopes.cluster_networks import ClusterTask
+from reproduced.studies.polytopes.cluster_statistics import Looks
+from reproduced.studies.polytopes.clusters import Layout
+from reproduced.studies.polytopes.windows import corners
 
 TASK = ClusterTask(Layout(pairs=2, points=30, radius=0.1), (12, 12), Recipe(epochs=40, batch=20, learning_rate=5e-3))
 LOOKS = Looks(epochs=tuple(range(7)), early=(0, 3), late=(5, 7), side=40, movement_side=20)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.studies.polytopes import clusters
-from leakage.studies.polytopes.clusters import Layout
+from reproduced.studies.polytopes import clusters
+from reproduced.studies.polytopes.clusters import Layout
 
 LAYOUTS = (Layout(), Layout(pairs=2, points=30, radius=0.1, gap=0.05), Layout(pairs=1, points=1, gap=0.0))
 

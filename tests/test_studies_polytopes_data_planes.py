@@ -10,9 +10,9 @@ from geometry_networks import one_layer, points
 from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import data_planes
-from leakage.studies.polytopes.shadow_pairs import Side
-from leakage.studies.polytopes.windows import corners
+from reproduced.studies.polytopes import data_planes
+from reproduced.studies.polytopes.shadow_pairs import Side
+from reproduced.studies.polytopes.windows import corners
 
 
 def test_a_plane_goes_through_its_points():

@@ -7,8 +7,8 @@ import torch
 
 from geometry_networks import network, one_layer
 from leakage.geometry.subdivision import subdivide
-from leakage.studies.polytopes import densities
-from leakage.studies.polytopes.windows import corners, lattice
+from reproduced.studies.polytopes import densities
+from reproduced.studies.polytopes.windows import corners, lattice
 
 
 def lines(normals: list[list[float]], offsets: list[float]):

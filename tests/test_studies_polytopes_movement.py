@@ -6,8 +6,8 @@ import torch
 from geometry_networks import network, one_layer
 from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp, stack
-from leakage.studies.polytopes import movement
-from leakage.studies.polytopes.windows import corners, lattice
+from reproduced.studies.polytopes import movement
+from reproduced.studies.polytopes.windows import corners, lattice
 
 
 def hybrid(before: Mlp, after: Mlp, layers: set[int]) -> Mlp:

@@ -10,8 +10,8 @@ from last_bits import LastBits
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp
-from leakage.studies.polytopes import norm_ridges
-from leakage.studies.polytopes.windows import corners, lattice
+from reproduced.studies.polytopes import norm_ridges
+from reproduced.studies.polytopes.windows import corners, lattice
 
 
 def ramp() -> Mlp:

@@ -5,7 +5,7 @@ import torch
 
 from geometry_networks import SQUARE, network
 from leakage.geometry.subdivision import subdivide
-from leakage.studies.polytopes import other_algorithms
+from reproduced.studies.polytopes import other_algorithms
 
 MODEL = network((2, 8, 6, 2), 0)
 FINE = subdivide(MODEL, 3 * SQUARE)

@@ -4,7 +4,7 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.studies.polytopes.path_formula import early_gradient
+from reproduced.studies.polytopes.path_formula import early_gradient
 
 
 def draws(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -8,7 +8,7 @@ from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.polygons import fans
 from leakage.geometry.subdivision import Plane, subdivide
 from leakage.models.mlp import Mlp
-from leakage.studies.polytopes import pictures
+from reproduced.studies.polytopes import pictures
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import torch
 
 from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import rays
-from leakage.studies.polytopes.printed_search import bisection
+from reproduced.studies.polytopes.printed_search import bisection
 
 
 def test_the_search_is_right_where_a_unit_step_hides_one_event_only():

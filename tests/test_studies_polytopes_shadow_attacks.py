@@ -9,9 +9,9 @@ import torch
 import noise_labels
 from leakage.attacks.membership import attack_models
 from leakage.attacks.membership.attack_models import Settings
-from leakage.studies.polytopes import shadow_attacks, shadow_pairs
-from leakage.studies.polytopes.shadow_attacks import Shooting
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.polytopes import shadow_attacks, shadow_pairs
+from reproduced.studies.polytopes.shadow_attacks import Shooting
 
 QUICK = Settings(hidden=16, recipe=Recipe(epochs=20, batch=40, learning_rate=1e-2), trees=30)
 SHOTS = Shooting(rays=2, boundaries=3, cells=4, until=20.0)

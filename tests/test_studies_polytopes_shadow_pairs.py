@@ -4,10 +4,10 @@ import torch
 
 import noise_labels
 from leakage.data.labelled import LOADERS
-from leakage.studies.polytopes import shadow_pairs
-from leakage.studies.polytopes.shadow_pairs import Task
 from leakage.trainers.ensembles import Recipe
 from noise_labels import NOISE
+from reproduced.studies.polytopes import shadow_pairs
+from reproduced.studies.polytopes.shadow_pairs import Task
 
 
 def test_each_network_fits_its_members_and_not_the_outsiders():

@@ -10,7 +10,7 @@ from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from leakage.studies.polytopes import signals
+from reproduced.studies.polytopes import signals
 
 
 def test_a_network_that_memorised_is_found_out():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.studies.polytopes.standings import Standing, Table, over_splits, standing, table
+from reproduced.studies.polytopes.standings import Standing, Table, over_splits, standing, table
 
 
 def rows(shift: float) -> Table[Standing]:

@@ -7,7 +7,7 @@ import torch
 
 from geometry_networks import SQUARE, directions, network, one_layer, points
 from leakage.geometry.subdivision import subdivide
-from leakage.studies.polytopes import theorem_checks
+from reproduced.studies.polytopes import theorem_checks
 
 
 def test_identities_hold_and_the_printed_biases_do_not():

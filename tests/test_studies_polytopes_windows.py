@@ -2,7 +2,7 @@
 
 import torch
 
-from leakage.studies.polytopes import windows
+from reproduced.studies.polytopes import windows
 
 
 def test_lattice_points_are_the_middles_of_equal_squares():

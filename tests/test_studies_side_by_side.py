@@ -11,7 +11,11 @@ from leakage.data import labelled
 from leakage.metrics.intervals import Estimate
 from leakage.panel import evaluate
 from leakage.runtime import stream
-from leakage.studies.side_by_side import (
+from leakage.theory import gaussian_mechanism
+from leakage.theory.logistic.output_law import average_advantage
+from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.threshold_attacks import best_threshold
+from reproduced.studies.side_by_side import (
     comparisons,
     epsilons,
     ladder,
@@ -19,10 +23,6 @@ from leakage.studies.side_by_side import (
     logistic_trainings,
     targets,
 )
-from leakage.theory import gaussian_mechanism
-from leakage.theory.logistic.output_law import average_advantage
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.threshold_attacks import best_threshold
 
 DATA = noise_labels.NOISE
 IMAGES = type(DATA)(DATA.features[:, :36].contiguous(), DATA.labels)

@@ -18,9 +18,10 @@ import pytest
 import torch
 
 import alterations
-from leakage import content_keys, processes, runtime, sweeps
+from leakage import content_keys, runtime
 from leakage.metrics.intervals import Estimate
 from patience import HANGS, wait_until
+from reproduced import processes, sweeps
 
 RUN = runtime.begin("ci", 0, "cpu")
 
@@ -245,7 +246,8 @@ def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
 def test_processes_end_with_the_one_that_began_them(tmp_path):
     script = f"""
 import time
-from leakage import runtime, sweeps
+from leakage import runtime
+from reproduced import sweeps
 def wait(seconds):
     time.sleep(seconds)
 if __name__ == "__main__":

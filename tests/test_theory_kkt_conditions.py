@@ -13,10 +13,10 @@ from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.studies.kkt_margin.line_problems import draw_problem
 from leakage.theory.kkt.conditions import check
 from leakage.theory.kkt.optimum import univariate
 from leakage.trainers.margin_flow import Descent, train
+from reproduced.studies.kkt_margin.line_problems import draw_problem
 
 POINT = Symmetric()
 # The squared residual is settled to 1e-14 at a KKT point, and to 1e-5 of itself elsewhere.

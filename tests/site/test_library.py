@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from test_links import anchors, targets
 
-from leakage.pipeline.book import Book
-from leakage.pipeline.library import PAGE
-from leakage.pipeline.render import read_library
+from reproduced.pages.library import PAGE
+from reproduced.pages.render import read_library
+from reproduced.run.book import Book
 
 pytestmark = pytest.mark.site
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
-from leakage.pipeline.downloads import BRANCH
+from reproduced.pages.downloads import BRANCH
 
 pytestmark = pytest.mark.site
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from leakage.auditing.evidence import Evidence
 from leakage.auditing.measures import Measured, curve_fprs, tpr_at
-from leakage.palette import colour, line, shades, use_style
+from reproduced.palette import colour, line, shades, use_style
 
 _DASHES = ("-", "--", ":", "-.")
 _SIZE = (7.0, 4.8)  # inches

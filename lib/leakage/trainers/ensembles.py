@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
-from leakage import content_keys
 from leakage.trainers.criteria import Examples, Score
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -116,7 +115,7 @@ def train(
     )
     if observe is not None and 0 in observed:
         observe(0, state.clone())
-    hidden = description is None or bool(os.environ.get(content_keys.QUIET_VARIABLE))
+    hidden = description is None or bool(os.environ.get(QUIET_VARIABLE))
     for epoch in tqdm(range(1, recipe.epochs + 1), desc=description, unit="epoch", disable=hidden):
         order = shuffled(rows, generator=generator) if orders is None else orders[epoch - 1]
         for batch in order.split(recipe.batch, dim=-1):

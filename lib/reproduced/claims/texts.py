@@ -1,0 +1,114 @@
+"""Words, tables and signs of the ledger, as Markdown that is safe whatever is in it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reproduced.claims import measurements
+from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim
+
+NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
+SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", UNDECIDED: "?", NOT_RUN: "–", NOT_JUDGED: "·"}
+_SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
+# What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
+_BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_PAIRS = re.compile(r"\{(?=\{)|\}(?=`)|!(?=\[)")  # of a template {{…}}, of a role {…}`…` and of an image ![…](…)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A piece of Markdown that a notebook shows as such.
+
+    `stand_in` names the data shown where those that the text speaks of are absent, as in `figures.show`.
+    """
+
+    markdown: str
+    stand_in: str = ""
+
+    def _repr_markdown_(self) -> str:
+        return f"*{self.stand_in} (absent)*\n\n" * bool(self.stand_in) + self.markdown
+
+    __repr__ = _repr_markdown_
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of texts, whatever is in them."""
+    lines = [heads, ["---"] * len(heads), *([in_cell(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def filled_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A `table` without the columns that are empty in every row."""
+    rows = list(rows)
+    filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
+    return table([heads[at] for at in filled], [[row[at] for at in filled] for row in rows])
+
+
+def in_cell(text: str | float) -> str:
+    """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
+    return in_text(text).replace("|", "\\|")
+
+
+def in_text(text: str | float) -> str:
+    """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
+
+    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by
+    what would make it a template or a role, and no `!` by what would make it a picture: where there is no escape, a
+    blank parts them.
+    """
+    pieces = _SPANS.split(" ".join(str(text).split()))
+    safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))
+    return _BLOCK.sub(r"\1\\", _PAIRS.sub(r"\g<0> ", "".join(safe)))
+
+
+def verdict_text(verdict: str) -> str:
+    """Sign and words: `✓ held`."""
+    return f"{SIGNS[verdict]} {verdict}"
+
+
+def rule_text(claim: Claim) -> str:
+    """How a claim is judged: its rules as mathematics, and what each value in them is."""
+    values = "; ".join(f"*{name.replace('_', ' ')}*: {what}" for name, what in claim.values.items())
+    return f"{rules_text(claim)}. {values}"
+
+
+def rules_text(claim: Claim) -> str:
+    """When a claim is held, held in part and refuted, as mathematics."""
+    return "; ".join(f"{word} if {rule.sentence()}" for word, rule in claim.rules.items())
+
+
+def measured_text(record: Mapping[str, Any], shows: str = "") -> str:
+    """The value of a record that has the name, else its first, with its interval; "" if nothing was measured."""
+    found = _measured(record)
+    return found.get(shows) or next(iter(found.values()), "")
+
+
+def finding_text(record: Mapping[str, Any]) -> str:
+    """All that was measured, by name; "" if nothing was."""
+    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in _measured(record).items())
+
+
+def _measured(record: Mapping[str, Any]) -> dict[str, str]:
+    values = record.get("values") or ()
+    return {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
+
+
+def provenance(ledger: Mapping[str, Any]) -> str:
+    """Where a collected ledger comes from, in one line."""
+    commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
+    return f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}"
+
+
+def machine(ledger: Mapping[str, Any]) -> str:
+    """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
+    device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
+    return f"{device} ({processor})" if processor else device
+
+
+def seconds_text(seconds: float) -> str:
+    """`148 ns`, `3.45 ms`, `9.14 d`: three digits, in the largest unit of which there is at least one."""
+    units = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+    name = next((name for name, size in units.items() if seconds >= size), "ns")
+    return f"{seconds / units[name]:.3g} {name}"

@@ -1,0 +1,1 @@
+"""Make the pages of the site from what was kept."""

@@ -1,0 +1,218 @@
+"""What the book draws on axes: bands, histograms, curves with their intervals, heat maps, whiskers and polygons.
+
+Distributions, means with their intervals and heat maps are drawn by seaborn, in the book's look and with the book's
+intervals; it is imported where one is drawn, for it brings pandas with it. Values are tensors on any device, arrays or
+lists. Import `figures` to make and show a picture.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from torch import Tensor
+
+from leakage import arguments
+from leakage.metrics.estimates import mean_interval
+from leakage.metrics.intervals import Estimate
+from reproduced.palette import colour, dots, line, look
+
+
+def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str, *, label: str | None = None) -> None:
+    """Shade the range from `low` to `high` over `x` in the quantity's colour. Tensors on any device are welcome.
+
+    Raises:
+        ValueError: as `look`, or if `low` exceeds `high` somewhere.
+    """
+    x, low, high = (_array(values) for values in (x, low, high))
+    if bool((low > high).any()):
+        raise ValueError("`low` must not exceed `high`, got a band turned over; are they swapped?")
+    ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0, label=label)
+
+
+def histogram(
+    ax: Axes, values: Any, edges: Any, quantity: str, *, height: Literal["proportion", "density"] = "proportion"
+) -> None:
+    """Fill the histogram of the values in the quantity's colour; the outermost bins take all beyond them.
+
+    Args:
+        ax: the axes.
+        values: numbers in any shape.
+        edges: of the bins, ascending.
+        quantity: see `look`.
+        height: `proportion` of the values in each bin, or that over the width of the bin.
+
+    Raises:
+        ValueError: as `look`, or if there are no values, or one is NaN.
+    """
+    import seaborn as sns
+
+    values, edges = _array(values).ravel(), _array(edges)
+    arguments.filled("values", arguments.real("values", torch.as_tensor(values, dtype=torch.float64), finite=False))
+    inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
+    sns.histplot(
+        x=inside,
+        bins=edges.tolist(),
+        stat=height,
+        element="step",
+        linewidth=0,
+        alpha=0.55,
+        color=colour(quantity),
+        label=quantity,
+        ax=ax,
+    )
+    ax.set(xlabel="", ylabel="")
+
+
+def curve(
+    ax: Axes, x: Any, samples: Sequence[Any] | np.ndarray | Tensor, quantity: str, *, label: str | None = None
+) -> None:
+    """Draw the mean of each sample over `x`, joined by a line, with its interval (`estimates.mean_interval`, 95 %).
+
+    Args:
+        ax: the axes.
+        x: where each sample stands; different numbers.
+        samples: one sample of numbers for each `x`, of any sizes.
+        quantity: see `look`.
+        label: for the legend.
+
+    Raises:
+        ValueError: as `look` and `mean_interval`, or if there are not as many samples as different `x`.
+    """
+    import seaborn as sns
+
+    x = _array(x)
+    arguments.tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
+    if len(np.unique(x)) < len(x):
+        raise ValueError("`x` must be different numbers, one for each sample.")
+    drawn = [_array(sample).ravel() for sample in samples]
+    for sample in drawn:  # seaborn would leave out what is not finite
+        _interval(sample)
+    sns.lineplot(
+        x=np.repeat(x, [len(sample) for sample in drawn]),
+        y=np.concatenate(drawn),
+        errorbar=_interval,
+        err_style="bars",
+        err_kws={"elinewidth": 1.6},
+        linewidth=1.2,
+        marker=look(quantity).marker,
+        markeredgecolor=colour(quantity),
+        **line(quantity),
+        label=label,
+        legend=False,
+        ax=ax,
+    )
+    ax.set(xlabel="", ylabel="")
+
+
+def _interval(sample: Any) -> tuple[float, float]:
+    found = mean_interval(torch.tensor(np.asarray(sample)))
+    return found.low, found.high
+
+
+def heat_map(
+    ax: Axes,
+    values: Any,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    form: str = ".2f",
+) -> None:
+    """Colour a table of shares, each written in its cell, with a colour bar beside it; the first row is lowest.
+
+    Args:
+        ax: the axes.
+        values: the shares (rows, columns), from 0 to 1.
+        rows: what stands beside each row.
+        columns: what stands below each column.
+        label: of the colour bar: the quantity, with its unit.
+        form: how a number is written.
+
+    Raises:
+        ValueError: if there are not as many names as rows and columns.
+    """
+    import seaborn as sns
+
+    values = _array(values)
+    arguments.tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
+    sns.heatmap(
+        values,
+        vmin=0.0,
+        vmax=1.0,
+        cmap="viridis",
+        annot=True,
+        annot_kws={"fontsize": 10},
+        fmt=form,
+        xticklabels=list(columns),
+        yticklabels=list(rows),
+        cbar_kws={"label": label},
+        ax=ax,
+    )
+    ax.invert_yaxis()
+    ax.tick_params(rotation=0)
+
+
+def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, label: str | None = None) -> None:
+    """Draw estimates over `x` as the quantity's markers, each with its interval as a vertical line.
+
+    Raises:
+        ValueError: as `look`, or if there are not as many estimates as `x`.
+    """
+    x = _array(x)
+    arguments.tensor("x", torch.as_tensor(x), "estimates", estimates=len(estimates))
+    ax.vlines(x, [e.low for e in estimates], [e.high for e in estimates], color=colour(quantity), linewidth=1.6)
+    ax.plot(x, [e.estimate for e in estimates], **dots(quantity), label=label)
+
+
+def polygons(
+    ax: Axes,
+    vertices: Any,
+    counts: Any,
+    values: Any,
+    *,
+    limits: tuple[float, float] | None = None,
+    shades: str = "viridis",
+    edges: bool = False,
+) -> PolyCollection:
+    """Fill polygons by their values, and let the axes end where they do, in true proportion. Tensors are welcome.
+
+    Args:
+        ax: the axes.
+        vertices: corners (polygons, v, 2), of which the first `counts` of each count.
+        counts: how many corners each polygon has.
+        values: one for each.
+        limits: the values at the two ends of the colours; by default those of the values.
+        shades: name of a colour map of matplotlib.
+        edges: draw a thin white line around each polygon.
+
+    Returns:
+        What was drawn, for a colour bar.
+
+    Raises:
+        ValueError: if there is no polygon, the numbers differ, or a polygon has fewer than three corners or more than
+            there are.
+    """
+    corners, sizes, heights = _array(vertices), _array(counts), _array(values)
+    if not len(corners) or not len(corners) == len(sizes) == len(heights):
+        raise ValueError(
+            "`vertices`, `counts` and `values` must be as many, and at least one; "
+            f"got {len(corners)}, {len(sizes)} and {len(heights)}."
+        )
+    if sizes.min() < 3 or sizes.max() > corners.shape[1]:
+        raise ValueError(f"`counts` must lie between 3 and {corners.shape[1]}, got {sizes.min()} to {sizes.max()}.")
+    rings = [ring[:size] for ring, size in zip(corners, sizes, strict=True)]
+    # Without a line of its own colour the page would shine through between two polygons.
+    drawn = PolyCollection(rings, array=heights, cmap=shades, edgecolors="white" if edges else "face", linewidths=0.3)
+    drawn.set_clim(*(limits or (heights.min(), heights.max())))
+    ax.add_collection(drawn)
+    low, high = np.concatenate(rings).min(0), np.concatenate(rings).max(0)
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    ax.grid(False)
+    return drawn
+
+
+def _array(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)

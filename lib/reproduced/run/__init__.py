@@ -1,0 +1,1 @@
+"""Execute chapters and keep what they say."""

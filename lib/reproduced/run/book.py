@@ -1,0 +1,235 @@
+"""The book on disk: where its parts lie, which chapters it has, and which parameters they take.
+
+`Book` answers questions and writes nothing. Whatever is wrong with a request or with the book is a `Refusal`, raised
+before anything is executed or changed.
+"""
+
+import ast
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+import jupytext
+from nbformat import NotebookNode
+
+from leakage import arguments, content_keys
+from reproduced.claims import declarations, strict_yaml
+from reproduced.claims.declarations import Declarations
+from reproduced.run.storage import MARKER
+
+STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
+
+
+class Refusal(click.ClickException):
+    """A request that cannot be carried out; the message is one line, and nothing was changed."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Book:
+    """The repository at `root`, built into the folder `build`."""
+
+    root: Path
+    build: Path
+
+    @cached_property
+    def chapters(self) -> tuple[str, ...]:
+        """Chapters that exist and declare claims, in the order of the table of contents."""
+        there = {p.stem for p in (self.folder / "claims").glob("*.yml") if (self.folder / f"{p.stem}.md").is_file()}
+        listed = [name for name in self.pages if name in there]
+        return (*listed, *sorted(there - set(listed)))
+
+    @cached_property
+    def pages(self) -> tuple[str, ...]:
+        """Pages of the table of contents, in order."""
+        contents = read_mapping(self.root / "_toc.yml")
+        pages = [contents.get("root", "intro"), *_files(contents)]
+        if wrong := [page for page in pages if not isinstance(page, str)]:
+            raise Refusal(f"_toc.yml: a page must be a name; got {arguments.shown(wrong[0])}.")
+        return tuple(dict.fromkeys(pages))
+
+    @property
+    def folder(self) -> Path:
+        """The sources of all pages."""
+        return self.root / "book"
+
+    @property
+    def package(self) -> Path:
+        """The package `leakage` that the chapters import: the repository's own, else the installed one."""
+        own = self.root / "lib" / "leakage"
+        return own if own.is_dir() else content_keys.PACKAGE
+
+    @property
+    def staged(self) -> Path:
+        """The tree that is rendered: the pages with the chapters executed."""
+        return self.build / "site-src"
+
+    @property
+    def site(self) -> Path:
+        """The rendered site."""
+        return self.build / "site" / "_build" / "html"
+
+    def source(self, chapter: str) -> Path:
+        return self.folder / f"{chapter}.md"
+
+    def executed(self, profile: str, chapter: str) -> Path:
+        return self.build / "executed" / profile / f"{chapter}.ipynb"
+
+    def ledger(self, chapter: str) -> Path:
+        return self.build / "claims" / f"{chapter}.json"
+
+    def record(self, chapter: str) -> Path:
+        return self.folder / "records" / f"{chapter}.json"
+
+    def declarations(self, chapter: str) -> Declarations:
+        """The chapter's claims file; a `Refusal` if it is wrong."""
+        try:
+            return declarations.load(self.folder / "claims" / f"{chapter}.yml")
+        except ValueError as error:
+            raise Refusal(f"book/claims/{error}") from error
+
+    def notebook(self, chapter: str) -> NotebookNode:
+        """The chapter as a notebook; a `Refusal` unless it has one `parameters` cell with the standard parameters."""
+        try:
+            notebook = jupytext.read(self.source(chapter))
+        except Exception as error:  # whatever the converter raises of a text, the text is at fault
+            raise Refusal(f"book/{chapter}.md cannot be read: {error}.") from error
+        found = defaults(notebook, chapter)
+        if {name: type(value) for name, value in found.items()} != {n: type(v) for n, v in STANDARD.items()}:
+            wanted = ", ".join(f"{name} = {value!r}" for name, value in STANDARD.items())
+            raise Refusal(f"book/{chapter}.md: the `parameters` cell must hold exactly {wanted}.")
+        return notebook
+
+    def choose(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The chapters named, in the book's order, all if none is named; a `Refusal` for a name that is no chapter."""
+        names = [name.removeprefix("book/").removesuffix(".md") for name in names]
+        if unknown := [name for name in names if name not in self.chapters]:
+            known = ", ".join(self.chapters) or "none yet"
+            raise Refusal(f"{arguments.shown(unknown[0])} is no chapter; the chapters are: {known}.")
+        return tuple(chapter for chapter in self.chapters if not names or chapter in names)
+
+    def check_folder(self) -> None:
+        """A `Refusal` unless a build may write and delete in the build folder: it is new, empty or marked as one.
+
+        The folder `_build` of the repository is ours by its name, for a cache may have filled it before.
+        """
+        folder, root = _real(self.build), _real(self.root)
+        if root.is_relative_to(folder) or any(
+            folder.is_relative_to(_real(part)) for part in (self.folder, self.package, self.root / ".git")
+        ):
+            raise Refusal(f"{folder} is a folder of the book's sources; choose another with --build-dir.")
+        own = self.root / "_build"
+        marked = (folder == _real(own) and not own.is_symlink()) or (folder / MARKER).is_file()
+        if folder.is_dir() and not marked and any(folder.iterdir()):
+            raise Refusal(f"{folder} has files in it that are no build's; choose a new or an empty folder.")
+
+
+def open_book(root: Path | None = None, build: Path | None = None) -> Book:
+    """The book at `root`, or the one around the current folder; built into `_build` unless told otherwise."""
+    try:
+        found = content_keys.find_root(root)
+    except FileNotFoundError as error:
+        raise Refusal(str(error)) from error
+    return Book(found, (build or found / "_build").absolute())
+
+
+def code(notebook: NotebookNode) -> str:
+    """The Python text of all code cells; a cell with notebook magic is kept as a comment where only a line is magic."""
+    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return "\n".join(re.sub(r"^(\s*)([%!?].*)$", r"\1pass  # \2", cell, flags=re.MULTILINE) for cell in cells)
+
+
+def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
+    """Names and default values in the `parameters` cell."""
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    if len(cells) != 1:
+        raise Refusal(f"book/{chapter}.md must have one cell tagged `parameters`; it has {len(cells)}.")
+    try:
+        body = ast.parse(cells[0].source).body
+        return {_target(node): ast.literal_eval(node.value) for node in body if isinstance(node, ast.Assign)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: of nested brackets
+        raise Refusal(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
+
+
+def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
+    """Check the options `profile`, `seed`, `device` (`None` if not given) and the pairs NAME=VALUE; fill in defaults.
+
+    Raises:
+        Refusal: naming the parameter, the rule and the value received.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise Refusal(f"a parameter is written NAME=VALUE; got {arguments.shown(pair)}.")
+        if name not in STANDARD:
+            raise Refusal(
+                f"{arguments.shown(name)} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}."
+            )
+        if name in given:
+            raise Refusal(f"`{name}` is given twice.")
+        is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
+        given[name] = int(text) if is_number else text
+    from leakage import runtime  # and with it PyTorch, which nobody needs who executes nothing
+
+    chosen = STANDARD | given
+    try:
+        runtime.check_profile(chosen["profile"])
+        runtime.check_seed(chosen["seed"])
+        runtime.pick_device(chosen["device"])
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    return chosen
+
+
+def _target(node: ast.Assign) -> str:
+    return ast.unparse(node.targets[0])
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file, which must be a mapping; a `Refusal` if it is none."""
+    try:
+        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{path.name} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The fields of a YAML file written by hand; a `Refusal` if it is not one."""
+    try:
+        content = strict_yaml.read(path)
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    if not isinstance(content, dict):
+        raise Refusal(f"{path.name} must be a mapping.")
+    return content
+
+
+def _files(node: Any) -> Iterator[Any]:
+    """Every `file` of a table of contents, however deep."""
+    if isinstance(node, dict):
+        if "file" in node:
+            yield node["file"]
+        for value in node.values():
+            yield from _files(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _files(value)

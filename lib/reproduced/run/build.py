@@ -1,0 +1,277 @@
+"""One build: execute what is not fresh, collect and compare the claims, stage the pages, render the site.
+
+Everything that can be refused is refused before the first file is touched. A chapter that fails, a verdict that differs
+from the declared one and a warning of the renderer each make the build fail, after everything else was done.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from leakage import checked_files, content_keys, runtime
+from reproduced.pages import collect, contents, tables
+from reproduced.pages.notebook_pages import execute_pages
+from reproduced.pages.render import render, stage
+from reproduced.run import execute, executed, replications
+from reproduced.run.book import Book, Refusal
+from reproduced.run.execute import Place
+from reproduced.run.executed import REPRO
+from reproduced.run.executions import Work, carry_out
+from reproduced.run.options import check_place
+from reproduced.run.plan import Checksum, Plan, cores, make_plan
+from reproduced.run.progress import Progress, outcome_line
+from reproduced.run.storage import MARKED, MARKER, write_json, write_record
+
+_HOUR = 3600
+CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
+"""After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
+_MOST_COMPLAINTS = 20
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a build found; it succeeded if there is no fault."""
+
+    ledgers: Mapping[str, Mapping[str, Any]]
+    faults: tuple[str, ...]
+
+
+def build(
+    book: Book,
+    names: Sequence[str],
+    parameters: Mapping[str, Any],
+    *,
+    checksum: Checksum,
+    place: Place | None = None,
+    cell_seconds: int | None = None,
+    rendered: bool = True,
+    progress: Progress,
+) -> Report:
+    """Build the chapters named, all if none is, and the site around them.
+
+    Args:
+        book: what to build, and where.
+        names: chapters to execute; the others are shown as they were executed before, if they were.
+        parameters: profile, seed and device, checked.
+        checksum: gives the checksum of a data set by name.
+        place: where chapters are executed; by default `on_this_machine`.
+        cell_seconds: the longest a cell may take; by default according to the profile.
+        rendered: whether to make the site, beyond its staged pages.
+        progress: told what happens.
+
+    Raises:
+        Refusal: if the request or the book is wrong; nothing was changed then.
+    """
+    chosen = book.choose(names)
+    check(book)
+    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
+    plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
+    with alone(book.build):
+        todo = [plans[chapter] for chapter in chosen if plans[chapter].state != "fresh"]
+        for chapter in chosen:
+            progress.say(_intention(plans[chapter]))
+        for plan in todo:  # the ledgers of their last execution go first, whatever happens then
+            book.ledger(plan.chapter).unlink(missing_ok=True)
+        # In reverse: the longest chapters are among the last, and one that begins last runs alone.
+        work = [Work(book, plan) for plan in reversed(todo)]
+        device, limit = parameters["device"], cell_seconds or CELL_SECONDS[parameters["profile"]]
+        given = {"device": device, "limit": limit, "checksum": checksum, "tell": progress.tell}
+        done = carry_out(book, work, place=place or on_this_machine(device), **given)
+        ends = {end.work.plan.chapter: end for end in done}
+        faults = [outcome_line(ends[c].outcome) for c in chosen if c in ends and not ends[c].outcome.ok]
+        chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].executed)
+        notebooks = {c: notebook for c, plan in plans.items() if (notebook := executed.read(plan.target)) is not None}
+        ledgers = _collect(book, plans, notebooks)
+        for chapter in (name for name in chosen if name in ledgers):
+            if changed := notebooks[chapter].metadata[REPRO]["changed"]:
+                faults.append(f"{chapter}: {', '.join(changed)} changed while it ran, so build it again.")
+            faults += collect.faults(notebooks[chapter], plans[chapter].declared)
+        absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
+        faults += execute_pages(book)
+        if rendered:
+            faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
+    return Report(ledgers, tuple(faults))
+
+
+@contextmanager
+def place_of(
+    book: Book,
+    names: Sequence[str],
+    device: str,
+    *,
+    jobs: int | None,
+    workers: int | None,
+    cluster: str | None,
+    say: Callable[[str], None],
+) -> Iterator[Place]:
+    """Where the chapters named are executed: here, by so many workers on this machine, or by those of a scheduler.
+
+    Args:
+        book: the chapters' book.
+        names: of chapters, all if none is.
+        device: their parameter.
+        jobs: chapters at a time, without workers.
+        workers: how many processes of dask.
+        cluster: the address of a scheduler of dask.
+        say: told which workers are refused, and what is done again.
+
+    Raises:
+        click.UsageError: as `options.check_place`.
+        Refusal: if there are no such workers.
+    """
+    if not check_place(jobs=jobs, workers=workers, cluster=cluster):
+        yield on_this_machine(device, jobs)
+        return
+    from reproduced.run import cluster as clusters  # dask, only for its workers
+    from reproduced.run import equipment, errands
+
+    needs = equipment.needs(book, book.choose(names), device)
+    with clusters.pool(needs, book.package, address=cluster, workers=workers, say=say) as pool:
+        yield partial(errands.place, pool=pool, needs=needs, shared=cluster is None)
+
+
+def check(book: Book) -> None:
+    """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
+    contents.check(book)
+    book.check_folder()
+    if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
+        raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
+
+
+def mark(folder: Path) -> None:
+    """Make the folder, if there is none, and say in it that it is a build's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / MARKER).open("a", encoding="utf-8") as marker:
+        if not marker.tell():
+            marker.write(MARKED)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Mark the build folder as one, hold it and remove what a killed build has left half done in it.
+
+    The system lets go of it when this process ends, however it ends.
+    """
+    mark(folder)
+    with (folder / MARKER).open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Refusal(f"another build is running in {folder}.") from error
+        for left in folder.glob("executed/*/*.partial.ipynb"):
+            left.unlink()
+        shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
+        checked_files.sweep_up(folder)
+        yield
+
+
+def _intention(plan: Plan) -> str:
+    reasons = {"new": "executing", "failed": "executing again, it failed the last time"}
+    more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
+    reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
+    # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
+    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != content_keys.processor())
+    return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
+
+
+def _gpus(device: str) -> list[str]:
+    """Ids of the GPUs to hand out among chapters; none if the device is a processor or one particular GPU."""
+    if device not in ("auto", "cuda") or runtime.pick_device(device).type != "cuda":
+        return []
+    return [str(number) for number in takewhile(_has_gpu, count())]
+
+
+def _has_gpu(number: int) -> bool:
+    try:
+        return runtime.pick_device(f"cuda:{number}").index == number
+    except ValueError:
+        return False
+
+
+def on_this_machine(device: str, jobs: int | None = None) -> Place:
+    """Where chapters run by default: `jobs` at a time, or one for each GPU, or each core where no GPU is used.
+
+    Where there are fewer chapters than cores, the points of their grids use those that are left.
+    """
+    gpus = _gpus(device)
+    return partial(execute.here, jobs=jobs or len(gpus) or cores(), gpus=gpus, processors=1 if gpus else cores())
+
+
+def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:
+    """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
+    ledgers = {}
+    for chapter, notebook in notebooks.items():
+        if notebook.metadata[REPRO]["status"] == "ok":
+            ledgers[chapter] = collect.make_ledger(notebook, plans[chapter].declared)
+            write_json(book.ledger(chapter), ledgers[chapter])
+    for path in (book.build / "claims").glob("*.json"):
+        if path.stem not in ledgers:
+            path.unlink()
+    return ledgers
+
+
+def _notes(plans: Mapping[str, Plan], chosen: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
+    """What pages must say whose results are of another version or run, or of none in particular."""
+    notes = {}
+    for chapter, notebook in notebooks.items():
+        if changed := notebook.metadata[REPRO]["changed"]:
+            notes[chapter] = f"While this chapter ran, this changed: {', '.join(changed)}. Build it again."
+        elif chapter not in chosen and plans[chapter].state == "stale":
+            since = ", ".join(plans[chapter].changed)
+            notes[chapter] = f"The results on this page are of an earlier run; since then this has changed: {since}."
+    return notes
+
+
+def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
+    """Make the site; its faults, if the book was complete enough for it to have none."""
+    progress.say("  rendering")
+    result = render(book, strict=strict)
+    if result.status:
+        ending = f"jupyter-book ended with status {result.status}; its words are in {book.build}/logs/site.log"
+        return [*result.complaints[:_MOST_COMPLAINTS], ending]
+    if result.complaints:
+        progress.say(f"  {len(result.complaints)} warnings do not count, for chapters are missing")
+    return []
+
+
+def verdicts(report: Report) -> str:
+    """The verdict counts of all chapters, in one line."""
+    return tables.verdict_counts([*report.ledgers.values()]) or "no claim was judged"
+
+
+def keep_record(book: Book, chapter: str) -> Path:
+    """Write the ledger of a finished run in profile `paper` to `book/records/`; a `Refusal` if there is none."""
+    (chapter,) = book.choose([chapter])
+    notebook = executed.read(book.executed("paper", chapter))
+    if notebook is None or notebook.metadata[REPRO]["status"] != "ok" or notebook.metadata[REPRO]["changed"]:
+        raise Refusal(f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one.")
+    declared = book.declarations(chapter)
+    ledger = collect.make_ledger(notebook, declared)
+    digests = {claim.id: replications.rule_digest(claim) for claim in declared.claims}
+    claims = [{"id": claim["id"], "rule_digest": digests[claim["id"]]} | claim for claim in ledger.pop("claims")]
+    ledger["cells"] = replications.cells_digest(notebook)
+    write_record(book.record(chapter), ledger, claims)
+    return book.record(chapter)
+
+
+def state_lines(book: Book, parameters: Mapping[str, Any], *, checksum: Checksum) -> Iterator[str]:
+    """For each chapter, whether its execution on disk is good for `parameters`, and its verdicts."""
+    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
+    for chapter in book.chapters:
+        plan = make_plan(book, chapter, parameters, checksum=checksum, device=kind)
+        changed = f" (changed: {', '.join(plan.changed)})" if plan.changed else ""
+        line = f"{chapter}: {plan.state}{changed}"
+        notebook = executed.read(plan.target)
+        if plan.state in ("fresh", "stale") and notebook is not None:
+            ledger = collect.make_ledger(notebook, plan.declared)
+            line += f", {ledger['seconds']:.0f} s, {tables.verdict_counts([ledger])}"
+        yield line

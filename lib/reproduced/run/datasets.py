@@ -1,0 +1,92 @@
+"""What `leakage data` does: list the data sets or fetch them, and say in lines what came of it.
+
+Lines come as things happen. A damaged file is named, with the cure, and left as it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from leakage import content_keys
+from leakage.data import fetch, registry
+from reproduced.claims import declarations
+
+HURRIED = 5.0
+"""Seconds that a build waits for a server before it goes on without."""
+
+
+class Line(NamedTuple):
+    """One line, and whether it is of something that went wrong."""
+
+    text: str
+    fault: bool = False
+
+
+def needed(root: Path | None) -> tuple[str, ...]:
+    """The data sets without which some claim of the book at `root` is not run, in the order of the registry.
+
+    Raises:
+        FileNotFoundError: if there is no book.
+        ValueError: if a claims file is wrong.
+    """
+    files = sorted((content_keys.find_root(root) / "book" / "claims").glob("*.yml"))
+    names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
+    return tuple(name for name in registry.DATASETS if name in names)
+
+
+def listing() -> Iterator[Line]:
+    """Every data set of the registry with its states, checksums and size, then the folder."""
+    for name, entry in registry.DATASETS.items():
+        here = [found for found in fetch.status(name) if found.state != "absent"]
+        states = ", ".join(dict.fromkeys(found.state for found in here)) or "absent"
+        shown = entry.files if not entry.any_file else [here[0].file if here else entry.files[-1]]
+        size = sum(file.size for file in shown) / 1e6
+        yield Line(f"{name:<16} {states:<20} {size:>5.1f} MB  {entry.title} ({entry.licence})")
+        for file in entry.files:
+            yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256}")
+        yield from (Line(text, fault=True) for text in fetch.complaints(name))
+    yield Line(f"\nFolder: {registry.folder()} (set LEAKAGE_DATA to change it)")
+
+
+def fetch_named(names: Iterable[str]) -> Iterator[Line]:
+    """Fetch what is missing of these data sets; one that cannot be had keeps no other away."""
+    for name in names:
+        try:
+            found = fetch.fetch(name)
+        except (OSError, registry.DataDamaged) as error:
+            yield Line(str(error), fault=True)
+        else:
+            yield from (Line(f"{one.path}: {one.state}") for one in found)
+
+
+def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
+    """Fetch those `needed` data sets that are absent; name damaged files.
+
+    Args:
+        root: the book, or a folder in it; by default the current one.
+        hurried: for a build: say nothing of what is here, and give up soon where there is no network.
+    """
+    try:
+        names = needed(root)
+    except (OSError, ValueError) as error:
+        yield Line(str(error), fault=True)
+        return
+    patience = {"timeout": HURRIED, "retries": 0} if hurried else {}
+    for place, name in enumerate(names):
+        if fetch.available(name):
+            # A set in several forms is whole where one of them is good.
+            yield from (Line(text) for text in fetch.complaints(name))
+            if not hurried:
+                yield Line(f"{name}: verified, in {registry.folder()}")
+            continue
+        try:
+            fetch.fetch(name, **patience)
+            yield Line(f"{name}: verified, in {registry.folder()}")
+        except (OSError, registry.DataDamaged) as error:
+            if not hurried or not isinstance(error, fetch.ServerUnreachable):
+                yield Line(str(error), fault=True)
+                continue
+            missing = ", ".join(one for one in names[place:] if not fetch.available(one))
+            later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
+            yield Line(f"not fetched: {missing}. {error} {later}", fault=True)
+            return

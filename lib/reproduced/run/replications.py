@@ -1,0 +1,186 @@
+"""The kept replications: what each claim's rules said at seeds that nobody chose.
+
+`book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
+its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
+every measured value, the margins of the rules and a digest of the rules. Lines are only ever added. A run whose rule
+was replaced since then stays, and is counted apart from the runs under today's rule.
+
+The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nbformat import NotebookNode
+
+from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim
+from reproduced.run.book import Book, Refusal
+from reproduced.run.storage import write_text
+
+_DIGITS = 12  # hexadecimal digits of a digest
+_WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
+_PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
+
+
+@dataclass(frozen=True)
+class Replication:
+    """How often a claim was judged at drawn seeds, and with which verdicts.
+
+    Attributes:
+        expected: the verdict that is declared.
+        verdicts: how many runs gave which verdict under today's rules.
+        earlier: the same of the runs under rules that were replaced since.
+        distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
+            rules, in standard deviations over these runs; empty for fewer than two.
+    """
+
+    expected: str
+    verdicts: Counter[str]
+    earlier: Counter[str]
+    distances: tuple[float, ...] = ()
+
+    @property
+    def same(self) -> int:
+        """How many runs under today's rules gave the expected verdict."""
+        return self.verdicts[self.expected]
+
+    @property
+    def brief(self) -> str:
+        """Expected verdicts among all runs: `10 of 10; under earlier rules 37 of 40`."""
+        now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "none yet"
+        earlier = f"; under earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
+        return now + earlier * bool(self.earlier)
+
+    @property
+    def sentence(self) -> str:
+        """All verdicts in words: `Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided.`"""
+        named = {"today's": self.verdicts, "earlier": self.earlier}
+        return " ".join(f"Runs by {rules} rules: {_listed(counts)}." for rules, counts in named.items() if counts)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+
+
+def path_of(book: Book) -> Path:
+    """Where the replications are kept."""
+    return book.folder / "records" / "replication.jsonl"
+
+
+def drawn(commit: str, number: int) -> list[int]:
+    """The first seeds of a commit, each in 0 … 2³¹ − 1."""
+    return [int(word) >> 1 for word in np.random.SeedSequence(int(commit, 16)).generate_state(number)]
+
+
+def rule_digest(claim: Claim) -> str:
+    """A digest of a claim's rules, its expected verdict and the descriptions of its values, and of nothing else."""
+    rules = [(word, rule.text) for word, rule in claim.rules.items()]
+    return _digest((claim.id, claim.expected, rules, [*claim.values.items()]))
+
+
+def cells_digest(notebook: NotebookNode) -> str:
+    """A digest of the source of a chapter's code cells, in their order.
+
+    Prose, outputs and the cells of the parameters do not count, so it is the same before and after an execution and
+    for every seed.
+    """
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    return _digest([cell.source for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))])
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:_DIGITS]
+
+
+def append(book: Book, run: Mapping[str, Any]) -> None:
+    """Add a run to the file, whole or not at all; other replications that write to it wait."""
+    path = path_of(book)
+    with _locked(path.parent):
+        lines = path.read_text("utf-8") if path.is_file() else ""
+        write_text(path, f"{lines}{json.dumps(run, allow_nan=False)}\n")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder until the end, so that no other replication writes into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(book: Book) -> dict[str, list[dict[str, Any]]]:
+    """The kept runs of each chapter; a `Refusal` if the file is not what `leakage replicate` writes."""
+    path = path_of(book)
+    found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in book.chapters}
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    try:
+        for run in map(json.loads, lines):
+            found.setdefault(run["chapter"], []).append(run)
+        for chapter in book.chapters:
+            for claim in book.declarations(chapter).claims:
+                replication(found[chapter], claim)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
+    return found
+
+
+def under_todays_rules(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    """What those runs of a chapter found that judged the claim by the rules it has now."""
+    today = rule_digest(claim)
+    return [one for one in _judgements(runs, claim) if one["rule"] == today]
+
+
+def _judgements(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    return [run["claims"][claim.id] for run in runs if claim.id in run["claims"]]
+
+
+def replication(runs: Sequence[Mapping[str, Any]], claim: Claim) -> Replication | None:
+    """What the runs of a chapter say of a claim; None if none of them judged it."""
+    judged, now = _judgements(runs, claim), under_todays_rules(runs, claim)
+    if not judged:
+        return None
+    verdicts = Counter(one["verdict"] for one in now)
+    earlier = Counter(one["verdict"] for one in judged) - verdicts
+    return Replication(claim.expected, verdicts, earlier, _distances(now, claim))
+
+
+def sentences(book: Book) -> dict[str, dict[str, str]]:
+    """What the replications of each claim say in words, by chapter and id."""
+    kept, found = read(book), {}
+    for chapter in book.chapters:
+        claims = book.declarations(chapter).claims
+        found[chapter] = {claim.id: one.sentence for claim in claims if (one := replication(kept[chapter], claim))}
+    return found
+
+
+def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
+    """For each run the distance of the deciding rule, with each margin in units of its standard deviation."""
+    word = _WORDS.get(claim.expected, "")
+    margins = [[float(margin) for margin in one["margins"][word]] for one in found if word in one["margins"]]
+    if len(margins) < 2:
+        return ()
+    deviations = [_deviation(column) for column in zip(*margins, strict=True)]
+    return tuple(claim.rules[word].distance([*map(_divided, row, deviations)]) for row in margins)
+
+
+def _deviation(margins: Sequence[float]) -> float:
+    return statistics.stdev(margins) if all(map(math.isfinite, margins)) else 0.0
+
+
+def _divided(margin: float, deviation: float) -> float:
+    return margin / deviation if deviation else math.copysign(math.inf, margin)

@@ -1,0 +1,100 @@
+r"""Pairs of images, of one class and of two, and how well the moments of one gradient tell them apart.
+
+Images have no negative entries, so that any two are alike, and the direction of their sum is close to both: an attack
+has to beat that answer. These functions see the secret.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from leakage.attacks.gradient_inversion import moments, recover, tensor
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.metrics.reconstruction import match_error, matched
+from leakage.runtime import DTYPE, stream
+from reproduced.studies.gradient_inversion.games import Game, exchange
+
+
+class Pairs(NamedTuple):
+    """Batches of two images: those with an even index have one class and one label, the others have two."""
+
+    inputs: Float[Tensor, "pairs 2 d"]
+    labels: Float[Tensor, "pairs 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of each method of `METHODS` to each pair.
+
+    Attributes:
+        images: by method, in the order of the true images that they match.
+        errors: by method, the root mean square error of each pair (`metrics.reconstruction.match_error`).
+        rows: the first two rows of the gradient of the hidden layer that the server receives.
+    """
+
+    images: Mapping[str, Float[Tensor, "pairs 2 d"]]
+    errors: Mapping[str, Float[Tensor, " pairs"]]
+    rows: Float[Tensor, "pairs 2 d"]
+
+
+def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
+    """Pairs of different images of unit length; their classes are drawn first."""
+    found, draws = [], stream(seed, "image pairs", pixels.device)
+    known = classes.unique().to(pixels.device)
+    for number in range(pairs):
+        first, second = known[torch.randperm(len(known), generator=draws, device=pixels.device)[:2]].tolist()
+        pool = (classes == first).nonzero().flatten().to(pixels.device)
+        chosen = pool[torch.randperm(len(pool), generator=draws, device=pixels.device)[:2]]
+        if number % 2:
+            others = (classes == second).nonzero().flatten().to(pixels.device)
+            chosen[1] = others[torch.randperm(len(others), generator=draws, device=pixels.device)[0]]
+        found.append(normalize(pixels[chosen], dim=-1))
+    labels = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=DTYPE, device=pixels.device)
+    return Pairs(torch.stack(found), labels.repeat(pairs, 1, 1).flatten(0, 1)[:pairs])
+
+
+def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
+    r"""The answers to each pair, from a network with activation $x^2 + x^3$ and weights of its own."""
+    images, errors, rows = {name: [] for name in METHODS}, {name: [] for name in METHODS}, []
+    for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
+        game = Game(inputs.shape[1], width)
+        seen = exchange(game, inputs, labels, seed=seed, index=index).observation
+        assert seen.hidden is not None
+        rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
+        for name, method in METHODS.items():
+            found = method(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
+            images[name].append(matched(found, inputs))
+            errors[name].append(match_error(found, inputs))
+    return Answers(
+        {name: torch.stack(found) for name, found in images.items()},
+        {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()},
+        torch.stack(rows),
+    )
+
+
+def _sum(seen: Observation, generator: torch.Generator) -> Tensor:
+    return normalize(moments.of_hidden(seen, centre=False).mean, dim=0).expand(2, -1)
+
+
+def _tensor(seen: Observation, generator: torch.Generator, *, source: str) -> Tensor:
+    found = tensor.reconstruct(seen, batch=2, source=source, contraction="mean", centre=False, generator=generator)
+    return found.inputs
+
+
+def _exact(seen: Observation, generator: torch.Generator) -> Tensor:
+    return recover.recover(seen, batch=2, norm=1.0, labels=(-1.0, 1.0), generator=generator).inputs
+
+
+METHODS: Mapping[str, Callable[[Observation, torch.Generator], Tensor]] = {
+    "sum": _sum,
+    **{source: partial(_tensor, source=source) for source in ("outputs", "hidden", "span")},
+    "exact": _exact,
+}
+"""The methods by name: the direction of the moment of order 1 for both images; the paper's tensor attack on either
+gradient and in the exact span; the exact recovery, which gets the length of the images and the possible labels."""

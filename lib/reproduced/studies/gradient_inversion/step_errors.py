@@ -1,0 +1,232 @@
+r"""How far each step of the attack is from what it estimates: moments from powers of the inputs, terms from factors.
+
+For chapters and tests alone: these functions see the secret, and no attack may. Every function plays rounds of its own,
+determined by the seed, and gives numbers that fall as the step gets better.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy import special
+from tensorly.decomposition import parafac
+from torch import Tensor
+
+from leakage.attacks.gradient_inversion import decompose, moments
+from leakage.attacks.gradient_inversion.decompose import Problem, assemble, powers
+from leakage.attacks.gradient_inversion.moments import Moments
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.data.gaussians import gaussian
+from leakage.metrics.reconstruction import match_error
+from leakage.runtime import DTYPE, stream
+from leakage.theory import hermite
+from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, exchange, play
+
+SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
+    "outputs": lambda seen: moments.of_outputs(seen, centre=False),
+    "hidden": lambda seen: moments.of_hidden(seen, centre=False),
+}
+"""The paper's moments of either gradient, by the name of the gradient."""
+ORDERS = (2, 3, 4)
+_CHANCE = 2.5e-4  # of any entry of a moment of a game to seem biased although none is
+_POWER_STEPS = 100
+_ALS_SWEEPS = 1000
+
+
+def moment_error(
+    played: Round, basis: Float[Tensor, "d b"], *, source: str = "outputs", order: int = 2
+) -> Float[Tensor, "b b *b"]:
+    r"""A moment in a basis V less its expected value, $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
+
+    Source: Wang et al., Lemma 4.1.
+    """
+    estimate, truth = _moment(played, basis, source, order)
+    return estimate - truth
+
+
+def _moment(played: Round, basis: Tensor, source: str, order: int) -> tuple[Tensor, Tensor]:
+    """A moment in a basis, and its expected value."""
+    seen = played.observation
+    residuals = seen.predictions(played.inputs) - played.labels
+    weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
+    truth = assemble(played.inputs @ basis, weight * residuals, order=order)
+    found = SOURCES[source](seen)
+    return basis.mT @ found.second(basis) if order == 2 else found.tensor(basis, order=order), truth
+
+
+def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
+    r"""$\sum_j G_j \otimes H_2(w_j)$, before its first slot is made like the others.
+
+    Source: Wang et al., Appendix B, $T_1$; its symmetric part is `HiddenMoments.tensor`.
+    """
+    found = moments.of_hidden(observation, centre=False)
+    identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
+    cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
+    return cubes - torch.tensordot(found.mean, identity, dims=0)
+
+
+class Deviations(NamedTuple):
+    """How far moments are from what they estimate, over draws of the weights.
+
+    Attributes:
+        sources: names of `SOURCES`, one for each row.
+        orders: of the moments, one for each column.
+        values: the largest mean error of an entry in standard errors, around 3 to 4 if a moment has no bias.
+        biased: how many of the different entries are further off than chance allows for the largest of all.
+        entries: how many different entries a moment of each order has.
+        sizes: the component of each draw's moment along its expected value, in units of that: 1 up to noise.
+        errors: the norm of each draw's error.
+    """
+
+    sources: tuple[str, ...]
+    orders: tuple[int, ...]
+    values: Float[Tensor, "sources orders"]
+    biased: Int[Tensor, "sources orders"]
+    entries: tuple[int, ...]
+    sizes: Float[Tensor, "sources orders rounds"]
+    errors: Float[Tensor, "sources orders rounds"]
+
+    def of(self, source: str) -> Float[Tensor, " orders"]:
+        """The largest deviations of one gradient."""
+        return self.values[self.sources.index(source)]
+
+
+def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
+    """The deviations of the moments of each gradient and order, for one batch and `rounds` draws of weights."""
+    basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
+    inputs = play(game, seed=seed, device=device).inputs
+    # The batch's own seed was played with already.
+    rows = [exchange(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
+    entries = [math.comb(game.dimension + order - 1, order) for order in ORDERS]
+    most = -special.stdtrit(rounds - 1, _CHANCE / (2 * len(SOURCES) * sum(entries)))
+    values, sizes, errors = (inputs.new_empty(len(SOURCES), len(ORDERS), size) for size in (1, rounds, rounds))
+    biased = torch.zeros(len(SOURCES), len(ORDERS), dtype=torch.int64)
+    for row, source in enumerate(SOURCES):
+        for column, order in enumerate(ORDERS):
+            found, truths = map(
+                torch.stack, zip(*(_moment(played, basis, source, order) for played in rows), strict=True)
+            )
+            off, truths = (found - truths).flatten(1), truths.flatten(1)
+            scores = (off.mean(0) / (off.std(0) / math.sqrt(rounds))).abs()
+            different = torch.combinations(torch.arange(game.dimension), order, with_replacement=True)
+            places = (different * game.dimension ** torch.arange(order - 1, -1, -1)).sum(-1).to(scores.device)
+            values[row, column] = scores.max()
+            biased[row, column] = (scores[places] > most).sum()
+            sizes[row, column] = 1 + (off * truths).sum(-1) / truths.square().sum(-1)
+            errors[row, column] = off.norm(dim=-1)
+    return Deviations(tuple(SOURCES), ORDERS, values.squeeze(-1), biased, tuple(entries), sizes, errors)
+
+
+class Remainders(NamedTuple):
+    """Spectral norms of two moments of the output gradient less what they estimate, of each round."""
+
+    matrix: Float[Tensor, " rounds"]
+    tensor: Float[Tensor, " rounds"]
+
+
+def remainders(
+    game: Game, *, labels: Sequence[float], rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> Remainders:
+    r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
+
+    Each round draws inputs, of unit length, and weights.
+
+    Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
+    """
+    everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
+    norms = []
+    for index in range(rounds):
+        inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}", device))
+        bases = {2: everywhere, 3: torch.linalg.qr(inputs.mT).Q}
+        played = exchange(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
+        errors = (moment_error(played, basis, order=order) for order, basis in bases.items())
+        norms.append(torch.stack([torch.linalg.matrix_norm(error.flatten(1), 2) for error in errors]))
+    return Remainders(*torch.stack(norms, dim=1))
+
+
+def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
+    r"""Power iterations $u \leftarrow T(I, u, \dots, u)$ and subtraction, term by term, each with all starts.
+
+    It finds the terms only if they are orthogonal.
+    """
+    left, found = problem.slices, []
+    for _ in range(problem.side):
+        vector = problem.unit_vectors((problem.starts, *left.shape[:-3]))
+        for _ in range(_POWER_STEPS):
+            vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
+        sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
+        best = sizes.abs().argmax(0)[None]
+        vector = torch.take_along_dim(vector, best.unsqueeze(-1), 0)[0]
+        size = sizes.gather(0, best)[0]
+        term = assemble(vector.unsqueeze(-2), size.unsqueeze(-1), order=problem.order)
+        left = left - term.reshape(left.shape)
+        found.append(vector)
+    return torch.stack(found, -2).unsqueeze(0)
+
+
+def als(problem: Problem) -> Float[Tensor, "starts *b k k"]:
+    """Alternating least squares of TensorLy on the CPU, which do not use the symmetry of the tensor."""
+    flat, side, order = problem.slices, problem.side, problem.order
+    starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
+    tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
+
+    def fit(tensor: np.ndarray, start: int) -> Tensor:
+        found = parafac(
+            tensor, side, n_iter_max=_ALS_SWEEPS, tol=1e-12, init="random", normalize_factors=True, random_state=start
+        )
+        return torch.as_tensor(found.factors[0].T)
+
+    found = [fit(tensor, start) for start in starts for tensor in tensors]
+    vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
+    return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
+
+
+def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
+    r"""$T(I, u, \dots, u)$."""
+    return torch.einsum("...ijs,...j,...s->...i", slices, vector, powers(vector.unsqueeze(-2), order - 2).squeeze(-2))
+
+
+METHODS: Mapping[str, Callable[[Problem], Tensor]] = {**decompose.METHODS, "deflation": deflation, "als": als}
+"""The methods of `decompose` and two usual ones: each gives unit vectors, `decompose.decompose` finds their weights."""
+
+
+class FactorErrors(NamedTuple):
+    """The errors of each method on the same tensors.
+
+    Attributes:
+        methods: names of `METHODS`, one for each row.
+        errors: root mean squares over the factors of each tensor.
+    """
+
+    methods: tuple[str, ...]
+    errors: Float[Tensor, "methods rounds"]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median error of each method."""
+        return dict(zip(self.methods, np.median(self.errors.numpy(force=True), axis=-1).tolist(), strict=True))
+
+
+def factor_errors(
+    *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> FactorErrors:
+    r"""The error of every method of decomposition on synthetic tensors of order 3, up to signs.
+
+    Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
+    size relative to the tensor's.
+    """
+    gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
+    weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
+    found: list[list[float]] = []
+    for index in range(rounds):
+        draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
+        factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
+        clean = assemble(factors, weights, order=3)
+        blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
+        blurred = clean + noise * blur * clean.norm() / blur.norm()
+        guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in METHODS.values())
+        found.append([match_error(terms.factors, factors, signs=False) for terms in guesses])
+    return FactorErrors(tuple(METHODS), torch.tensor(found, dtype=DTYPE).T)

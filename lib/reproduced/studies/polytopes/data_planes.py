@@ -1,0 +1,143 @@
+r"""Planes through data of many dimensions: are there more hyperedges around members than around outsiders?
+
+A plane goes through three records of three classes, either three members of the network's training set or three
+outsiders of the same classes. Which records of a class are members is chance, so without training both planes have one
+law; the same planes through a network that was trained on none of the six must show no difference. Distances are those
+of the input.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from reproduced.studies.polytopes import shadow_pairs
+from reproduced.studies.polytopes.densities import in_discs, nearest
+from reproduced.studies.polytopes.pictures import path
+from reproduced.studies.polytopes.shadow_pairs import Side, Task
+from reproduced.studies.polytopes.windows import box
+
+RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
+"""Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
+
+
+class Through(NamedTuple):
+    """A plane through three points, with the points in its coordinates and a square window around them.
+
+    Attributes:
+        plane: its origin is the points' mean, its basis is orthonormal.
+        points: the three points in coordinates of the plane.
+        window: corners of the square; no point is closer to its sides than the frame.
+    """
+
+    plane: Plane
+    points: Float[Tensor, "3 2"]
+    window: Float[Tensor, "4 2"]
+
+
+def through(points: Float[Tensor, "3 d"], *, frame: float) -> Through:
+    """The plane through three points and a window that leaves a frame of this width around them."""
+    origin = points.mean(0)
+    basis = torch.linalg.qr((points[:2] - points[2]).T).Q.T.contiguous()
+    flat = (points - origin) @ basis.T
+    half = float(flat.abs().max()) + frame
+    return Through(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
+
+
+class Rings(NamedTuple):
+    """In each ring around the three points of a plane, per area: the length of hyperedges and the middles of cells."""
+
+    lengths: Float[Tensor, "*b rings"]
+    cells: Float[Tensor, "*b rings"]
+
+
+def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
+    """Edges and cells per area, by distance to the nearest edge of a ring; rings of different points may overlap."""
+    ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
+    areas = torch.pi * ends.square()
+    inside = torch.stack([in_discs(fine, points, radius=radius).lengths.mean() for radius in radii]) * areas
+    away = torch.stack([nearest(fine.middles, point.unsqueeze(0)) for point in points])
+    counts = (away.unsqueeze(-1) < ends).to(points.dtype).sum(1).mean(0)
+    width = areas.diff(prepend=areas.new_zeros(1))
+    parts = (total.diff(prepend=total.new_zeros(1)) / width for total in (inside, counts))
+    return Rings(*parts)
+
+
+class Seams(NamedTuple):
+    """The rings around records, for planes through members and through outsiders of one network.
+
+    Attributes:
+        radii: ends of the rings.
+        member: of each plane through members, in the target.
+        outsider: of each plane through outsiders, in the target.
+        null_member: of the planes through members in the shadow, which has seen none of these records.
+        null_outsider: of the planes through outsiders in the shadow.
+    """
+
+    radii: Float[Tensor, " rings"]
+    member: Rings
+    outsider: Rings
+    null_member: Rings
+    null_outsider: Rings
+
+
+def look(
+    split: int,
+    *,
+    task: Task,
+    planes: int,
+    seed: int,
+    radii: tuple[float, ...] = RADII,
+) -> Seams:
+    """Train target and shadow on one split and look at `planes` planes through members and as many through outsiders.
+
+    Plane k of both kinds goes through the same three classes.
+    """
+    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
+    generator = stream(seed, f"planes/{split}", task.device)
+    rows = triples(pair.target, planes, generator=generator).flatten(0, 1)
+    views = [through(pair.target.points[three], frame=radii[-1]) for three in rows]
+    windows, lie = torch.stack([view.window for view in views]), [view.plane for view in views]
+    kinds = []
+    for network in (pair.target.network, pair.shadow.network):
+        fines = subdivide_planes(network, windows, lie)
+        seen = [rings(fine, view.points, radii=radii) for fine, view in zip(fines, views, strict=True)]
+        kinds += [Rings(*map(torch.stack, zip(*seen[kind::2], strict=True))) for kind in (0, 1)]
+    return Seams(torch.tensor(radii, dtype=torch.float64, device=task.device), *kinds)
+
+
+def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
+    """`count` times, the rows of three members and of three outsiders, of the same three classes in the same order."""
+    classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
+    device = side.labels.device
+    order = torch.rand((count, len(classes)), dtype=torch.float32, generator=generator, device=device).argsort(-1)[
+        :, :3
+    ]
+    # The largest of independent uniform numbers picks one row of each class and kind.
+    lot = torch.rand((count, len(side.labels)), dtype=torch.float32, generator=generator, device=device)
+    kinds = torch.stack(classes)[order]
+    fits = side.labels == kinds.unsqueeze(-1)
+    picked = [lot.unsqueeze(1).masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
+    return torch.stack(picked, 1)
+
+
+def laid_over(
+    network: Mlp, points: Float[Tensor, "t d"], triples: Int[Tensor, "planes 3"], *, half: float
+) -> Float[Tensor, "2 k"]:
+    """The hyperedges near the three records of each plane, with each record at the origin, as one line with gaps.
+
+    So many planes become one drawing, whose ink per area is the length of hyperedges per area. Each record is the
+    middle of a square with sides of twice `half`; coordinates are those of its plane.
+    """
+    pieces = []
+    for three in triples:
+        view = through(points[three], frame=half)
+        for place in view.points:
+            left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
+            square = box((left, bottom), (right, top), device=points.device)
+            pieces.append(subdivide(network, square, plane=view.plane).hyperedges()[0] - place)
+    return path(torch.cat(pieces)).cpu()
