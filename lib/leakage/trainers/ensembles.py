@@ -115,7 +115,7 @@ def train(
     )
     if observe is not None and 0 in observed:
         observe(0, state.clone())
-    hidden = description is None or bool(os.environ.get(QUIET_VARIABLE))
+    hidden = description is None or bool(os.environ.get("LEAKAGE_QUIET"))
     for epoch in tqdm(range(1, recipe.epochs + 1), desc=description, unit="epoch", disable=hidden):
         order = shuffled(rows, generator=generator) if orders is None else orders[epoch - 1]
         for batch in order.split(recipe.batch, dim=-1):
