@@ -73,6 +73,7 @@ lint: $(READY) ## check format, style, types and who imports what, of the chapte
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --durations=0 tests/test_architecture.py
 	.ci/lint-chapters $(wildcard book/*.md)
 
