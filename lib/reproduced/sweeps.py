@@ -27,7 +27,7 @@ from leakage.runtime import Run
 from reproduced import processes
 
 _ARRAY, _RECORD = "numpy array", "leakage record"  # marks of values that a tensor file cannot hold as they are
-_LIBRARY = "leakage."
+_LIBRARY = ("leakage.", "reproduced.")
 
 
 def sweep(
