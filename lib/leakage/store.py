@@ -26,10 +26,11 @@ from typing import Any
 
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
-_NO_RESULT_READS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")
+_NO_RESULT_READS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")  # they build the book
 _IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 _DIGEST_BYTES = 32
+_RECORD = "record"  # the key of a record's type among its fields in a file
 
 
 # ── keys ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,11 +100,7 @@ def _array_pieces(value: Any) -> Iterator[bytes]:
         yield flat.view(torch.uint8).numpy().tobytes()
     elif torch and isinstance(value, torch.device | torch.dtype):
         yield from (kind.__name__.encode(), str(value).encode())
-    elif (
-        numpy
-        and isinstance(value, numpy.ndarray | numpy.generic)
-        and not (value.dtype.hasobject or isinstance(value, numpy.ma.MaskedArray))
-    ):
+    elif numpy and isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
         yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
     else:
         raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
@@ -111,12 +108,12 @@ def _array_pieces(value: Any) -> Iterator[bytes]:
 
 def _code(function: Any) -> list[tuple[str, str]]:
     """Names and digests of the files that a function of a module depends on."""
-    module = sys.modules.get(function.__module__)
     try:
-        own = operator.attrgetter(function.__qualname__)(module) is function
-    except AttributeError:
-        own = False
-    if not own or function.__module__ == "__main__":
+        module = sys.modules[function.__module__]
+        known = function.__module__ != "__main__" and operator.attrgetter(function.__qualname__)(module) is function
+    except (KeyError, AttributeError):
+        known = False
+    if not known:
         raise TypeError(f"`{function.__qualname__}` is no function of a module: a key needs the file of its code.")
     return _module_code(inspect.getfile(module))
 
@@ -230,7 +227,7 @@ class Damaged(ValueError):
 
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step: it is there completely, or as it was before."""
-    if path.parent == Path("/dev") or path.is_fifo():  # such as /dev/stdout
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):  # a pipe, or such as /dev/stdout
         with path.open("ab") as stream:
             stream.write(content)
         return
@@ -246,11 +243,18 @@ def write(path: Path, content: bytes) -> None:
 
 
 def pack(value: Any) -> bytes:
-    """The content of a file that holds `value`: numbers, text and tensors in lists, tuples and dictionaries."""
+    """The content of a file that holds `value`.
+
+    A value is a number, text, bytes, a tensor, a record (a dataclass or named tuple of `leakage` or `reproduced`), or
+    a list, tuple or dictionary of these. A NumPy scalar comes back as a Python number.
+
+    Raises:
+        TypeError: for any other value.
+    """
     import torch  # not for those who only write
 
     buffer = io.BytesIO()
-    torch.save(value, buffer)
+    torch.save(_plain(value), buffer)
     payload = buffer.getvalue()
     return hashlib.sha256(payload).digest() + payload
 
@@ -267,9 +271,58 @@ def unpack(content: bytes) -> Any:
     if hashlib.sha256(payload).digest() != checksum:
         raise Damaged("its checksum is another")
     try:
-        return torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
+        return _restored(torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu"))
     except Exception as error:  # bytes that were never packed make torch raise almost anything
-        raise Damaged(f"it holds no tensors or plain values ({type(error).__name__})") from error
+        raise Damaged(f"it holds nothing that was packed here ({type(error).__name__})") from error
+
+
+def _plain(value: Any) -> Any:
+    """The value in plain containers, numbers, text and CPU tensors; a record is a dictionary with its type."""
+    import numpy
+    import torch
+
+    if isinstance(value, numpy.generic):
+        value = value.item()
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str, bytes):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if names := _fields(kind):
+        return {_RECORD: f"{kind.__module__}:{kind.__qualname__}"} | {n: _plain(getattr(value, n)) for n in names}
+    if kind in (list, tuple):
+        return kind(_plain(item) for item in value)
+    if kind is dict and all(type(key) in (str, int, float) and key != _RECORD for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    raise TypeError(f"no file here holds a {kind.__name__}; use numbers, text, tensors or records.")
+
+
+def _restored(value: Any) -> Any:
+    """The value that `_plain` was given."""
+    if isinstance(value, list | tuple):
+        return type(value)(_restored(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    fields = {key: _restored(item) for key, item in value.items() if key != _RECORD}
+    return _record_type(value[_RECORD], fields)(**fields) if _RECORD in value else fields
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a record; none for any other type."""
+    if kind.__module__.partition(".")[0] not in PACKAGES:
+        return ()
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def _record_type(name: str, fields: Mapping[str, Any]) -> type:
+    """The record that a file names; whoever asks for a function's results has imported their types with it."""
+    module, _, kind = name.partition(":")
+    found = getattr(sys.modules[module], kind)
+    if fields and isinstance(found, type) and _fields(found) == tuple(fields):
+        return found
+    raise TypeError(f"{name!r} is no record with the fields {', '.join(fields)}.")
 
 
 def save(path: Path, value: Any) -> None:
