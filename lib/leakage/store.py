@@ -30,7 +30,7 @@ _NO_RESULT_READS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_
 _IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 _DIGEST_BYTES = 32
-_RECORD = "record"  # the key of a record's type among its fields in a file
+_RECORD = "leakage record"  # the key of a record's type among its fields in a file
 
 
 # ── keys ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,11 +136,8 @@ def environment(root: Path | None) -> dict[str, str | None]:
     """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
     lock = root / "requirements.txt" if root else None
     versions = {name: metadata.version(name) for name in _VERSIONED}
-    return {
-        "python": platform.python_version(),
-        **versions,
-        "lock": file_digest(lock) if lock and lock.is_file() else None,
-    }
+    locked = file_digest(lock) if lock and lock.is_file() else None
+    return {"python": platform.python_version(), **versions, "lock": locked}
 
 
 def device_kind(device: Any) -> str:
@@ -251,7 +248,7 @@ def pack(value: Any) -> bytes:
     Raises:
         TypeError: for any other value.
     """
-    import torch  # not for those who only write
+    import torch  # late, for keys and plain files do without it
 
     buffer = io.BytesIO()
     torch.save(_plain(value), buffer)
@@ -304,7 +301,13 @@ def _restored(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = {key: _restored(item) for key, item in value.items() if key != _RECORD}
-    return _record_type(value[_RECORD], fields)(**fields) if _RECORD in value else fields
+    if _RECORD not in value:
+        return fields
+    module, _, kind = value[_RECORD].partition(":")
+    record = getattr(sys.modules[module], kind)  # who asks for a result has imported its type with the function
+    if not fields or _fields(record) != tuple(fields):
+        raise TypeError(f"{value[_RECORD]!r} is no record with the fields {', '.join(fields)}.")
+    return record(**fields)
 
 
 def _fields(kind: type) -> tuple[str, ...]:
@@ -314,15 +317,6 @@ def _fields(kind: type) -> tuple[str, ...]:
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind) if field.init)
     return tuple(getattr(kind, "_fields", ()))
-
-
-def _record_type(name: str, fields: Mapping[str, Any]) -> type:
-    """The record that a file names; whoever asks for a function's results has imported their types with it."""
-    module, _, kind = name.partition(":")
-    found = getattr(sys.modules[module], kind)
-    if fields and isinstance(found, type) and _fields(found) == tuple(fields):
-        return found
-    raise TypeError(f"{name!r} is no record with the fields {', '.join(fields)}.")
 
 
 def save(path: Path, value: Any) -> None:
