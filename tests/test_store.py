@@ -183,13 +183,11 @@ def test_versions_and_the_lock_count(tmp_path, monkeypatch):
 
 def test_a_processor_is_a_kind_of_device():
     assert store.device_kind("cpu") == store.device_kind(torch.device("cpu")) == "cpu"
-    assert store.processor() == store.processor() != ""
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_is_named_by_its_model():
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     assert store.device_kind("cuda") == f"cuda {torch.cuda.get_device_name()}"
 
 

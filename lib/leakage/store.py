@@ -26,7 +26,7 @@ from typing import Any
 
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
-_NO_RESULT_READS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")  # they build the book
+_BUILDERS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")  # of the book: no result reads them
 _IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 _DIGEST_BYTES = 32
@@ -188,7 +188,7 @@ def _modules(lib: Path) -> dict[str, Path]:
     """Dotted name → file, for all modules of both packages on which results may depend."""
     paths = (path for package in PACKAGES for path in (lib / package).rglob("*.py"))
     named = {".".join(path.relative_to(lib).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-    return {name: path for name, path in named.items() if not f"{name}.".startswith(_NO_RESULT_READS)}
+    return {name: path for name, path in named.items() if not f"{name}.".startswith(_BUILDERS)}
 
 
 @functools.lru_cache(maxsize=1024)  # a chapter asks for the same sources again and again

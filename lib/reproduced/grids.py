@@ -3,8 +3,8 @@
 `run_grid(function, points, name=…, run=…)` is `[function(point) for point in points]`, except that a point computed
 before under the same key is read instead. `run_calls` and `keep` do the same for calls with several arguments.
 
-The function is one of a module, or a `functools.partial` of one (see `leakage.store.digest`); what a result may be says
-`leakage.store.pack`. Tensors come back on the CPU, whether computed or read.
+The function is one of a module, or a `functools.partial` of one (see `leakage.store.digest`); a result is anything that
+`leakage.store.pack` takes. Tensors come back on the CPU, whether computed or read.
 """
 
 import functools
