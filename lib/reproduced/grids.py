@@ -57,7 +57,7 @@ def run_grid(
     """
     points = list(points)
     machine = (store.device_kind(run.device), store.processor(), store.environment(store.LIB.parent))
-    shared = store.digest((function, run.profile, run.seed, *machine))
+    shared = store.digest((_result, function, run.profile, run.seed, *machine))
     home = Path(folder or _grids(), name)
     files = [home / f"{store.digest((shared, point))[:40]}.pt" for point in points]
     values = _read(set(files), name)
@@ -153,6 +153,7 @@ def _compute(
 
 
 def _result(function: Callable[[Any], Any], point: Any) -> bytes:
+    """The packed value at a point."""
     try:
         return store.pack(function(point))
     except Exception as error:
