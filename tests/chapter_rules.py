@@ -27,7 +27,7 @@ from chapter_reading import (
     prose,
     words,
 )
-from leakage import content_keys
+from leakage import store
 from leakage.data import registry
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
@@ -275,9 +275,7 @@ def hidden_cells_only_report(chapter: Chapter) -> list[str]:
 def data_read_is_declared(chapter: Chapter) -> list[str]:
     declared = set(chapter.declaration.get("data") or ())
     code = "\n".join(block.source for block in chapter.code)
-    read = {
-        file.stem for file in content_keys.module_files(code) if file.parent.name == "data"
-    } & registry.DATASETS.keys()
+    read = {file.stem for file in store.imported_files(code) if file.parent.name == "data"} & registry.DATASETS.keys()
     for name in ("available", "read_payload", "fetch"):
         read |= {literal(call) for _, call in chapter.calls(name)} & registry.DATASETS.keys()
     needed = {name for claim in chapter.claims for name in claim.get("needs") or ()}

@@ -17,8 +17,10 @@ from patience import HANGS, wait_until
 CHAPTERS, POINTS = ("first", "second"), 4
 # A point notes that it was begun. The one that makes so many notes as STUCK_AT says never ends: no clock decides when a
 # kill comes.
-IMPORTS = "import os, time, IPython\nfrom leakage import runtime, sweeps"
-SQUARE = """
+IMPORTS = "import IPython\nfrom squares import square\nfrom leakage import runtime\nfrom reproduced import grids"
+SQUARES = """
+import os, time
+
 def square(point):
     with open("begun.txt", "a+") as notes:
         print(*point, file=notes, flush=True)
@@ -29,7 +31,7 @@ def square(point):
 """
 GRID = """
 run = runtime.begin(profile, seed, "cpu")
-total = sum(sweeps.sweep(square, [({name!r}, x) for x in range({points})], name={name!r}, run=run))
+total = sum(grids.run_grid(square, [({name!r}, x) for x in range({points})], name={name!r}, run=run))
 record = {{"id": "{name}.a", "verdict": "held", "rule": "x < 20", "reason": "", "seconds": 0.1}}
 record |= {{"profile": profile, "seed": seed, "device": "cpu"}}
 record |= {{"values": [{{"name": "x", "measured": {{"kind": "exact", "value": total, "error": 0}}}}]}}
@@ -46,13 +48,9 @@ def a_book(root: Path) -> Path:
     """A book of two chapters, each with a grid, that uses the real library."""
     make_repository(root, *CHAPTERS)
     shutil.rmtree(root / "lib")
+    (root / "squares.py").write_text(SQUARES, "utf-8")
     for name in CHAPTERS:
-        blocks = [
-            cell(IMPORTS),
-            cell(PARAMETERS, "parameters"),
-            cell(SQUARE),
-            cell(GRID.format(name=name, points=POINTS)),
-        ]
+        blocks = [cell(IMPORTS), cell(PARAMETERS, "parameters"), cell(GRID.format(name=name, points=POINTS))]
         (root / "book" / f"{name}.md").write_text(f"{HEADER}\n# {name}\n\n" + "\nWords.\n\n".join(blocks), "utf-8")
         (root / "book" / "claims" / f"{name}.yml").write_text(claims_text(name), "utf-8")
     return root
@@ -67,7 +65,9 @@ def begun(root: Path) -> list[str]:
 def start(root: Path, *, stuck_at: int = 0) -> subprocess.Popen:
     command = [Path(sys.executable).with_name("leakage"), "build", "--root", root, "--jobs", "1", "--no-render"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, env=os.environ | {"STUCK_AT": str(stuck_at)}, start_new_session=True, **quiet)
+    paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = os.environ | {"STUCK_AT": str(stuck_at), "PYTHONPATH": paths}
+    return subprocess.Popen(command, env=variables, start_new_session=True, **quiet)
 
 
 def kill(runner: psutil.Process, victim: str) -> None:

@@ -1,12 +1,9 @@
 """PyTorch modules on random halves, trained by the caller or all at once, and what they say of every row.
 
 What finished models say (their losses and whether they are right, no weights) is kept if a folder is given: in one file
-for each model, or one for all that are trained at once. It is NumPy's format without objects, with a digest inside, so
-that no file can run code.
+for each model, or one for all that are trained at once (see `leakage.store`).
 """
 
-import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from leakage import arguments, checked_files
+from leakage import arguments, store
 from leakage.auditing.given import Given, given
 from leakage.auditing.halves import drawn, of_duplicates, stream_of
-from leakage.fingerprints import fingerprint
 from leakage.models.classifier import OfModule
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles
@@ -188,27 +184,10 @@ def _load_or_compute(
     """The losses of trained models and whether they are right, from the file named after `content` if it is there."""
     if folder is None:
         return compute()
-    path = Path(folder) / f"{fingerprint(content)}.npz"
-    if (found := _read(path)) is None:
-        found = compute()
-        _write(path, found)
-    return found
-
-
-def _write(path: Path, found: tuple[Tensor, Tensor]) -> None:
-    content = io.BytesIO()
-    losses, correct = (part.numpy() for part in found)
-    np.savez(content, losses=losses, correct=correct, digest=np.array(fingerprint((losses, correct))))
-    checked_files.write(path, content.getvalue())
-
-
-def _read(path: Path) -> tuple[Tensor, Tensor] | None:
-    """What a file holds, or None where there is none or it is damaged: its models are then trained again."""
+    path = Path(folder) / f"{store.digest(content)}.pt"
     try:
-        with path.open("rb") as content, np.load(content, allow_pickle=False) as kept:
-            losses, correct, digest = kept["losses"], kept["correct"], str(kept["digest"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    if fingerprint((losses, correct)) != digest:
-        return None
-    return torch.from_numpy(losses), torch.from_numpy(correct)
+        return store.load(path)
+    except (FileNotFoundError, store.Damaged):  # the models of a damaged file are trained again
+        found = compute()
+        store.save(path, found)
+        return found

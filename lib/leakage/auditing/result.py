@@ -80,12 +80,12 @@ class Audit(Evidence):
         Raises:
             OSError: if the file cannot be written.
         """
-        from leakage import checked_files
+        from leakage import store
         from leakage.auditing import picture
 
         parts = {"table": self.table(), "records": self.records(), "slices": self.slices()}
         text = report.page(self, picture=picture.svg(self.roc()), **parts)
-        checked_files.hand_out(Path(path), text.encode())
+        store.write(Path(path), text.encode())
         return Path(path)
 
     def _repr_html_(self) -> str:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage import arguments, fingerprints
+from leakage import arguments, store
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Labelled:
     @cached_property
     def content_key(self) -> str:
         """SHA-256 of the tensors, in hexadecimal, taken once: what results that depend on these data are kept under."""
-        return fingerprints.fingerprint((self.features, self.labels))
+        return store.digest((self.features, self.labels))
 
     def to(self, device: torch.device | str) -> "Labelled":
         """The same data on another device."""

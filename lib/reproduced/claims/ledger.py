@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakage.content_keys import find_root
 from leakage.data import fetch, registry
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Claim, load
@@ -30,6 +29,7 @@ from reproduced.claims.texts import (
     rules_text,
     verdict_text,
 )
+from reproduced.repository import find_root
 
 if TYPE_CHECKING:
     import leakage.runtime  # and with it PyTorch, which nobody needs who collects what was judged

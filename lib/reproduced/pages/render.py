@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from leakage import checked_files
+from leakage import store
 from reproduced.pages import contents, downloads, generated, layers, tree
 from reproduced.pages.library import PAGE, Library
 from reproduced.run import executed, lacking_data, replications
@@ -64,9 +64,9 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
             )
             copy_alt_texts(notebook)
             if png := layers.picture(notebook):
-                checked_files.write(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
+                store.write(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
             for name, content in layers.pictures_as_files(notebook, _FRAMES).items():
-                checked_files.write(book.staged / _FRAMES / name, content)
+                store.write(book.staged / _FRAMES / name, content)
             if library is not None:
                 notebook.cells.append(
                     new_markdown_cell(f"#### The library behind this\n\n{library.of_chapter(chapter)}")

@@ -1,0 +1,334 @@
+"""Results on disk: a key says what a result depends on, and a checksum whether its file is as it was written.
+
+A key is the SHA-256 (`digest`) of everything that a result depends on: the code (`imported_files`, or a function, which
+counts with its module's file and all that this imports), the arguments, the checksums of data, the versions
+(`environment`). No clock counts, so a key survives a checkout and a copy to another machine.
+
+A file holds a SHA-256 and then what `torch.save` writes. It is read with `weights_only`, so that no file can run code.
+The checksum finds damage, not forgery: who can write into the folder can write a good file.
+"""
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import inspect
+import io
+import operator
+import os
+import platform
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+LIB = Path(__file__).resolve().parents[1]
+PACKAGES = ("leakage", "reproduced")
+_BUILDERS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")  # of the book: no result reads them
+_IMPORTERS = {"import_module", "__import__"}
+_VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
+_DIGEST_BYTES = 32
+_RECORD = "leakage record"  # the key of a record's type among its fields in a file
+
+
+# ── keys ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value, equal for equal values: numbers, text, containers, dataclasses, arrays, tensors, functions.
+
+    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass that has a text
+    `content_key` is known by that: large data are then read once and not for every key. A function must belong to a
+    module, or be a `functools.partial` of such a function; its name counts, and the files that its module imports.
+
+    Raises:
+        TypeError: for a value whose content cannot be read, such as a generator or a function written in a notebook.
+    """
+    found = hashlib.sha256()
+    for piece in _pieces(value):
+        found.update(len(piece).to_bytes(8, "little") + piece)
+    return found.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The content of `value` as byte strings, each introduced by the name of its type."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if value is None or kind in (bool, int, float, complex, str, range):
+        yield from (kind.__name__.encode(), repr(value).encode())
+    elif kind is bytes:
+        yield from (b"bytes", value)
+    elif kind in (list, tuple):
+        yield f"{kind.__name__} {len(value)}".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif kind in (set, frozenset):
+        yield b"set"
+        yield from _pieces(sorted(digest(item) for item in value))
+    elif isinstance(value, Mapping):
+        yield b"mapping"
+        yield from _pieces(sorted((digest(key), digest(item)) for key, item in value.items()))
+    elif isinstance(value, Path):
+        yield from (b"path", value.as_posix().encode())
+    elif kind is functools.partial:
+        yield b"partial"
+        yield from _pieces((value.func, value.args, value.keywords))
+    elif inspect.isfunction(value):
+        yield b"function"
+        yield from _pieces((value.__module__, value.__qualname__, _code(value)))
+    elif kind.__module__ == "__main__":
+        raise TypeError(f"a {kind.__name__} is of a class written here, whose code no key holds; put it into a module.")
+    elif isinstance(value, tuple) and hasattr(kind, "_fields"):  # a named tuple
+        yield name.encode()
+        yield from _pieces(dict(zip(kind._fields, value, strict=True)))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield name.encode()
+        key = getattr(value, "content_key", None)
+        yield from _pieces(key or {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    else:
+        yield from _array_pieces(value)
+
+
+def _array_pieces(value: Any) -> Iterator[bytes]:
+    """The content of a NumPy or PyTorch value; neither library is imported for it."""
+    kind, torch, numpy = type(value), sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch and isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
+        yield flat.view(torch.uint8).numpy().tobytes()
+    elif torch and isinstance(value, torch.device | torch.dtype):
+        yield from (kind.__name__.encode(), str(value).encode())
+    elif numpy and isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+        yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
+    else:
+        raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
+
+
+def _code(function: Any) -> list[tuple[str, str]]:
+    """Names and digests of the files that a function of a module depends on."""
+    try:
+        module = sys.modules[function.__module__]
+        known = function.__module__ != "__main__" and operator.attrgetter(function.__qualname__)(module) is function
+    except (KeyError, AttributeError):
+        known = False
+    if not known:
+        raise TypeError(f"`{function.__qualname__}` is no function of a module: a key needs the file of its code.")
+    return _module_code(inspect.getfile(module))
+
+
+@functools.cache
+def _module_code(file: str) -> list[tuple[str, str]]:
+    path = Path(file).resolve()
+    files = {path} | imported_files(path.read_text("utf-8"))
+    return sorted((one.name, file_digest(one)) for one in files)
+
+
+@functools.cache
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, taken once in a process: code that runs is as it was when it was imported."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def environment(root: Path | None) -> dict[str, str | None]:
+    """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
+    lock = root / "requirements.txt" if root else None
+    versions = {name: metadata.version(name) for name in _VERSIONED}
+    locked = file_digest(lock) if lock and lock.is_file() else None
+    return {"python": platform.python_version(), **versions, "lock": locked}
+
+
+def device_kind(device: Any) -> str:
+    """`cpu`, or `cuda` and the name of the GPU: results may differ in the last digits between kinds."""
+    import torch
+
+    chosen = torch.device(device)
+    return f"cuda {torch.cuda.get_device_name(chosen)}" if chosen.type == "cuda" else chosen.type
+
+
+@functools.cache
+def processor() -> str:
+    """What the last digits depend on besides the device: architecture, instruction set, kind of linear algebra."""
+    import numpy  # noqa: F401  (it loads the linear algebra that is asked for here)
+    import threadpoolctl
+    import torch
+
+    blas = (found for found in threadpoolctl.threadpool_info() if found["user_api"] == "blas")
+    kinds = sorted({" ".join(filter(None, (one["internal_api"], one.get("architecture")))) for one in blas})
+    return ", ".join((f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}", *kinds))
+
+
+# ── imports ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
+    """Every file of `leakage` and `reproduced` that running `source` may read.
+
+    These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
+    Imports are found by reading, without running anything. Where reading cannot tell (`import leakage`, a star or
+    relative import, `import_module`, text that is not Python) both packages are meant as a whole. What builds the book
+    (`reproduced.run`, `reproduced.pages`, `reproduced.command_line`) never counts: no result depends on it.
+    """
+    modules = _modules(lib)
+    found: set[str] = set()
+    pending: list[str | bytes] = [source]
+    while pending:
+        names = _imports(pending.pop())
+        new = (modules.keys() if names is None else modules.keys() & names) - found
+        found |= new
+        pending += [modules[name].read_bytes() for name in new]
+    files = {modules[name] for name in found}
+    beside = {path for folder in {file.parent for file in files} for path in folder.iterdir() if path.is_file()}
+    return files | {path for path in beside if path.suffix not in (".py", ".pyc") and not path.name.startswith(".")}
+
+
+def _modules(lib: Path) -> dict[str, Path]:
+    """Dotted name → file, for all modules of both packages on which results may depend."""
+    paths = (path for package in PACKAGES for path in (lib / package).rglob("*.py"))
+    named = {".".join(path.relative_to(lib).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    return {name: path for name, path in named.items() if not f"{name}.".startswith(_BUILDERS)}
+
+
+@functools.lru_cache(maxsize=1024)  # a chapter asks for the same sources again and again
+def _imports(source: str | bytes) -> frozenset[str] | None:
+    """Names that `source` imports anywhere in it, with the packages they are in; `None` where reading cannot tell."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return None
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            imported = {alias.name for alias in node.names}
+            unknown = imported & set(PACKAGES)
+        elif isinstance(node, ast.ImportFrom):
+            imported = {f"{node.module}.{alias.name}" for alias in node.names}
+            unknown = node.level or any(alias.name == "*" for alias in node.names)
+        else:
+            imported = set()
+            unknown = {getattr(node, "id", ""), getattr(node, "attr", "")} & _IMPORTERS
+        if unknown:
+            return None
+        names |= imported
+    return frozenset(".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 2))
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Damaged(ValueError):
+    """A file whose content is not what was written, or is nothing that is written here."""
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file in one step: it is there completely, or as it was before."""
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):  # a pipe, or such as /dev/stdout
+        with path.open("ab") as stream:
+            stream.write(content)
+        return
+    path = path.resolve()  # a link stays
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def pack(value: Any) -> bytes:
+    """The content of a file that holds `value`.
+
+    A value is a number, text, bytes, a tensor, a record (a dataclass or named tuple of `leakage` or `reproduced`), or
+    a list, tuple or dictionary of these. A NumPy scalar comes back as a Python number.
+
+    Raises:
+        TypeError: for any other value.
+    """
+    import torch  # late, for keys and plain files do without it
+
+    buffer = io.BytesIO()
+    torch.save(_plain(value), buffer)
+    payload = buffer.getvalue()
+    return hashlib.sha256(payload).digest() + payload
+
+
+def unpack(content: bytes) -> Any:
+    """The value that was packed, with its tensors on the CPU.
+
+    Raises:
+        Damaged: if the checksum is another, or the content was not made by `pack`.
+    """
+    import torch
+
+    checksum, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != checksum:
+        raise Damaged("its checksum is another")
+    try:
+        return _restored(torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu"))
+    except Exception as error:  # bytes that were never packed make torch raise almost anything
+        raise Damaged(f"it holds nothing that was packed here ({type(error).__name__})") from error
+
+
+def _plain(value: Any) -> Any:
+    """The value in plain containers, numbers, text and CPU tensors; a record is a dictionary with its type."""
+    import numpy
+    import torch
+
+    if isinstance(value, numpy.generic):
+        value = value.item()
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str, bytes):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if names := _fields(kind):
+        return {_RECORD: f"{kind.__module__}:{kind.__qualname__}"} | {n: _plain(getattr(value, n)) for n in names}
+    if kind in (list, tuple):
+        return kind(_plain(item) for item in value)
+    if kind is dict and all(type(key) in (str, int, float) and key != _RECORD for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    raise TypeError(f"no file here holds a {kind.__name__}; use numbers, text, tensors or records.")
+
+
+def _restored(value: Any) -> Any:
+    """The value that `_plain` was given."""
+    if isinstance(value, list | tuple):
+        return type(value)(_restored(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    fields = {key: _restored(item) for key, item in value.items() if key != _RECORD}
+    if _RECORD not in value:
+        return fields
+    module, _, kind = value[_RECORD].partition(":")
+    record = getattr(sys.modules[module], kind)  # who asks for a result has imported its type with the function
+    if not fields or _fields(record) != tuple(fields):
+        raise TypeError(f"{value[_RECORD]!r} is no record with the fields {', '.join(fields)}.")
+    return record(**fields)
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a record; none for any other type."""
+    if kind.__module__.partition(".")[0] not in PACKAGES:
+        return ()
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def save(path: Path, value: Any) -> None:
+    """Keep a value in a file; see `pack`."""
+    write(path, pack(value))
+
+
+def load(path: Path) -> Any:
+    """The value in a file.
+
+    Raises:
+        Damaged: see `unpack`.
+        FileNotFoundError: if there is none.
+    """
+    return unpack(path.read_bytes())
