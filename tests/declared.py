@@ -28,6 +28,7 @@ def declaration(**changes) -> dict:
 
 def save(folder: Path, content: dict | str) -> Path:
     """Write a claims file, given as its values or as its text, and return its path."""
+    folder.mkdir(exist_ok=True)
     path = folder / "toy.yml"
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True), "utf-8")
     return path

@@ -1,7 +1,6 @@
 """The ledger judges what is declared, once, by the rule given, and its records survive as plain JSON."""
 
 import json
-from functools import partial
 
 import pytest
 
@@ -14,12 +13,6 @@ from reproduced.claims.measurements import Exact
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Write a claims file (a value or a text) and return its path."""
-    return partial(save, tmp_path)
-
-
-@pytest.fixture
 def shown(monkeypatch):
     """What the ledger displays: (data, metadata) of each output."""
     outputs = []
@@ -28,13 +21,13 @@ def shown(monkeypatch):
 
 
 @pytest.fixture
-def ledger(write, shown, monkeypatch):
+def ledger(tmp_path, shown, monkeypatch):
     """Open a ledger on the declarations in one profile, with all data at hand."""
     monkeypatch.setattr(claims.fetch, "available", lambda name: True)
 
-    def open_ledger(profile="ci", **options):
-        run = runtime.begin(profile, 3, "cpu")
-        return claims.Ledger("toy", run, declarations=write(declaration()), **options)
+    def open_ledger(profile="ci", **changes):
+        save(tmp_path / "claims", declaration(**changes))
+        return claims.Ledger("toy", runtime.begin(profile, 3, "cpu"), book=tmp_path)
 
     return open_ledger
 
@@ -110,9 +103,8 @@ def test_a_claim_is_judged_once(ledger):
         book.judge("t.data", x=FOUND)
 
 
-def test_the_published_curves_are_handed_out_by_figure(write):
-    path = write(declaration(published={"fig1": {"p": [1, 2], "advantage": [0.5, "1e-1"]}}))
-    book = claims.Ledger("toy", runtime.begin("ci", 0, "cpu"), declarations=path)
+def test_the_published_curves_are_handed_out_by_figure(ledger):
+    book = ledger(published={"fig1": {"p": [1, 2], "advantage": [0.5, "1e-1"]}})
     assert book.published("fig1") == {"p": (1.0, 2.0), "advantage": (0.5, 0.1)}
     with pytest.raises(ValueError, match="`figure` must be one of fig1; got 'fig2'"):
         book.published("fig2")
@@ -146,15 +138,6 @@ def test_without_its_data_a_claim_is_not_run_whether_judged_or_not(ledger, shown
             assert record(shown)["values"] == []
         (row,) = (line for line in book.verdicts().markdown.splitlines() if "t.data" in line)
         assert row.endswith(f"| – not run | {why} |")
-
-
-def test_seconds_count_from_the_judgement_before(ledger, shown, monkeypatch):
-    now = iter([10.0, 12.5, 13.0])
-    monkeypatch.setattr(claims.time, "perf_counter", lambda: next(now))
-    book = ledger()
-    for name in ("t.one", "t.data"):
-        book.judge(name, x=FOUND)
-    assert [metadata["claim"]["seconds"] for _, metadata in shown] == [2.5, 0.5]
 
 
 def test_glue_writes_what_mystnb_reads(shown):
@@ -197,9 +180,8 @@ def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledg
     assert len(found) == 2 + 5
 
 
-def test_a_column_of_verdicts_that_is_empty_in_every_row_is_left_out(write, shown):
-    entry = {name: value for name, value in claim("t.one").items() if name != "why"}
-    book = claims.Ledger("toy", runtime.begin("ci", 3, "cpu"), declarations=write(declaration(claims=[entry])))
+def test_a_column_of_verdicts_that_is_empty_in_every_row_is_left_out(ledger):
+    book = ledger(claims=[{name: value for name, value in claim("t.one").items() if name != "why"}])
     book.judge("t.one", x=Exact(0.5, 0.25))
     assert rows(book.verdicts())[0] == ["id", "ours", "verdict"]
 
@@ -207,7 +189,6 @@ def test_a_column_of_verdicts_that_is_empty_in_every_row_is_left_out(write, show
 def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):
     stored = [{"name": "x", "measured": measurements.to_json(Estimate(0.61, 0.6, 0.62, 10**6))}]
     full = {"id": "t.one", "verdict": "held", "values": stored, "reason": ""}
-    path = tmp_path / "record.json"
     header = {
         "profile": "paper",
         "seed": 0,
@@ -216,17 +197,19 @@ def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_
         "commit": "a" * 40,
         "dirty": False,
     }
-    path.write_text(json.dumps(header | {"date": "2026-01-02T03:04:05+00:00", "claims": [full]}))
-    table = ledger(records=path).verdicts()
+    (tmp_path / "records").mkdir()
+    record = header | {"date": "2026-01-02T03:04:05+00:00", "claims": [full]}
+    (tmp_path / "records" / "toy.json").write_text(json.dumps(record))
+    table = ledger().verdicts()
     assert rows(table)[2][-1] == "0.610 [0.600, 0.620] ✓ held"
     assert rows(table)[3][-1] == ""
     assert "Full scale: profile paper, seed 0, H200, commit aaaaaaaaaa, 2026-01-02." in table.markdown
 
 
-def test_the_ledger_finds_its_files_from_the_root(tmp_path, monkeypatch, write):
-    (tmp_path / "book" / "claims").mkdir(parents=True)
+def test_the_ledger_finds_its_files_from_the_root(tmp_path, monkeypatch):
+    (tmp_path / "book").mkdir()
     (tmp_path / "_toc.yml").touch()
-    write(declaration()).rename(tmp_path / "book" / "claims" / "toy.yml")
+    save(tmp_path / "book" / "claims", declaration())
     monkeypatch.chdir(tmp_path / "book")
     assert "t.one" in claims.Ledger("toy", runtime.begin("ci", 0, "cpu")).declared().markdown
     with pytest.raises(FileNotFoundError, match=r"other\.yml"):

@@ -65,7 +65,7 @@ def test_the_ends_are_what_the_measurement_says(measured, ends):
     ],
 )
 def test_a_measurement_is_written_to_the_digits_its_interval_supports(measured, text):
-    assert measurements.shown(measured) == text
+    assert measurements.describe(measured) == text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_measurement_is_written_to_the_digits_its_interval_supports(measured, 
     ],
 )
 def test_in_few_words_several_measurements_are_their_range(measured, text):
-    assert measurements.brief(measured) == text
+    assert measurements.describe_briefly(measured) == text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_in_few_words_several_measurements_are_their_range(measured, text):
 )
 def test_what_carries_no_uncertainty_is_no_measurement(measured):
     with pytest.raises(ValueError, match=r"`x` must be an Estimate, an Exact\(value, error\), a Count\(count, of\)"):
-        measurements.checked("x", measured)
+        measurements.check("x", measured)
 
 
 @pytest.mark.parametrize(

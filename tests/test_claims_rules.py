@@ -10,13 +10,8 @@ from leakage.metrics.intervals import Estimate
 from reproduced.claims.measurements import Count, Exact
 from reproduced.claims.rules import Rule
 
-NAMES = ("a", "b", "wrong")
 VALUES = {"a": Estimate(2, 1, 3, 9), "b": Exact(5, 0.5), "wrong": Count(2, 4)}
 SEVERAL = {"a": [Exact(1, 0), Exact(2, 0)], "b": [Exact(2, 0), Exact(4, 0)], "wrong": [Count(0, 3), Count(2, 3)]}
-
-
-def rule(text: str) -> Rule:
-    return Rule(text, NAMES)
 
 
 # ── what a rule says: of one measurement each, and of several ───────────────────────────────────────────────────────
@@ -38,7 +33,7 @@ def rule(text: str) -> Rule:
     ],
 )
 def test_a_rule_says_what_its_text_says(text, verdict):
-    assert rule(text)(VALUES) is verdict
+    assert Rule(text)(VALUES) is verdict
 
 
 @pytest.mark.parametrize(
@@ -52,34 +47,34 @@ def test_a_rule_says_what_its_text_says(text, verdict):
     ],
 )
 def test_of_several_measurements_a_rule_takes_all_any_least_or_largest(text, verdict):
-    assert rule(text)(SEVERAL) is verdict
+    assert Rule(text)(SEVERAL) is verdict
 
 
 @given(st.lists(st.booleans(), min_size=3, max_size=3))
 def test_and_or_not_are_those_of_logic(truths):
-    values = {name: Exact(float(truth), 0) for name, truth in zip(NAMES, truths, strict=True)}
-    a, b, c = (f"{name}.low > 0.5" for name in NAMES)
+    values = {name: Exact(float(truth), 0) for name, truth in zip("abc", truths, strict=True)}
+    a, b, c = (f"{name}.low > 0.5" for name in "abc")
     x, y, z = truths
-    assert rule(f"{a} and ({b} or not {c})")(values) is (x and (y or not z))
-    assert rule(f"{a} and {b} or not {c}")(values) is ((x and y) or not z)
+    assert Rule(f"{a} and ({b} or not {c})")(values) is (x and (y or not z))
+    assert Rule(f"{a} and {b} or not {c}")(values) is ((x and y) or not z)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a > 3", r"needs a.low or a.high: it is no count"),
-        ("a.of > 3", r"needs a.of"),
+        ("a.of > 3", "it is no count"),
         ("b.low / (wrong - 2) > 1", "cannot be applied to what was measured"),
     ],
 )
 def test_a_rule_that_does_not_fit_what_was_measured_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        rule(text)(VALUES)
+        Rule(text)(VALUES)
 
 
 def test_several_measurements_outside_of_all_and_any_are_refused():
     with pytest.raises(ValueError, match="cannot be applied"):
-        rule("a.low > 0 and b.low > 0")(SEVERAL)
+        Rule("a.low > 0 and b.low > 0")(SEVERAL)
 
 
 # ── what is no rule ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -88,7 +83,6 @@ REFUSED = {
     "a.low": "must be a comparison",
     "a.low > b.low": "must compare with a number",
     "a.low > 2 ** 3 and a.low >": "not an expression",
-    "c.low > 1": "names 'c', which `values` does not declare; declared are a, b, wrong",
     "a.real > 1": "cannot have 'a.real'",
     "a.low.real > 1": "cannot have",
     "a.low > 'x'": "cannot have",
@@ -103,7 +97,7 @@ REFUSED = {
     "min(a.low > 1) > 2": "must be a number",
     "all(a.low) and a.low > 1": "must be a comparison",
     "not a.low": "must be a comparison",
-    "abs(a.low, b.low) > 1": "`abs` takes one argument",
+    "abs(a.low, b.low) > 1": "cannot have",
     "min() > 1": "cannot have",
     "sum(a.low) > 1": "cannot have",
     "min(a.low, key=1) > 1": "cannot have",
@@ -117,14 +111,13 @@ REFUSED = {
     "f'{a}' > 1": "cannot have",
     "a.low > 1; b.low > 1": "not an expression",
     "": "not an expression",
-    "(" * 300 + "a.low > 1" + ")" * 300: "at most 600 characters",
 }
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=lambda part: "")
 def test_what_is_more_or_less_than_a_comparison_with_a_number_is_refused(text, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        rule(text)
+        Rule(text)
 
 
 PIECES = ["a.low", "b.high", "wrong", "a", "1", "0.5", "<", ">", "==", "and", "or", "not", "(", ")", ",", "min", "all"]
@@ -141,9 +134,9 @@ def or_refused(make, *arguments):
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
 def test_any_text_is_a_rule_or_refused_in_one_line(text):
-    read = or_refused(rule, text)
+    read = or_refused(Rule, text)
     if isinstance(read, Rule):
-        assert "$$" not in read.sentence()
+        assert "$$" not in read.markdown()
         read = or_refused(read, VALUES)
     assert isinstance(read, bool) or "\n" not in read
 
@@ -171,32 +164,29 @@ SHOWN = {
 def test_a_rule_shows_as_mathematics(text, latex):
     for end, line in (("LOW", "underline"), ("HIGH", "overline")):
         latex = re.sub(rf"{end}\{{(\w+)\}}", rf"\\{line}{{\\text{{\1}}}}", latex)
-    assert rule(text).sentence() == f"${latex}$"
+    assert Rule(text).markdown() == f"${latex}$"
 
 
 def test_a_line_may_break_where_a_rule_says_and_or_or_outside_of_parentheses():
     parts = (r"$\underline{\text{a}} > 1$", r"$\left(\text{wrong} = 1 \text{ or } \text{wrong} = 2\right)$")
-    assert rule("a.low > 1 and (wrong == 1 or wrong == 2)").sentence() == " and ".join(parts)
-    assert rule("a.low > 1 or wrong == 1 and wrong < 2").sentence() == (
+    assert Rule("a.low > 1 and (wrong == 1 or wrong == 2)").markdown() == " and ".join(parts)
+    assert Rule("a.low > 1 or wrong == 1 and wrong < 2").markdown() == (
         r"$\underline{\text{a}} > 1$ or $\text{wrong} = 1$ and $\text{wrong} < 2$"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "numbers", "idle"),
+    ("text", "thresholds"),
     [
-        ("a.low > 0.9 and b.high < 7", (0.9, 7), set()),
-        ("a.low > 0.9 or b.high < 7", (0.9, 7), {0, 1}),  # either is enough, so neither decides
-        ("abs(a.low - 1) < 0.5 and wrong == 2", (1, 0.5, 2), set()),
-        ("a.low ** 2 < 3", (3,), set()),  # the power is none of the numbers compared with
-        ("a.low > 5 and b.high < 1", (5, 1), {0, 1}),  # both fail: moving one is not enough
+        ("a.low > 0.9 and b.high < 7", [(0.9, True), (7, True)]),
+        ("a.low > 0.9 or b.high < 7", [(0.9, False), (7, False)]),  # either is enough, so neither decides
+        ("abs(a.low - 1) < 0.5 and wrong == 2", [(1, True), (0.5, True), (2, True)]),
+        ("a.low ** 2 < 3", [(3, True)]),  # the power is none of the numbers compared with
+        ("a.low > 5 and b.high < 1", [(5, False), (1, False)]),  # both fail: moving one is not enough
     ],
 )
-def test_a_number_that_decides_changes_the_outcome_when_it_is_moved(text, numbers, idle):
-    read = rule(text)
-    assert read.numbers() == numbers
-    same = {place for place in range(len(numbers)) if set(read.moved(place, VALUES)) == {read(VALUES)}}
-    assert same == idle
+def test_a_threshold_that_decides_changes_the_outcome_when_it_is_moved(text, thresholds):
+    assert Rule(text).thresholds(VALUES) == thresholds
 
 
 @pytest.mark.parametrize(
@@ -209,19 +199,19 @@ def test_a_number_that_decides_changes_the_outcome_when_it_is_moved(text, number
     ],
 )
 def test_the_distance_of_a_rule_is_that_of_its_nearest_comparison(text, margins, distance):
-    read = rule(text)
+    read = Rule(text)
     assert read.margins(VALUES) == margins
     assert read.distance(margins) == distance
     assert (distance > 0) is read(VALUES)
 
 
 def test_of_several_measurements_the_nearest_or_the_farthest_counts():
-    assert rule("all(a.low > 0.25) and any(b.low > 1)").margins(SEVERAL) == [0.75, 3]
+    assert Rule("all(a.low > 0.25) and any(b.low > 1)").margins(SEVERAL) == [0.75, 3]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
 def test_a_rule_is_true_where_its_margin_is_positive(text):
-    read = or_refused(rule, text)
+    read = or_refused(Rule, text)
     if isinstance(read, Rule) and isinstance(true := or_refused(read, VALUES), bool):
         distance = read.distance(read.margins(VALUES))
         assert distance == 0 or (distance > 0) is true

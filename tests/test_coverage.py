@@ -58,7 +58,6 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
         for name in ("gains", "intervals")
     },
-    **{f"reproduced.claims.measurements.{name}": "reads what was measured" for name in ("checked", "from_json")},
 }
 
 

@@ -22,9 +22,18 @@ MEASURED |= {"y": {"kind": "exact", "value": 2.0, "error": 1e-6}, "z": {"kind": 
 
 
 def entry(name: str, kind: str = "theorem", verdict: str = "held", **fields) -> Entry:
-    rule = Rule("x.high < 2", ("x", "y", "z"))
+    rule = Rule("x.high < 2")
     values = {"x": "mean of $x$", "y": "computed", "z": "counted"}
-    claim = Claim(name, kind, "That it is.", verdict, values, rule, rule, **{"where": "Theorem 1"} | fields)
+    claim = Claim.model_construct(
+        id=name,
+        kind=kind,
+        claim="That it is.",
+        expected=verdict,
+        values=values,
+        holds=rule,
+        refuted=rule,
+        **{"where": "Theorem 1"} | fields,
+    )
     record = {"verdict": verdict, "reason": "Because.", "seconds": 0.1}
     record |= {"values": [{"name": name, "measured": value} for name, value in MEASURED.items()]}
     again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))

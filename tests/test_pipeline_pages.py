@@ -24,13 +24,13 @@ RUN |= {"date": "2026-01-02T03:04:05+00:00", "data": {}}
 
 
 def declared(*claims: Claim) -> Declarations:
-    return Declarations("toy", "t", "A toy", "toy2020", ("mnist",), claims)
+    return Declarations.model_construct(chapter="toy", data=("mnist",), claims=claims)
 
 
 def claim(name: str = "t.one", **fields) -> Claim:
     values = {"kind": "figure", "claim": "That $|x| < 2$.", "expected": "held", "where": "Figure 1"}
-    rules = {"holds": Rule("x.high < 2", ("x",)), "refuted": Rule("x.low > 2", ("x",))}
-    return Claim(name, **values | {"values": {"x": "what is measured"}} | rules | fields)
+    rules = {"holds": Rule("x.high < 2"), "refuted": Rule("x.low > 2")}
+    return Claim.model_construct(id=name, **values | {"values": {"x": "what is measured"}} | rules | fields)
 
 
 def record(name: str = "t.one", verdict: str = "held", low: float | str = 0.9, **fields) -> dict:
@@ -73,7 +73,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
 
 
 def test_a_record_of_a_claim_that_was_declared_anew_is_kept_as_it_is():
-    rules = {"holds": Rule("y.high < 2", ("y",)), "refuted": Rule("y.low > 2", ("y",))}
+    rules = {"holds": Rule("y.high < 2"), "refuted": Rule("y.low > 2")}
     (one,) = collect.make_ledger(executed(record()), declared(claim(values={"y": "another"}, **rules)))["claims"]
     assert (one["verdict"], one["idle"], one["shows"]) == ("held", [], "")
 

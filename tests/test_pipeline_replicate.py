@@ -1,6 +1,5 @@
 """Replications: seeds that nobody chose, kept whatever happens, and said of the rules they were drawn for."""
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -157,7 +156,7 @@ def runs(declared):
 
 
 def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_are(declared):
-    shown = dataclasses.replace(declared, shows="{y}", exact=True)
+    shown = declared.model_copy(update={"shows": "{y}", "exact": True})
     assert replications.rule_digest(shown) == replications.rule_digest(declared)
 
 

@@ -22,7 +22,7 @@ PLACE = Place("toy", "A toy", "3")
 
 
 def entry(name: str = "t.one", verdict: str = "held", reason: str = "", **more) -> Entry:
-    rules = {"holds": Rule("x.high < 2", ("x",)), "refuted": Rule("x.low > 2", ("x",))}
+    rules = {"holds": Rule("x.high < 2"), "refuted": Rule("x.low > 2")}
     fields = {
         "kind": "figure",
         "claim": "That $|x| < 2$.",
@@ -30,7 +30,9 @@ def entry(name: str = "t.one", verdict: str = "held", reason: str = "", **more) 
         "where": "Figure 1",
         "paper": "a | <b>",
     }
-    claim = Claim(name, **{"values": {"x": "what *is* measured"}} | rules | fields | more.pop("fields", {}))
+    claim = Claim.model_construct(
+        id=name, **{"values": {"x": "what *is* measured"}} | rules | fields | more.pop("fields", {})
+    )
     measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
     record = {"verdict": verdict, "reason": reason, "seconds": 0.1, "values": [{"name": "x", "measured": measured}]}
     return Entry(PLACE, claim, record, **{"page": "toy.html#claim-t-one"} | more)

@@ -100,8 +100,10 @@ def test_a_commit_is_that_of_the_repository_itself_and_of_no_other(book, tmp_pat
 
 
 def claim(name: str, *needs: str, profile: str = "ci") -> declarations.Claim:
-    rules = (Rule("x.low > 1", ("x",)), Rule("x.high < 1", ("x",)))
-    return declarations.Claim(name, "figure", "C.", "held", {"x": "W"}, *rules, profile=profile, needs=needs)
+    rules = {"holds": Rule("x.low > 1"), "refuted": Rule("x.high < 1")}
+    return declarations.Claim(
+        id=name, kind="ours", claim="C.", expected="held", values={"x": "W"}, **rules, profile=profile, needs=needs
+    )
 
 
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]
@@ -114,7 +116,7 @@ def lacking(monkeypatch, tmp_path):
 
     def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
         claims = tuple(claim(f"t.c{number}", *sets, profile=least) for number, sets in enumerate(needs))
-        declared = declarations.Declarations("toy", "t", "T", "k", (), claims)
+        declared = declarations.Declarations.model_construct(chapter="toy", claims=claims)
         ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
         book = Mock(spec=Book, **{"declarations.return_value": declared})
         return lacking_data.sentence(book, {"toy": ledger})

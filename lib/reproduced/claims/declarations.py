@@ -1,87 +1,125 @@
 """What the papers claim, as `book/claims/<chapter>.yml` declares it: each claim, its place, its rule, its verdict.
 
 A file is read strictly: an unknown, missing, repeated or ill-typed field is an error that names it. Nothing here judges
-a claim.
+a claim. Editors check a file as it is written, by `book/claims/schema.json`.
 """
 
-import keyword
-import math
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError, WithJsonSchema, model_validator
 
 from leakage import arguments
 from leakage.profiles import PROFILES
-from reproduced.claims import measurements, strict_yaml
-from reproduced.claims.measurements import Measured
+from reproduced.claims import measurements
+from reproduced.claims.measurements import Measurement
 from reproduced.claims.rules import Rule
 
-VERDICTS = ("held", "held in part", "did not hold", "undecided", "not run")
-HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
 # What a claim is; the first four are the papers' own, an erratum is a slip of the text (held if it is one).
-KINDS = ("theorem", "figure", "experiment", "method", "erratum", "ours")
+Kind = Literal["theorem", "figure", "experiment", "method", "erratum", "ours"]
+Verdict = Literal["held", "held in part", "did not hold", "undecided", "not run"]
+KINDS, VERDICTS = get_args(Kind), get_args(Verdict)
+HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
 GROUPS = ("The paper's claims", "Ours, not in the paper", "Errata")
-_RULES = frozenset({"holds", "in_part", "refuted"})
 # The place of a value in a text; the braces of mathematics follow a sign.
 _PLACE = re.compile(r"(?<![$\\^_}a-z])\{([a-z][a-z0-9_]*)\}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One claim as declared.
+def _join_words(text: Any) -> Any:
+    return " ".join(text.split()) if isinstance(text, str) else text
 
-    Attributes:
-        id: `<prefix>.<row>`; findings of ours are `<prefix>.beyond.<row>`.
-        kind: one of `KINDS`.
-        claim: one sentence in our words; may contain `$math$`.
-        expected: the verdict that is expected, one of `VERDICTS`.
-        values: what each measurement that the rules look at is, over what its interval is.
-        holds: when the claim holds.
-        in_part: when it holds on a part of what it says; looked at only if it does not hold.
-        refuted: when the measurements are evidence against it. What neither holds nor is refuted is undecided.
-        why: the evidence, for a verdict other than "held"; of an undecided claim, what it would take.
-        proof: what is wrong with the printed proof of a statement that holds; "" if nothing is known to be.
-        profile: the least profile that can judge it, `ci` or `paper`.
-        where: where the paper says it; "" for a finding of ours.
-        paper: what the paper states, if it states a value; else "".
-        needs: data sets without which it is honestly not run.
-        shows: what stands beside the verdict, in a few words with at least one value in braces, `{ridge} more`; "" for
-            the first value with its name.
-        exact: whether it is true by algebra or construction, so that its check guards texts and code and is no evidence
-            about trained models.
+
+def _read_rule(text: Any) -> Any:
+    return Rule(_join_words(text)) if isinstance(text, str) else text
+
+
+# A file is read without YAML's types: `paper: 0.60` keeps its digits, and an editor takes it for a number.
+_WRITTEN = WithJsonSchema({"type": ["string", "number", "boolean"]})
+Text = Annotated[str, Field(min_length=1), BeforeValidator(_join_words), _WRITTEN]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+RuleText = Annotated[Rule, BeforeValidator(_read_rule), WithJsonSchema({"type": "string"})]
+
+
+class _Strict(BaseModel):
+    # No other fields; the text below a field says what it is, here and in the schema.
+    model_config = {"extra": "forbid", "frozen": True, "use_attribute_docstrings": True}
+
+
+class Claim(_Strict):
+    """One claim as declared."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[A-Za-z0-9_]+)+$")]
+    """`<prefix>.<row>`; findings of ours are `<prefix>.beyond.<row>`."""
+    kind: Kind
+    claim: Text
+    """One sentence in our words; may contain `$math$`."""
+    expected: Verdict
+    """The verdict that is expected."""
+    values: dict[Name, Text] = Field(min_length=1)
+    """What each measurement that the rules look at is, over what its interval is."""
+    holds: RuleText
+    """When the claim holds."""
+    refuted: RuleText
+    """When the measurements are evidence against it. What neither holds nor is refuted is undecided."""
+    in_part: RuleText | None = None
+    """When it holds on a part of what it says; looked at only if it does not hold."""
+    why: Text = ""
+    """The evidence, for a verdict other than held; of an undecided claim, what it would take."""
+    proof: Text = ""
+    """What is wrong with the printed proof of a statement that holds."""
+    profile: Literal["ci", "paper"] = "ci"
+    """The least profile that can judge it."""
+    where: Text = ""
+    """Where the paper says it; left out for a finding of ours."""
+    paper: Text = ""
+    """What the paper states, if it states a value."""
+    needs: tuple[Text, ...] = ()
+    """Data sets without which it is honestly not run."""
+    shows: Text = ""
+    """What stands beside the verdict, in a few words with at least one value in braces: `{ridge} more`.
+
+    By default the first value with its name.
     """
-
-    id: str
-    kind: str
-    claim: str
-    expected: str
-    values: Mapping[str, str]
-    holds: Rule
-    refuted: Rule
-    in_part: Rule | None = None
-    why: str = ""
-    proof: str = ""
-    profile: str = "ci"
-    where: str = ""
-    paper: str = ""
-    needs: tuple[str, ...] = ()
-    shows: str = ""
     exact: bool = False
+    """Whether algebra or construction makes it true: its check guards texts and code, and is no evidence on models."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Claim":
+        values, cited = self.values.keys(), set(_PLACE.findall(self.why))
+        compared = {name for rule in self.rules.values() for name in rule.names}
+        shown = set(_PLACE.findall(self.shows))
+        if self.kind != "ours" and ".beyond." in self.id:
+            raise ValueError(f"`kind` must be ours, as the id says; got {self.kind!r}")
+        if self.kind != "ours" and not self.where:
+            raise ValueError(f"`where` is required, for the kind is {self.kind!r}")
+        if self.expected not in (HELD, NOT_RUN) and not self.why:
+            raise ValueError(f"`why` is required, for the expected verdict is {self.expected!r}")
+        if self.expected == IN_PART and not self.in_part:
+            raise ValueError(f"`in_part` is required, for the expected verdict is {IN_PART!r}")
+        if self.shows and not shown:
+            raise ValueError(f"`shows` must have one of {', '.join(values)} in braces; got {self.shows!r}")
+        for whose, names in (("a rule", compared), ("`why`", cited), ("`shows`", shown)):
+            if unknown := sorted(names - values):
+                raise ValueError(f"{whose} names {', '.join(unknown)}; `values` declares {', '.join(values)}")
+        if unused := sorted(values - compared - cited):
+            raise ValueError(f"no rule looks at {', '.join(unused)}")
+        return self
 
     @property
-    def shown(self) -> str:
+    def main_value(self) -> str:
         """The name of the first value that stands beside the verdict."""
         return next(iter([*_PLACE.findall(self.shows), *self.values]))
 
-    def told(self, values: Mapping[str, Measured]) -> str:
+    def summary(self, values: Mapping[str, Measurement]) -> str:
         """What stands beside the verdict: `shows` with the measurements, in few words."""
-        name = self.shown
-        told = self.shows or f"{name.replace('_', ' ')} {{{name}}}"
-        return _PLACE.sub(lambda place: measurements.brief(values[place[1]]), told)
+        name = self.main_value
+        text = self.shows or f"{name.replace('_', ' ')} {{{name}}}"
+        return _PLACE.sub(lambda place: measurements.describe_briefly(values[place[1]]), text)
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -89,192 +127,139 @@ class Claim:
         found = {"held": self.holds, "in part": self.in_part, "refuted": self.refuted}
         return {word: rule for word, rule in found.items() if rule}
 
-    def judged_in(self, profile: str) -> bool:
+    def is_judgeable(self, profile: str) -> bool:
         """Whether a run in `profile` is large enough to judge the claim."""
         return profile != "smoke" and PROFILES.index(profile) >= PROFILES.index(self.profile)
 
-    def verdict(self, values: Mapping[str, Measured]) -> str:
-        """The verdict of the rules on the measurements.
-
-        Raises:
-            ValueError: if a rule cannot be applied to them, or if they satisfy both `holds` and `refuted`.
-        """
+    def verdict(self, values: Mapping[str, Measurement]) -> str:
+        """The verdict of the rules; a `ValueError` if one does not fit the measurements, or if they contradict."""
         holds, refuted = self.holds(values), self.refuted(values)
         in_part = self.in_part is not None and self.in_part(values)
         if holds and refuted:
             raise ValueError("the rules contradict each other: it holds and is refuted.")
         return HELD if holds else IN_PART if in_part else DID_NOT_HOLD if refuted else UNDECIDED
 
-    def idle(self, values: Mapping[str, Measured]) -> tuple[float, ...]:
-        """The numbers of the deciding rule that decide nothing: moved as far as one likes, they leave it as it is.
-
-        An undecided claim has none as long as one number of one rule could have decided it.
-        """
+    def unused_thresholds(self, values: Mapping[str, Measurement]) -> tuple[float, ...]:
+        """Thresholds that do not affect the verdict; none of an undecided claim if one of them could decide it."""
         verdict = self.verdict(values)
         words = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}
         rules = [self.rules[words[verdict]]] if verdict in words else [*self.rules.values()]
-        found = [
-            (number, set(rule.moved(place, values)) == {rule(values)})
-            for rule in rules
-            for place, number in enumerate(rule.numbers())
-        ]
-        if verdict == UNDECIDED and not all(idle for _, idle in found):
+        thresholds = [threshold for rule in rules for threshold in rule.thresholds(values)]
+        if verdict == UNDECIDED and any(decides for _, decides in thresholds):
             return ()
-        return tuple(number for number, idle in found if idle)
+        return tuple(number for number, decides in thresholds if not decides)
 
-    def reason(self, verdict: str, values: Mapping[str, Measured]) -> str:
+    def reason(self, verdict: str, values: Mapping[str, Measurement]) -> str:
         """What stands beside the verdict: `why` with the measurements it names in braces, or the slip in the proof."""
         if verdict != self.expected:
             return f"Not expected: {self.expected} was."
         if verdict == HELD and self.proof:
             return f"As stated; the printed proof: {self.proof}"
-        return _PLACE.sub(lambda place: measurements.shown(values[place[1]]), self.why)
+        return _PLACE.sub(lambda place: measurements.describe(values[place[1]]), self.why)
 
 
-@dataclass(frozen=True)
-class Declarations:
-    """The claims file of one chapter.
-
-    `published` holds the paper's curves: for each figure named, columns of numbers of one length.
-    """
+class Declarations(_Strict):
+    """The claims file of one chapter."""
 
     chapter: str
-    prefix: str
-    title: str
-    paper: str
-    data: tuple[str, ...]
-    claims: tuple[Claim, ...]
-    published: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict, repr=False)
-    by_id: Mapping[str, Claim] = field(init=False, repr=False)
+    """The name of the file."""
+    prefix: Name
+    """What the id of each claim begins with."""
+    title: Text
+    paper: Text
+    """Key of the paper in the references, or `ours`."""
+    data: tuple[Text, ...] = ()
+    """Data sets that the chapter reads."""
+    claims: tuple[Claim, ...] = Field(min_length=1)
+    published: dict[str, dict[str, tuple[FiniteFloat, ...]]] = {}
+    """The paper's curves: for each figure, columns of numbers of one length."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by_id", {claim.id: claim for claim in self.claims})
+    @model_validator(mode="after")
+    def _check(self) -> "Declarations":
+        for claim in self.claims:
+            if not claim.id.startswith(f"{self.prefix}."):
+                raise ValueError(f"claim {claim.id}: `id` must begin with {self.prefix}, the prefix of the file")
+            if missing := sorted(set(claim.needs) - set(self.data)):
+                raise ValueError(f"claim {claim.id}: `needs` names {', '.join(missing)}, which `data` does not")
+        ids = [claim.id for claim in self.claims]
+        if repeated := sorted({name for name in ids if ids.count(name) > 1}):
+            raise ValueError(f"declared twice: {', '.join(repeated)}")
+        for figure, columns in self.published.items():
+            if len({len(column) for column in columns.values()}) != 1:
+                raise ValueError(f"`published.{figure}` must be columns of one length")
+        return self
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Claim]:
+        return {claim.id: claim for claim in self.claims}
 
     def groups(self) -> dict[str, list[Claim]]:
         """The claims by whose they are: the paper's, ours, errata."""
-        found = {group: [claim for claim in self.claims if group_of(claim.kind) == group] for group in GROUPS}
+        found: dict[str, list[Claim]] = {group: [] for group in GROUPS}
+        for claim in self.claims:
+            found[GROUPS[{"ours": 1, "erratum": 2}.get(claim.kind, 0)]].append(claim)
         return {group: members for group, members in found.items() if members}
 
 
-def group_of(kind: str) -> str:
-    """Whose the claims of a kind are, one of `GROUPS`."""
-    return GROUPS[{"ours": 1, "erratum": 2}.get(kind, 0)]
-
-
 def load(path: Path) -> Declarations:
-    """Read and check a claims file.
-
-    Raises:
-        ValueError: naming the file, the claim, the field and the rule it breaks.
-        FileNotFoundError: if there is no such file.
-    """
+    """Read and check a claims file; a `ValueError` names the file, the claim, the field and the rule it breaks."""
     return _load(path, path.read_bytes())
 
 
 @lru_cache(maxsize=32)  # a build asks for each file some nine times
 def _load(path: Path, content: bytes) -> Declarations:
+    written = _parse(path, content)
     try:
-        return _declarations(strict_yaml.parse(content), chapter=path.stem)
-    except ValueError as error:
-        raise strict_yaml.fault(path, error) from error
+        declared = Declarations.model_validate(written)
+    except ValidationError as error:
+        raise _fault(path, _first_error(error, written)) from error
+    if declared.chapter != path.stem:
+        raise _fault(path, f"`chapter` must be the name of the file, {path.stem!r}; got {declared.chapter!r}.")
+    return declared
 
 
-def _declarations(content: Any, *, chapter: str) -> Declarations:
-    optional = {"data", "published"}
-    head = strict_yaml.fields(content, "the file", {"chapter", "prefix", "title", "paper", "claims"}, optional)
-    if head["chapter"] != chapter:
-        raise ValueError(f"`chapter` must be the name of the file, {chapter!r}; got {head['chapter']!r}.")
-    texts = {name: strict_yaml.text(head, name, "the file") for name in ("chapter", "prefix", "title", "paper")}
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", texts["prefix"]):
-        raise ValueError(f"`prefix` must be one lower-case word; got {texts['prefix']!r}.")
-    data = strict_yaml.names(head, "data", "the file")
-    claims = tuple(_claim(entry, texts["prefix"], data) for entry in strict_yaml.entries(head, "claims", "the file"))
-    ids = [claim.id for claim in claims]
-    if not ids:
-        raise ValueError("the file declares no claim.")
-    if repeated := sorted({name for name in ids if ids.count(name) > 1}):
-        raise ValueError(f"declared twice: {', '.join(repeated)}.")
-    return Declarations(**texts, data=data, claims=claims, published=_published(head))
+def schema() -> str:
+    """The JSON schema of a claims file, as `book/claims/schema.json` keeps it for editors."""
+    return json.dumps(Declarations.model_json_schema(), indent=2) + "\n"
 
 
-def _published(head: Mapping[str, Any]) -> dict[str, dict[str, tuple[float, ...]]]:
-    figures = head.get("published") or {}
-    if not isinstance(figures, dict):
-        raise ValueError(f"`published` must be a mapping of figures; got {figures!r}.")
-    return {name: _columns(columns, f"published {name}") for name, columns in figures.items()}
+def read_yaml(path: Path) -> Any:
+    """The mappings, lists and texts of a YAML file, each value as it is written; a `ValueError` names the file."""
+    return _parse(path, path.read_bytes())
 
 
-def _columns(columns: Any, whose: str) -> dict[str, tuple[float, ...]]:
-    if (
-        not isinstance(columns, dict)
-        or len({len(strict_yaml.entries(columns, column, whose)) for column in columns}) != 1
-    ):
-        raise ValueError(f"{whose} must be columns of one length.")
-    return {column: tuple(_number(value, whose) for value in values) for column, values in columns.items()}
+def _parse(path: Path, content: bytes) -> Any:
+    try:
+        return yaml.load(content.decode("utf-8"), Loader=_StrictLoader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise _fault(path, str(error)) from error
 
 
-def _number(value: Any, whose: str) -> float:
-    number = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{whose} must hold finite numbers only; got {arguments.shown(value)}.")
-    return number
+class _StrictLoader(yaml.BaseLoader):
+    """A YAML reader that keeps every value as it is written, and refuses a repeated key instead of dropping one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        found = super().construct_mapping(node, deep)
+        if len(found) < len(node.value):
+            names = [self.construct_object(key, deep=True) for key, _ in node.value]
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"the key {repeated!r} stands twice in one entry (line {node.start_mark.line + 1}).")
+        return found
 
 
-def _claim(entry: Any, prefix: str, data: tuple[str, ...]) -> Claim:
-    whose = f"claim {entry['id']}" if isinstance(entry, dict) and "id" in entry else "a claim without id"
-    ours = isinstance(entry, dict) and entry.get("kind") == "ours"
-    required = {"id", "kind", "claim", "expected", "values", "holds", "refuted"} | (set() if ours else {"where"})
-    optional = {"needs", "profile", "paper", "where", "in_part", "why", "proof", "shows", "exact"}
-    entry = strict_yaml.fields(entry, whose, required, optional)
-    texts = {
-        name: strict_yaml.text(entry, name, whose)
-        for name in entry
-        if name not in ("needs", "values", "exact", *_RULES)
-    }
-    if not re.fullmatch(rf"{re.escape(prefix)}(\.[A-Za-z0-9_]+)+", texts["id"]):
-        raise ValueError(f"{whose}: `id` must be {prefix}.<row>, of letters, digits and underscores.")
-    if texts["id"].startswith(f"{prefix}.beyond.") and not ours:
-        raise ValueError(f"{whose}: `kind` must be ours, as its id says; got {texts['kind']!r}.")
-    for name, known in (("kind", KINDS), ("profile", PROFILES[1:]), ("expected", VERDICTS)):
-        if texts.get(name, known[0]) not in known:
-            raise ValueError(f"{whose}: `{name}` must be one of {', '.join(known)}; got {texts[name]!r}.")
-    needs = strict_yaml.names(entry, "needs", whose)
-    if missing := sorted(set(needs) - set(data)):
-        raise ValueError(f"{whose}: `needs` names {', '.join(missing)}, which `data` of the file does not.")
-    if entry.get("exact", "true") != "true":
-        raise ValueError(f"{whose}: `exact` must be true, or left out; got {entry['exact']!r}.")
-    return Claim(**texts, needs=needs, exact="exact" in entry, **_ruled(entry, whose))
+def _first_error(error: ValidationError, written: Any) -> str:
+    """The first thing wrong with what was written: its place, the rule and the value."""
+    first = error.errors(include_url=False)[0]
+    place, whose = list(first["loc"]), ""
+    if place[:1] == ["claims"] and len(place) > 1:
+        entry = written["claims"][place[1]]
+        whose = f"claim {entry['id']}: " if isinstance(entry, dict) and "id" in entry else "a claim without id: "
+        place = place[2:]
+    field = f"`{'.'.join(map(str, place))}`: " if place else ""
+    rule = first["msg"].removeprefix("Value error, ").rstrip(".")
+    value = "" if first["type"] in ("missing", "value_error") else f"; got {arguments.shown(first['input'])}"
+    return f"{whose}{field}{rule}{value}."
 
 
-def _ruled(entry: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """The values and the rules of a claim."""
-    values = entry["values"]
-    if not isinstance(values, dict) or not values:
-        raise ValueError(f"{whose}: `values` must say what each value is; got {values!r}.")
-    if wrong := sorted(
-        name for name in values if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name)
-    ):
-        raise ValueError(f"{whose}: a value must have a name of lower-case letters; got {', '.join(wrong)}.")
-    texts = {name: strict_yaml.text(values, name, whose) for name in values}
-    rules = {}
-    for name in sorted(_RULES & entry.keys()):
-        try:
-            rules[name] = Rule(strict_yaml.text(entry, name, whose), tuple(values))
-        except ValueError as error:
-            raise ValueError(f"{whose}: `{name}`: {error}") from error
-    why = entry.get("why", "")
-    shows = entry.get("shows")
-    if shows is not None and not 0 < len(named := set(_PLACE.findall(shows))) == len(named & texts.keys()):
-        raise ValueError(
-            f"{whose}: `shows` must have one of {', '.join(texts)} in braces, and no other; got {shows!r}."
-        )
-    idle = texts.keys() - {name for rule in rules.values() for name in rule.used} - set(_PLACE.findall(why))
-    if idle:
-        raise ValueError(f"{whose}: no rule looks at {', '.join(sorted(idle))}.")
-    if unknown := sorted(set(_PLACE.findall(why)) - texts.keys()):
-        raise ValueError(f"{whose}: `why` names {', '.join(unknown)}, which `values` does not.")
-    if entry["expected"] not in (HELD, NOT_RUN) and not why:
-        raise ValueError(f"{whose}: `why` is required, for the expected verdict is {entry['expected']!r}.")
-    if entry["expected"] == IN_PART and "in_part" not in rules:
-        raise ValueError(f"{whose}: `in_part` is required, for the expected verdict is {IN_PART!r}.")
-    return {"values": texts, **rules}
+def _fault(path: Path, message: str) -> ValueError:
+    return ValueError(f"{path.name}: {' '.join(message.split())}")

@@ -13,22 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakage.data import fetch, registry
-from reproduced.claims import measurements
+from reproduced.claims import measurements, texts
 from reproduced.claims.declarations import NOT_RUN, Claim, load
-from reproduced.claims.measurements import Measured
-from reproduced.claims.texts import (
-    NOT_JUDGED,
-    Table,
-    filled_table,
-    finding_text,
-    in_cell,
-    in_text,
-    measured_text,
-    provenance,
-    rule_text,
-    rules_text,
-    verdict_text,
-)
+from reproduced.claims.measurements import Measurement
+from reproduced.claims.texts import NOT_JUDGED, Table
 from reproduced.repository import find_root
 
 if TYPE_CHECKING:
@@ -44,27 +32,18 @@ class Ledger:
     Args:
         chapter: the chapter's name, which is the stem of its claims file.
         run: profile, seed and device of this run.
-        declarations: the claims file; found from the repository root by default.
-        records: the record of a full-scale run to show beside this one; `book/records/<chapter>.json` by default.
+        book: the folder with `claims/` and with `records/`, of runs at full scale; that of the repository by default.
     """
 
-    def __init__(
-        self,
-        chapter: str,
-        run: "leakage.runtime.Run",
-        *,
-        declarations: Path | str | None = None,
-        records: Path | str | None = None,
-    ) -> None:
-        book = None if declarations else find_root() / "book"
-        self._declared = load(Path(declarations) if declarations else Path(book or "", "claims", f"{chapter}.yml"))
-        beside = Path(records) if records else book and book / "records" / f"{chapter}.json"
-        self._full_scale = json.loads(beside.read_text("utf-8")) if beside and beside.is_file() else None
+    def __init__(self, chapter: str, run: "leakage.runtime.Run", *, book: Path | None = None) -> None:
+        book = book or find_root() / "book"
+        self._declared, record = load(book / "claims" / f"{chapter}.yml"), book / "records" / f"{chapter}.json"
+        self._full_scale = json.loads(record.read_text("utf-8")) if record.is_file() else {}
         self._run = run
         self._records: dict[str, dict[str, Any]] = {}
         self._last = time.perf_counter()
 
-    def judge(self, id: str, **measured: Measured) -> None:
+    def judge(self, id: str, **measured: Measurement) -> None:
         """Judge a claim by its declared rules: `held`, else `held in part`, else `did not hold`, else `undecided`.
 
         In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the
@@ -73,27 +52,23 @@ class Ledger:
 
         Args:
             id: as declared.
-            measured: each of the declared `values`, by its name.
-
-        Raises:
-            ValueError: naming the claim, the measurement and what is wrong with it; also where the rules say of one
-                measurement both that the claim holds and that it is refuted.
+            measured: each of the declared `values`, by its name; a `ValueError` says which is none, or fits no rule.
         """
         claim = self._open(id)
         if measured.keys() != claim.values.keys():
             wanted = ", ".join(claim.values)
             raise ValueError(f"{id}: its values are {wanted}; got {', '.join(measured) or 'none'}.")
         try:
-            values = {name: measurements.checked(name, measured[name]) for name in claim.values}
+            values = {name: measurements.check(name, measured[name]) for name in claim.values}
             verdict = claim.verdict(values)
         except ValueError as error:
             raise ValueError(f"{id}: {error}") from error
         reason = claim.reason(verdict, values)
         if self._run.profile == "smoke":
             verdict, reason = NOT_JUDGED, ""
-        elif not claim.judged_in(self._run.profile):
+        elif not claim.is_judgeable(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
-        elif why := absence(claim):
+        elif why := missing_data_text(claim):
             self._keep(claim, NOT_RUN, why, rule="", values=[])
             return
         # A list, for a notebook keeps no order of keys, and tables show the values in that of their declaration.
@@ -102,45 +77,33 @@ class Ledger:
         self._keep(claim, verdict, reason, rule=rule, values=stored)
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
-        """The paper's own curve of a figure, as columns of numbers.
-
-        Raises:
-            ValueError: if the claims file has no such figure; the message lists those it has.
-        """
+        """The paper's own curve of a figure, as columns of numbers."""
         known = self._declared.published
         if figure not in known:
             raise ValueError(f"`figure` must be one of {', '.join(known) or 'none'}; got {figure!r}.")
         return known[figure]
 
-    def declared(self) -> "Table":
+    def declared(self) -> Table:
         """What is claimed, and how each claim will be judged; a column that is empty in every row is left out."""
-        groups = self._declared.groups()
-        heads = ("id", "kind", "claim", "where", "how we judge it")
-        rows = {
-            group: [(claim.id, claim.kind, claim.claim, claim.where, rule_text(claim)) for claim in members]
-            for group, members in groups.items()
-        }
-        return Table("\n".join(f"**{group}**\n\n{filled_table(heads, rows[group])}" for group in groups))
+        heads, parts = ("id", "kind", "claim", "where", "how we judge it"), []
+        for group, claims in self._declared.groups().items():
+            rows = [(claim.id, claim.kind, claim.claim, claim.where, texts.rule_text(claim)) for claim in claims]
+            parts.append(f"**{group}**\n\n{texts.table(heads, rows, drop_empty=True)}")
+        return Table("\n".join(parts))
 
-    def verdicts(self) -> "Table":
-        """The table of section 8: the paper's value, ours, the verdict and the reasons; beside a full-scale record.
-
-        A column that is empty in every row is left out.
-        """
-        old = {record["id"]: record for record in (self._full_scale or {}).get("claims", ())}
-        heads = ["id", "the paper", "ours", "verdict", "why"] + ["at full scale"] * bool(self._full_scale)
+    def verdicts(self) -> Table:
+        """The paper's value, ours, the verdict and the reason; beside those of a full-scale record, if there is one."""
+        kept = {record["id"]: record for record in self._full_scale.get("claims", ())}
         rows = []
-        for claim in self._declared.by_id.values():
-            unjudged = {"verdict": NOT_RUN, "reason": absence(claim) or "Not judged so far."}
-            record = self._records.get(claim.id, unjudged)
-            row = [claim.id, claim.paper, finding_text(record), verdict_text(record["verdict"]), record["reason"]]
-            full = old.get(claim.id)
-            beside = f"{measured_text(full)} {verdict_text(full['verdict'])}".strip() if full else ""
-            rows.append([*row, beside] if self._full_scale else row)
-        return Table(
-            filled_table(heads, rows)
-            + (f"\nFull scale: {in_text(provenance(self._full_scale))}.\n" if self._full_scale else "")
-        )
+        for claim in self._declared.claims:
+            unjudged = {"verdict": NOT_RUN, "reason": missing_data_text(claim) or "Not judged so far."}
+            record, full = self._records.get(claim.id, unjudged), kept.get(claim.id)
+            ours = (texts.finding_text(record), texts.verdict_text(record["verdict"]), record["reason"])
+            beside = f"{texts.measured_text(full)} {texts.verdict_text(full['verdict'])}".strip() if full else ""
+            rows.append((claim.id, claim.paper, *ours, beside))
+        heads = ("id", "the paper", "ours", "verdict", "why", "at full scale")
+        origin = f"\nFull scale: {texts.escape_text(texts.provenance(self._full_scale))}.\n" if self._full_scale else ""
+        return Table(texts.table(heads, rows, drop_empty=True) + origin)
 
     def _open(self, id: str) -> Claim:
         known = self._declared.by_id
@@ -155,23 +118,19 @@ class Ledger:
     def _keep(self, claim: Claim, verdict: str, reason: str, **values: Any) -> None:
         now = time.perf_counter()
         seconds, self._last = round(now - self._last, 3), now
-        run = {"profile": self._run.profile, "seed": self._run.seed, "device": str(self._run.device)}
         record = {"id": claim.id, "verdict": verdict, **values, "reason": " ".join(reason.split()), "seconds": seconds}
-        record = self._records[claim.id] = record | run
-        line = f"{claim.id} {verdict_text(verdict)}"
-        found = finding_text(record)
-        rule, read = (f"; rule: {values['rule']}", f"; {rules_text(claim)}") if found else ("", "")
-        shown = f"**{claim.id}** {verdict_text(verdict)}" + f": {found}" * bool(found) + in_cell(read)
-        _display({"text/plain": f"{line} {found}{rule}", "text/markdown": shown}, {RECORD: record})
+        record |= {"profile": self._run.profile, "seed": self._run.seed, "device": str(self._run.device)}
+        self._records[claim.id] = record
+        sign, found = texts.verdict_text(verdict), texts.finding_text(record)
+        plain, shown = f"{claim.id} {sign} ", f"**{claim.id}** {sign}"
+        if found:
+            plain += f"{found}; rule: {values['rule']}"
+            shown += f": {found}; {texts.escape_cell(texts.rules_text(claim))}"
+        _display({"text/plain": plain, "text/markdown": shown}, {RECORD: record})
 
 
-def absence(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
-    """Why the claim cannot be judged here: the data sets it needs that are absent; "" if none is.
-
-    Args:
-        claim: as declared.
-        absent: whether the data set of a name is absent; by default as this machine has it now.
-    """
+def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
+    """Why the claim cannot be judged: the data sets it needs that are absent, by default from this machine; or ""."""
     gone = absent or (lambda name: not fetch.available(name))
     missing = [name for name in claim.needs if gone(name)]
     titles = " and ".join(registry.dataset(name).title for name in missing)
@@ -181,8 +140,7 @@ def absence(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
 def glue(name: str, text: str, *, needs: str = "") -> None:
     """Give `text` to the prose of the page, which takes it with the role `{glue:text}`; shows nothing here.
 
-    A number measured on data set `needs` reads "(not run)" where that set is absent: what a stand-in gives is no news
-    of it.
+    If data set `needs` is absent, the text is "(not run)": what a stand-in gives says nothing about it.
     """
     if needs and not fetch.available(needs):
         text = "(not run)"

@@ -8,36 +8,32 @@ one too: it is compared within `all` or `any`, or reduced by `min` or `max`.
 """
 
 import ast
-import copy
 import functools
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import simpleeval
 
-from reproduced.claims import formulas
-from reproduced.claims.measurements import Measured, named
+from reproduced.claims import measurements
+from reproduced.claims.measurements import Measurement
 
-ENDS = ("low", "high", "of")
+# What a rule may have, each with its LaTeX; a line below or above a name stands for the end of its interval.
 _ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
+    ast.Add: "{} + {}",
+    ast.Sub: "{} - {}",
+    ast.Mult: r"{} \cdot {}",
+    ast.Div: "{} / {}",
+    ast.Pow: "{}^{{{}}}",
 }
-_COMPARISONS = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-}
-_SIGNS = {ast.USub: operator.neg, ast.Not: operator.not_}
+_COMPARISONS = {ast.Lt: "<", ast.LtE: r"\le", ast.Gt: ">", ast.GtE: r"\ge", ast.Eq: "="}
+_ENDS = {"low": r"\underline{{{}}}", "high": r"\overline{{{}}}", "of": r"\#{}"}
+_JOINS = {ast.And: "and", ast.Or: "or"}
+# An operator stands in parentheses within one that binds more tightly.
+_TIGHTNESS = {ast.Or: 1, ast.And: 2, ast.Not: 3, ast.Compare: 4}
+_TIGHTNESS |= {ast.Add: 5, ast.Sub: 5, ast.Mult: 6, ast.Div: 6, ast.USub: 7, ast.Pow: 8}
 _CALLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "min": lambda *values: np.min(np.concatenate([np.ravel(value) for value in values])),
@@ -46,138 +42,170 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "any": np.any,
 }
 _FAR = 1e12  # beyond every number that a rule compares
-_LONGEST = 600  # characters of a rule
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on measurements.
-
-    Args:
-        text: as above.
-        names: the measurements that the claim declares.
-
-    Raises:
-        ValueError: if the text is no such condition, names what is not declared, or compares with no number.
-    """
+    """A condition on measurements, written as above; a `ValueError` if it is none, or compares with no number."""
 
     text: str
-    names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.text) > _LONGEST:
-            raise ValueError(f"a rule has at most {_LONGEST} characters; this has {len(self.text)}.")
-        if _kind(self._tree, self.names) is not bool:
+        if _check(self._tree) is not bool:
             raise ValueError(f"a rule must be a comparison; got {self.text!r}.")
-        if not any(True for _ in _numbers(self._tree)):
+        if not _thresholds(self._tree):
             raise ValueError(f"a rule must compare with a number; got {self.text!r}.")
 
     @functools.cached_property
     def _tree(self) -> ast.expr:
-        return _parsed(self.text)
+        return _parse(self.text)
+
+    @functools.cached_property
+    def _number_names(self) -> set[str]:
+        return {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - _CALLS.keys()
 
     @property
-    def used(self) -> frozenset[str]:
+    def names(self) -> set[str]:
         """The measurements that the rule looks at."""
-        found = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
-        return frozenset(found - _CALLS.keys())
+        return {name.partition(".")[0] for name in self._number_names}
 
-    def __call__(self, values: Mapping[str, Measured]) -> bool:
-        """Whether the measurements satisfy the rule.
+    def __call__(self, values: Mapping[str, Measurement]) -> bool:
+        """Whether the measurements satisfy the rule; a `ValueError` if it cannot be applied to what they are."""
+        return self._holds(self._tree, self._numbers(values))
 
-        Raises:
-            ValueError: if the bare name of a measurement that is no count is compared, or a sequence outside of
-                `all`, `any`, `min` and `max`.
+    def thresholds(self, values: Mapping[str, Measurement]) -> list[tuple[float, bool]]:
+        """Each number that the rule compares with, in the order of the text, and whether the outcome depends on it.
+
+        It does if the rule says something else where this number alone is moved far down or far up.
         """
-        return self._holds(self._tree, values)
+        tree, numbers, found = _parse(self.text), self._numbers(values), []
+        outcome = self._holds(tree, numbers)
+        for node in _thresholds(tree):
+            number, outcomes = node.value, set()
+            for far in (-_FAR, _FAR):
+                node.value = far
+                outcomes.add(self._holds(tree, numbers))
+            node.value = number
+            found.append((float(number), outcomes != {outcome}))  # pyright: ignore[reportArgumentType]
+        return found
 
-    def numbers(self) -> tuple[float, ...]:
-        """The numbers that the rule compares with, in the order of the text."""
-        return tuple(float(ast.literal_eval(node)) for node in _numbers(self._tree))
-
-    def moved(self, position: int, values: Mapping[str, Measured]) -> tuple[bool, bool]:
-        """What the rule says where its number at `position` is moved far down, and far up."""
-        found = []
-        for far in (-_FAR, _FAR):
-            tree = _parsed(self.text)
-            list(_numbers(tree))[position].value = far
-            found.append(self._holds(tree, values))
-        return found[0], found[1]
-
-    def margins(self, values: Mapping[str, Measured]) -> list[float]:
+    def margins(self, values: Mapping[str, Measurement]) -> list[float]:
         """How far each comparison of the rule is from its threshold, in the order of the text; positive if it is true.
 
         Of `all` it is that of the nearest element, of `any` that of the farthest. Of an equation it is a half less the
         difference of its sides, for counts are equal or differ by one.
         """
-        evaluate = self._evaluator(values)
-        return [float(_margin(leaf, evaluate)) for leaf in _leaves(self._tree)]
+        numbers, found = self._numbers(values), []
+
+        def measure(comparison: ast.expr) -> float:
+            found.append(float(_margin(comparison, lambda part: self._value(part, numbers))))
+            return found[-1]
+
+        _combine(self._tree, measure)
+        return found
 
     def distance(self, margins: Sequence[float]) -> float:
         """The margin of the whole rule: the least of what `and` joins, the largest of what `or` does."""
-        return _distance(self._tree, iter(margins))
+        left = iter(margins)
+        return _combine(self._tree, lambda _: next(left))
 
-    def sentence(self) -> str:
+    def markdown(self) -> str:
         r"""The rule as formulas in dollars with words between: `$\underline{\text{ridge}} > 0.7$ and $…$`."""
-        return formulas.sentence(self._tree)
+        return _markdown(self._tree)
 
-    def _holds(self, tree: ast.expr, values: Mapping[str, Measured]) -> bool:
-        found = self._evaluator(values)(tree)
+    def _numbers(self, values: Mapping[str, Measurement]) -> dict[str, Any]:
+        """The numbers that the rule looks at, by name: `ridge.low`, `ridge.high`, `wrong`, `wrong.of`, …"""
+        ends = [(name, *end) for name, measured in values.items() for end in measurements.ends(measured).items()]
+        numbers = {f"{name}{suffix}": number for name, suffix, number in ends}
+        if missing := sorted(self._number_names - numbers.keys()):
+            name = missing[0].partition(".")[0]
+            raise ValueError(f"the rule {self.text!r} needs {name}.low or {name}.high: it is no count.")
+        return numbers
+
+    def _holds(self, tree: ast.expr, numbers: dict[str, Any]) -> bool:
+        found = self._value(tree, numbers)
         if np.ndim(found):
             cure = "it compares several measurements, within `all` or `any`"
             raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured, unless {cure}.")
         return bool(found)
 
-    def _evaluator(self, values: Mapping[str, Measured]) -> Callable[[ast.expr], Any]:
-        """What gives the value of a part of the rule."""
-        evaluator = simpleeval.SimpleEval(
-            operators=_ARITHMETIC | _COMPARISONS | _SIGNS,
-            functions=_CALLS,
-            names=named({name: values[name] for name in self.used}),
-        )
-
-        def evaluate(part: ast.expr) -> Any:
-            try:
-                return evaluator.eval("", previously_parsed=_Flat().visit(copy.deepcopy(part)))
-            except simpleeval.NameNotDefined as error:
-                cure = f"needs {error.name}.low or {error.name}.high: it is no count"
-                raise ValueError(f"the rule {self.text!r} {cure}.") from error
-            except (simpleeval.InvalidExpression, TypeError, ValueError, ArithmeticError) as error:
-                raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured: {error}") from error
-
-        return evaluate
+    def _value(self, part: ast.expr, numbers: dict[str, Any]) -> Any:
+        """The value of a part of the rule, as Python has it; `_check` lets only arithmetic and comparisons get here."""
+        try:
+            return eval(compile(ast.Expression(part), "a rule", "eval"), {"__builtins__": {}} | _CALLS, numbers)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"the rule {self.text!r} cannot be applied to what was measured: {error}") from error
 
 
-class _Flat(ast.NodeTransformer):
-    """Ends of measurements as names of their own: nothing is looked up in an object."""
+class _EndsAsNames(ast.NodeTransformer):
+    """Makes `ridge.low` one name, so that nothing is looked up in an object."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Name:
         return ast.copy_location(ast.Name(ast.unparse(node), ast.Load()), node)
 
 
-def _leaves(tree: ast.expr) -> Iterator[ast.expr]:
-    """The comparisons that `and`, `or` and `not` join, in the order of the text."""
-    match tree:
-        case ast.BoolOp(values=parts):
-            for part in parts:
-                yield from _leaves(part)
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            yield from _leaves(part)
+def _parse(text: str) -> ast.expr:
+    try:
+        return _EndsAsNames().visit(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"not an expression: {text!r}.") from error
+
+
+def _parts(node: ast.AST) -> list[ast.expr]:
+    """The expressions that an expression is made of."""
+    children = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    return [child for child in children if isinstance(child, ast.expr)]
+
+
+def _check(node: ast.expr) -> type:
+    """`bool` or `float`, which the expression is; a `ValueError` says what a rule cannot have."""
+    match node:
+        case ast.Name(id=name) if name not in _CALLS and re.fullmatch(rf"\w+(\.({'|'.join(_ENDS)}))?", name):
+            return float
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
+            return float
+        case ast.UnaryOp(op=ast.USub()):
+            wanted, found = float, float
+        case ast.BinOp(op=op) if type(op) in _ARITHMETIC:
+            wanted, found = float, float
+        case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
+            wanted, found = float, bool
+        case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            wanted, found = bool, bool
+        case ast.Call(func=ast.Name(id="all" | "any"), args=[_], keywords=[]):
+            wanted, found = bool, bool
+        case ast.Call(func=ast.Name(id="abs"), args=[_], keywords=[]):
+            wanted, found = float, float
+        case ast.Call(func=ast.Name(id="min" | "max"), args=[_, *_], keywords=[]):
+            wanted, found = float, float
         case _:
-            yield tree
+            raise ValueError(f"a rule cannot have {ast.unparse(node)!r}.")
+    if wrong := [part for part in _parts(node) if _check(part) is not wanted]:
+        expected = "a comparison" if wanted is bool else "a number"
+        raise ValueError(f"{ast.unparse(wrong[0])!r} must be {expected} in {ast.unparse(node)!r}.")
+    return found
 
 
-def _distance(tree: ast.expr, margins: Iterator[float]) -> float:
+def _thresholds(tree: ast.expr) -> list[ast.Constant]:
+    """The numbers of a rule, in the order of the text; the exponent of a power is none to compare with."""
+    if isinstance(tree, ast.Constant):
+        return [tree]
+    parts = _parts(tree)[:1] if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Pow) else _parts(tree)
+    return [number for part in parts for number in _thresholds(part)]
+
+
+def _combine(tree: ast.expr, margin: Callable[[ast.expr], float]) -> float:
+    """The margin of a rule, of those of the comparisons that `and`, `or` and `not` join, in the order of the text."""
     match tree:
         case ast.BoolOp(op=op, values=parts):
-            return (min if isinstance(op, ast.And) else max)([_distance(part, margins) for part in parts])
+            return (min if isinstance(op, ast.And) else max)([_combine(part, margin) for part in parts])
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            return -_distance(part, margins)
-    return next(margins)
+            return -_combine(part, margin)
+    return margin(tree)
 
 
-def _margin(leaf: ast.expr, evaluate: Callable[[ast.expr], Any]) -> Any:
-    match leaf:
+def _margin(comparison: ast.expr, evaluate: Callable[[ast.expr], Any]) -> Any:
+    match comparison:
         case ast.Call(func=ast.Name(id=name), args=[part]):
             return float((np.min if name == "all" else np.max)(_margin(part, evaluate)))
         case ast.UnaryOp(operand=part):
@@ -189,59 +217,55 @@ def _margin(leaf: ast.expr, evaluate: Callable[[ast.expr], Any]) -> Any:
                 more = right - left if isinstance(op, ast.Lt | ast.LtE) else left - right
                 found.append(0.5 - np.abs(more) if isinstance(op, ast.Eq) else more)
             return np.min(np.broadcast_arrays(*found), axis=0)
-    raise AssertionError(f"no comparison: {ast.unparse(leaf)}")
+    raise AssertionError(f"no comparison: {ast.unparse(comparison)}")
 
 
-def _numbers(tree: ast.expr) -> Iterator[ast.Constant]:
-    """The numbers of a rule, in the order of the text; the exponent of a power is none to compare with."""
-    if isinstance(tree, ast.Constant):
-        yield tree
-    for name, child in ast.iter_fields(tree):
-        if not (isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Pow) and name == "right"):
-            for node in child if isinstance(child, list) else [child]:
-                if isinstance(node, ast.expr):
-                    yield from _numbers(node)
-
-
-def _parsed(text: str) -> ast.expr:
-    try:
-        return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"not an expression: {text!r}.") from error
-
-
-def _kind(node: ast.expr, names: tuple[str, ...]) -> type:
-    """`bool` or `float`, which the expression is; a `ValueError` says what a rule cannot have."""
+def _latex(node: ast.expr, binds: float = 0) -> str:
+    """An expression, in parentheses where its own operator binds no tighter than `binds`."""
+    own = _tightness(node)
     match node:
-        case ast.BoolOp(values=parts):
-            wanted, found = bool, bool
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            parts, wanted, found = [part], bool, bool
-        case ast.UnaryOp(op=ast.USub(), operand=part):
-            parts, wanted, found = [part], float, float
-        case ast.Compare(left=first, ops=ops, comparators=others) if all(type(op) in _COMPARISONS for op in ops):
-            parts, wanted, found = [first, *others], float, bool
-        case ast.BinOp(left=first, op=op, right=second) if type(op) in _ARITHMETIC:
-            parts, wanted, found = [first, second], float, float
-        case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]) if name in _CALLS and parts:
-            if name in ("abs", "all", "any") and len(parts) > 1:
-                raise ValueError(f"`{name}` takes one argument; got {ast.unparse(node)!r}.")
-            wanted = found = bool if name in ("all", "any") else float
-        case ast.Attribute(value=ast.Name(id=name), attr=end) if end in ENDS:
-            return _declared(name, names)
+        case ast.BoolOp(op=op, values=parts):
+            text = rf" \text{{ {_JOINS[type(op)]} }} ".join(_latex(part, own) for part in parts)
+        case ast.UnaryOp(op=op, operand=part):
+            text = (r"\text{not } " if isinstance(op, ast.Not) else "-") + _latex(part, own)
+        case ast.Compare(left=first, ops=ops, comparators=others):
+            rest = (f" {_COMPARISONS[type(op)]} {_latex(part, own)}" for op, part in zip(ops, others, strict=True))
+            text = _latex(first, own) + "".join(rest)
+        case ast.BinOp(left=first, op=op, right=second):
+            # The second of two like operators is parted, the base of a power always, its exponent never.
+            least, most = (own, 0) if isinstance(op, ast.Pow) else (own - 1, own)
+            text = _ARITHMETIC[type(op)].format(_latex(first, least), _latex(second, most))
+        case ast.Call(func=ast.Name(id="abs"), args=[part]):
+            text = rf"\lvert {_latex(part)} \rvert"
+        case ast.Call(func=ast.Name(id=name), args=parts):
+            text = rf"\operatorname{{{name}}}({', '.join(map(_latex, parts))})"
         case ast.Name(id=name):
-            return _declared(name, names)
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
-            return float
+            name, _, end = name.partition(".")
+            text = _ENDS.get(end, "{}").format(rf"\text{{{name.replace('_', ' ')}}}")
         case _:
-            raise ValueError(f"a rule cannot have {ast.unparse(node)!r}.")
-    if wrong := [part for part in parts if _kind(part, names) is not wanted]:
-        expected = "a comparison" if wanted is bool else "a number"
-        raise ValueError(f"{ast.unparse(wrong[0])!r} must be {expected} in {ast.unparse(node)!r}.")
-    return found
+            text = _number_text(node.value)  # pyright: ignore[reportAttributeAccessIssue]
+    return rf"\left({text}\right)" if own <= binds else text
 
 
-def _declared(name: str, names: tuple[str, ...]) -> type:
-    if name not in names:
-        raise ValueError(f"a rule names {name!r}, which `values` does not declare; declared are {', '.join(names)}.")
-    return float
+def _markdown(node: ast.expr, binds: float = 0) -> str:
+    """An expression as `_latex` has it, between dollars; a text outside of parentheses says `and` and `or`.
+
+    No browser breaks the line within a formula, and a rule is often longer than a line.
+    """
+    own = _tightness(node)
+    if not isinstance(node, ast.BoolOp) or own <= binds:
+        return f"${_latex(node, binds)}$"
+    return f" {_JOINS[type(node.op)]} ".join(_markdown(part, own) for part in node.values)
+
+
+def _tightness(node: ast.expr) -> float:
+    return _TIGHTNESS.get(type(getattr(node, "op", node)), math.inf)
+
+
+def _number_text(value: float) -> str:
+    """`0.7`, and `10^{-12}` where a person would write a power."""
+    text = f"{value:.12g}"
+    if "e" not in text:
+        return text
+    digits, power = text.split("e")
+    return rf"10^{{{int(power)}}}" if digits == "1" else rf"{digits} \cdot 10^{{{int(power)}}}"

@@ -33,25 +33,20 @@ class Table:
     __repr__ = _repr_markdown_
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table of texts, whatever is in them."""
-    lines = [heads, ["---"] * len(heads), *([in_cell(cell) for cell in row] for row in rows)]
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, drop_empty: bool = False) -> str:
+    """A Markdown table of texts, whatever is in them; with `drop_empty` without columns that are empty in every row."""
+    rows = list(rows)
+    kept = [at for at in range(len(heads)) if not drop_empty or any(row[at] for row in rows)]
+    lines = [[heads[at] for at in kept], ["---"] * len(kept), *([escape_cell(row[at]) for at in kept] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def filled_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A `table` without the columns that are empty in every row."""
-    rows = list(rows)
-    filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
-    return table([heads[at] for at in filled], [[row[at] for at in filled] for row in rows])
+def escape_cell(text: str | float) -> str:
+    """`text` as a cell of a table: as `escape_text` has it, and no pipe in it ends the cell."""
+    return escape_text(text).replace("|", "\\|")
 
 
-def in_cell(text: str | float) -> str:
-    """`text` as a cell of a table: as `in_text` has it, and no pipe in it ends the cell."""
-    return in_text(text).replace("|", "\\|")
-
-
-def in_text(text: str | float) -> str:
+def escape_text(text: str | float) -> str:
     """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
 
     Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by
@@ -76,7 +71,7 @@ def rule_text(claim: Claim) -> str:
 
 def rules_text(claim: Claim) -> str:
     """When a claim is held, held in part and refuted, as mathematics."""
-    return "; ".join(f"{word} if {rule.sentence()}" for word, rule in claim.rules.items())
+    return "; ".join(f"{word} if {rule.markdown()}" for word, rule in claim.rules.items())
 
 
 def measured_text(record: Mapping[str, Any], shows: str = "") -> str:
@@ -92,7 +87,7 @@ def finding_text(record: Mapping[str, Any]) -> str:
 
 def _measured(record: Mapping[str, Any]) -> dict[str, str]:
     values = record.get("values") or ()
-    return {one["name"]: measurements.shown(measurements.from_json(one["measured"])) for one in values}
+    return {one["name"]: measurements.describe(measurements.from_json(one["measured"])) for one in values}
 
 
 def provenance(ledger: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reproduced.claims.texts import SIGNS, in_text, measured_text
+from reproduced.claims.texts import SIGNS, escape_text, measured_text
 
 EXACT = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
 
@@ -36,20 +36,20 @@ def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | Non
         full: its entry in the record of a full-scale run, where there is one.
         seeds: what its replications say, in words.
     """
-    beside = [f"ours: {in_text(claim['shows'])}"] if claim["shows"] else []
+    beside = [f"ours: {escape_text(claim['shows'])}"] if claim["shows"] else []
     if full is not None and full["verdict"] != claim["verdict"]:  # what agrees has its place in the fold
         beside += [f"at full scale: {SIGNS[full['verdict']]} {full['verdict']}"]
-    beside += [f"the paper {in_text(claim['paper'])}"] if claim["paper"] else []
+    beside += [f"the paper {escape_text(claim['paper'])}"] if claim["paper"] else []
     told = f" *{'; '.join(beside)}*" if beside else ""
     mark = f", {EXACT}" * claim["exact"]
-    lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}{mark}** · {in_text(claim['claim'])}{told}"]
-    lines += [f"**Why.** {in_text(claim['reason'])}"] if claim["reason"] else []
-    lines += [f"**Where.** {in_text(claim['where'])}"] if claim["where"] else []
+    lines = [f"**{SIGNS[claim['verdict']]} {claim['verdict']}{mark}** · {escape_text(claim['claim'])}{told}"]
+    lines += [f"**Why.** {escape_text(claim['reason'])}"] if claim["reason"] else []
+    lines += [f"**Where.** {escape_text(claim['where'])}"] if claim["where"] else []
     lines += [f"**Measured.** {_measured(claim)}"] if claim["values"] else []
     if full is not None and full.get("values"):
         lines += [f"**At full scale.** {SIGNS[full['verdict']]} {full['verdict']}: {_measured(full)}"]
     lines += [f"**At other seeds.** {seeds}"] if seeds else []
-    lines += [f"**Rule.** {in_text(claim['how'])}"]
+    lines += [f"**Rule.** {escape_text(claim['how'])}"]
     lines += [f"```python\n{code}\n```"] if code else []
     classes = slug(claim["verdict"]) + f" {EXACT}" * claim["exact"]
     return f"::::::{{claim}} {claim['id']}\n:class: {classes}\n\n" + "\n\n".join(lines) + "\n::::::\n"
@@ -57,4 +57,4 @@ def chip(claim: Mapping[str, Any], code: str = "", full: Mapping[str, Any] | Non
 
 def _measured(claim: Mapping[str, Any]) -> str:
     each = (f"*{one['name'].replace('_', ' ')}* {measured_text({'values': [one]})}" for one in claim["values"])
-    return in_text("; ".join(each))
+    return escape_text("; ".join(each))

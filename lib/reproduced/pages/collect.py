@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Claim, Declarations
-from reproduced.claims.ledger import RECORD, absence
+from reproduced.claims.ledger import RECORD, missing_data_text
 from reproduced.claims.texts import NOT_JUDGED, measured_text, rule_text
 from reproduced.run.executed import PROVENANCE, REPRO
 from reproduced.run.plan import ABSENT
@@ -43,7 +43,7 @@ def _missing(claim: Claim, repro: Mapping[str, Any]) -> dict[str, Any]:
     profile, why = repro["profile"], _absence(claim, repro)
     if profile == "smoke":
         verdict, reason = NOT_JUDGED, ""
-    elif not claim.judged_in(profile):
+    elif not claim.is_judgeable(profile):
         verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
     else:
         verdict, reason = NOT_RUN, why or "The chapter did not judge it."
@@ -52,7 +52,7 @@ def _missing(claim: Claim, repro: Mapping[str, Any]) -> dict[str, Any]:
 
 def _absence(claim: Claim, repro: Mapping[str, Any]) -> str:
     """Why the claim could not be judged when the notebook was executed, "" if its data were here."""
-    return absence(claim, lambda name: repro["data"].get(name, ABSENT) == ABSENT)
+    return missing_data_text(claim, lambda name: repro["data"].get(name, ABSENT) == ABSENT)
 
 
 def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,11 +61,11 @@ def _entry(claim: Claim, record: Mapping[str, Any]) -> dict[str, Any]:
     judged = record["verdict"] not in (NOT_RUN, NOT_JUDGED)
     # A chapter that ran before the claim was declared anew has measured other values, to which the rules do not apply.
     current = values.keys() == claim.values.keys()
-    idle = list(claim.idle(values)) if judged and current else []
+    idle = list(claim.unused_thresholds(values)) if judged and current else []
     texts = {"claim": claim.claim, "where": claim.where or None, "paper": claim.paper or None, "how": rule_text(claim)}
     kept = {name: value for name, value in record.items() if name not in ("profile", "seed", "device")}
     expectation = {"expected": claim.expected, "least_profile": claim.profile, "kind": claim.kind, "idle": idle}
-    expectation |= {"shows": claim.told(values) if current else "", "exact": claim.exact}
+    expectation |= {"shows": claim.summary(values) if current else "", "exact": claim.exact}
     return empty | kept | texts | expectation
 
 
@@ -82,7 +82,7 @@ def faults(notebook: NotebookNode, declared: Declarations) -> list[str]:
     return lines + [
         line
         for claim in declared.by_id.values()
-        if claim.judged_in(profile) and (line := _difference(claim, by_id.get(claim.id), _absence(claim, repro)))
+        if claim.is_judgeable(profile) and (line := _difference(claim, by_id.get(claim.id), _absence(claim, repro)))
     ]
 
 

@@ -68,7 +68,7 @@ class Entry:
         return row_anchor(self.claim.id)
 
     @property
-    def values(self) -> dict[str, measurements.Measured]:
+    def values(self) -> dict[str, measurements.Measurement]:
         """What was measured, by name; empty if nothing was."""
         values = self.record.get("values") or ()
         return {one["name"]: measurements.from_json(one["measured"]) for one in values}

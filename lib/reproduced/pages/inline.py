@@ -12,7 +12,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from reproduced.claims.texts import in_text
+from reproduced.claims.texts import escape_text
 
 escape = html.escape
 
@@ -30,7 +30,7 @@ def _reader() -> MarkdownIt:
 
 def rendered(text: str) -> str:
     """`text`, one line of Markdown with `$mathematics$`, as the HTML of a sentence."""
-    return _reader().renderInline(in_text(text).replace("&lt;", "<")).strip()
+    return _reader().renderInline(escape_text(text).replace("&lt;", "<")).strip()
 
 
 def element(tag: str, content: str, **attributes: str | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reproduced.claims.declarations import HELD
-from reproduced.claims.texts import in_text
+from reproduced.claims.texts import escape_text
 from reproduced.pages.chips import EXACT
 from reproduced.pages.entries import Entry
 from reproduced.pages.scoreboard import at_full_scale, counted
@@ -69,14 +69,14 @@ def rows(
 def _row(
     chapter: Mapping[str, Any], entries: Sequence[Entry], existing: Collection[str], pictures: Mapping[str, str]
 ) -> str:
-    name, title = chapter["name"], f"{chapter['number']} · {in_text(chapter['title'])}"
+    name, title = chapter["name"], f"{chapter['number']} · {escape_text(chapter['title'])}"
     there = name in existing
     heading = f"[{title}](/{name})" if there else title
-    picture = f"![{in_text(chapter['answer'])}]({pictures[name]})\n\n" if name in pictures else ""
-    paper = f"*{in_text(chapter['paper'])}*, {chapter['year']}"
+    picture = f"![{escape_text(chapter['answer'])}]({pictures[name]})\n\n" if name in pictures else ""
+    paper = f"*{escape_text(chapter['paper'])}*, {chapter['year']}"
     lines = [
-        f"**{heading}** {in_text(chapter['question'])}",
-        f"{in_text(chapter['answer'])}",
+        f"**{heading}** {escape_text(chapter['question'])}",
+        f"{escape_text(chapter['answer'])}",
         _verdicts(entries, there),
     ]
     text = "\n\n".join([*lines, paper])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
-from reproduced.claims.texts import NOT_JUDGED, SIGNS, finding_text, in_text, measured_text, verdict_text
+from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, finding_text, measured_text, verdict_text
 from reproduced.pages import inline
 from reproduced.pages.chips import EXACT, slug
 from reproduced.pages.entries import ORDER, Entry
@@ -33,9 +33,9 @@ def scoreboard(entries: Sequence[Entry], absent: Iterable[str] = (), lacking: st
         absent: titles of chapters that have no ledger.
         lacking: the sentence that says which claims were not run for want of data; it stands first.
     """
-    first = [f"{in_text(lacking)}\n"] if lacking else []
+    first = [f"{escape_text(lacking)}\n"] if lacking else []
     first += [f"{told}\n" for told in (findings(entries), at_other_seeds(entries), at_full_scale(entries)) if told]
-    missing = [f"**{in_text(title)}.** {_ABSENT}\n" for title in absent]
+    missing = [f"**{escape_text(title)}.** {_ABSENT}\n" for title in absent]
     return "\n".join([*first, *missing, table(entries)] if entries else [*first, *missing])
 
 
@@ -178,12 +178,12 @@ def _sources(entry: Entry) -> list[tuple[str, str]]:
 
 
 def _measured(entry: Entry) -> dict[str, str]:
-    return {name: measurements.shown(value) for name, value in entry.values.items()}
+    return {name: measurements.describe(value) for name, value in entry.values.items()}
 
 
 def _ours(entry: Entry) -> str:
     found = _measured(entry)
-    names = sorted(found, key=lambda name: name != entry.claim.shown)
+    names = sorted(found, key=lambda name: name != entry.claim.main_value)
     told = [
         element("span", f"{escape(name.replace('_', ' '))} {element('b', escape(found[name]))}", class_="value")
         for name in names[:_SHOWN]
@@ -196,7 +196,7 @@ def _full(entry: Entry) -> str:
     """What was found at full scale; all of it where the verdict is another one, so that the reason is seen."""
     if not entry.full:
         return ""
-    found = finding_text(entry.full) if _differs(entry) else measured_text(entry.full, entry.claim.shown)
+    found = finding_text(entry.full) if _differs(entry) else measured_text(entry.full, entry.claim.main_value)
     return escape(f"{found} {verdict_text(entry.full['verdict'])}".strip())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reproduced.claims.declarations import KINDS
-from reproduced.claims.texts import SIGNS, in_text, machine, table
+from reproduced.claims.texts import SIGNS, escape_text, machine, table
 from reproduced.pages.collect import counts
 
 Ledger = Mapping[str, Any]
@@ -33,7 +33,7 @@ def status(ledgers: Mapping[str, Ledger]) -> str:
     heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
     lines = dict.fromkeys(_versions(ledger) for ledger in ledgers.values())
     rows = [_run(name, ledger) for name, ledger in ledgers.items()]
-    return table(heads, rows) + "".join(f"\nVersions: {in_text(line)}.\n" for line in lines)
+    return table(heads, rows) + "".join(f"\nVersions: {escape_text(line)}.\n" for line in lines)
 
 
 def _run(name: str, ledger: Ledger) -> list[str]:

@@ -78,7 +78,7 @@ def _evidence(entry: Entry) -> Iterator[str]:
     if reason := entry.claim.proof or entry.record["reason"]:
         yield rendered(reason)
     for name, value in entry.values.items():
-        yield f"<b>{escape(measurements.shown(value))}</b> {rendered(entry.claim.values[name])}"
+        yield f"<b>{escape(measurements.describe(value))}</b> {rendered(entry.claim.values[name])}"
 
 
 def _sureness(entry: Entry) -> Iterator[str]:

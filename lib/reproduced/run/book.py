@@ -19,7 +19,7 @@ import jupytext
 from nbformat import NotebookNode
 
 from leakage import arguments, content_keys
-from reproduced.claims import declarations, strict_yaml
+from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
 from reproduced.run.storage import MARKER
 
@@ -215,7 +215,7 @@ def _refuse_constant(name: str) -> None:
 def read_mapping(path: Path) -> dict[str, Any]:
     """The fields of a YAML file written by hand; a `Refusal` if it is not one."""
     try:
-        content = strict_yaml.read(path)
+        content = declarations.read_yaml(path)
     except ValueError as error:
         raise Refusal(str(error)) from error
     if not isinstance(content, dict):

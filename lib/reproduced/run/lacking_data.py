@@ -41,7 +41,7 @@ def _unmet(book: Book, chapter: str, ledger: Mapping[str, Any]) -> list[tuple[st
     """What each claim needs that was not run although the profile is large enough for it."""
     declared = book.declarations(chapter).by_id
     not_run = [declared[entry["id"]] for entry in ledger["claims"] if entry["verdict"] == NOT_RUN]
-    return [claim.needs for claim in not_run if claim.needs and claim.judged_in(ledger["profile"])]
+    return [claim.needs for claim in not_run if claim.needs and claim.is_judgeable(ledger["profile"])]
 
 
 def _lack(name: str) -> str | None:

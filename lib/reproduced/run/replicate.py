@@ -14,7 +14,7 @@ from typing import Any
 from leakage import content_keys, runtime
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Claim
-from reproduced.claims.ledger import absence
+from reproduced.claims.ledger import missing_data_text
 from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages import collect
 from reproduced.run import executed, replications
@@ -124,7 +124,7 @@ def _wanted(
 def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> int:
     """How many runs the chapter lacks until every claim that can be judged here has so many seeds."""
     claims = book.declarations(chapter).claims
-    judgeable = [claim for claim in claims if claim.judged_in(STANDARD["profile"]) and not absence(claim)]
+    judgeable = [claim for claim in claims if claim.is_judgeable(STANDARD["profile"]) and not missing_data_text(claim)]
     fewest = min((len(replications.under_todays_rules(runs, claim)) for claim in judgeable), default=seeds)
     return max(0, seeds - fewest)
 
