@@ -27,13 +27,12 @@ from leakage.theory.logistic.prox import prox
 from reproduced.studies.blessing import influence, private_audit
 from reproduced.studies.blessing.bilevel import Points
 from reproduced.studies.blessing.logistic_simulation import PointOutputs
-from reproduced.studies.blessing.width_audit import over_pools
 from reproduced.studies.gradient_inversion import games
 from reproduced.studies.kkt_margin import orthogonality, over_networks
 from reproduced.studies.polytopes import cell_counts, cluster_contrasts
 from reproduced.studies.polytopes.cluster_statistics import Motion
 
-LIBRARY = Path(leakage.__file__).parent
+LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.auditing.evidence.Evidence.strongest": "one of the attacks that were measured",
     **{
@@ -337,8 +336,8 @@ def rounds():
 
 
 def pools_and_models():
-    found = each(over_pools, lambda g, times: normal(g, times, 6, 1) + normal(g, times, 6, 4))
-    yield Row(over_pools, "six pools of four models", found, 0)
+    found = each(estimates.mean_of_groups, lambda g, times: normal(g, times, 6, 1) + normal(g, times, 6, 4))
+    yield Row(estimates.mean_of_groups, "six pools of four models", found, 0)
 
     def gain(shifts):
         error = torch.tensor([[0.3, 0.2]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
@@ -457,7 +456,7 @@ def _with_intervals() -> set[str]:
         holders |= {node.name for field in fields if "Estimate" in _names(field)}
     found = set()
     for path, tree in trees.items():
-        module = ".".join(("leakage", *path.relative_to(LIBRARY).with_suffix("").parts))
+        module = ".".join(path.relative_to(LIBRARY).with_suffix("").parts)
         owners = [("", tree), *((f"{node.name}.", node.body) for node in tree if isinstance(node, ast.ClassDef))]
         for prefix, body in owners:
             for node in body:

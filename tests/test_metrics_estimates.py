@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.metrics.estimates import as_sample, difference_of_means, mean_interval, median
+from leakage.metrics.estimates import as_sample, difference_of_means, mean_interval, mean_of_groups, median
 from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
 
 repeatable = settings(max_examples=60)
@@ -143,6 +143,24 @@ def test_the_mean_of_one_value_has_no_interval():
         mean_interval(torch.tensor([1.0]))
     with pytest.raises(ValueError, match=r"shape \(n\)"):
         mean_interval(torch.ones(2, 2))
+
+
+def test_a_group_counts_once_however_many_members_it_has():
+    values = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
+    by_hand, once, thrice = (
+        mean_interval(values.double().mean(-1)),
+        mean_of_groups(values),
+        mean_of_groups(values.repeat(1, 3)),
+    )
+    assert (float(once), once.high) == pytest.approx((float(by_hand), by_hand.high))
+    assert thrice.high == pytest.approx(by_hand.high)
+
+
+def test_where_a_group_has_no_value_nothing_is_known():
+    found = mean_of_groups(torch.tensor([0.1, math.nan, 0.3]))
+    assert (float(found), found.low, found.high) == (pytest.approx(0.2), -math.inf, math.inf)
+    nowhere = mean_of_groups(torch.tensor([math.nan, math.nan]))
+    assert (nowhere.low, nowhere.high) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize("level", [0, 1, 95, -0.1, math.nan])

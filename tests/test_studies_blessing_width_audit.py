@@ -1,6 +1,5 @@
 """Networks are trained on halves of a pool that all widths share, and every attack's rates are recorded by epoch."""
 
-import math
 from typing import Any
 
 import pytest
@@ -8,12 +7,9 @@ import torch
 
 import clustered_bits
 from leakage.attacks.membership import loss_threshold
-from leakage.metrics.estimates import mean_interval
 from leakage.metrics.scores import rates
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
 from reproduced.studies.blessing import width_audit
-from reproduced.studies.blessing.width_audit import over_pools
 
 POOL = 400
 SETTINGS: dict[str, Any] = dict(
@@ -130,17 +126,3 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
     assert bool((narrow.member != other.member).any())
     torch.testing.assert_close(small().kept.losses, wide.losses)
     assert not torch.allclose(small(seed=1).kept.losses, wide.losses)
-
-
-def test_a_pool_counts_once_however_many_models_it_has():
-    values = torch.randn(6, 10, generator=stream(0, "pools"))
-    once, of_models, thrice = mean_interval(values.double().mean(-1)), over_pools(values), values.repeat(1, 3)
-    assert (float(of_models), of_models.high) == pytest.approx((float(once), once.high))
-    assert over_pools(thrice).high == pytest.approx(once.high)
-
-
-def test_where_a_pool_has_no_value_nothing_is_known():
-    found = over_pools(torch.tensor([0.1, math.nan, 0.3]))
-    assert (float(found), found.low, found.high) == (pytest.approx(0.2), -math.inf, math.inf)
-    nowhere = over_pools(torch.tensor([math.nan, math.nan]))
-    assert (nowhere.low, nowhere.high) == (-math.inf, math.inf)

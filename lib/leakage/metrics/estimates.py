@@ -31,6 +31,19 @@ def mean_interval(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimat
     return Estimate(mean, mean - half, mean + half, n=len(values), level=level)
 
 
+def mean_of_groups(values: Real[Tensor, "groups ..."], *, level: float = 0.95) -> Estimate:
+    """The mean over independent groups (pools, splits, networks) with Student's t interval; a group counts once.
+
+    The members of a group need not be independent: each group enters by their mean. If a value is NaN (a target that it
+    never reached), the interval is the whole line, around the mean of the groups without one (0 if there is none).
+    """
+    means = values.detach().double().reshape(len(values), -1).mean(-1)
+    if not bool(means.isnan().any()):
+        return mean_interval(means, level=level)
+    known = means[~means.isnan()]
+    return Estimate(float(known.mean()) if len(known) else 0.0, -math.inf, math.inf, n=len(means), level=level)
+
+
 def median(values: Real[Tensor, " n"], *, level: float = 0.95) -> Estimate:
     """The median of independent values between two of them in order, which cover it at least as often as `level` says.
 

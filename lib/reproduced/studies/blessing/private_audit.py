@@ -14,13 +14,14 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from leakage.metrics.estimates import mean_of_groups
 from leakage.metrics.intervals import Estimate
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.perceptrons import Perceptrons
 from reproduced.studies.blessing import trajectories
-from reproduced.studies.blessing.width_audit import Rates, audit, draw_halves, over_pools
+from reproduced.studies.blessing.width_audit import Rates, audit, draw_halves
 
 
 class Guarantees(NamedTuple):
@@ -146,10 +147,10 @@ def front_gain(
 
     Each front is the errors and advantages of some settings, of networks trained on the same pools. Each pool has its
     own two fronts, of the means over its models, so no setting is chosen on all pools and judged on the same. The
-    interval is over the pools' differences (`over_pools`): the whole line if on some pool no setting is allowed.
+    interval is over the pools' differences (`mean_of_groups`): the whole line if on some pool no setting is allowed.
     """
     one, other = (
         least_error(error.double().mean(-1), advantage.double().mean(-1), at_most=at_most)
         for error, advantage in (first, second)
     )
-    return over_pools(one - other)
+    return mean_of_groups(one - other)

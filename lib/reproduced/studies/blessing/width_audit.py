@@ -5,7 +5,6 @@ losses of any models. The number of the split and the seed fix the pool and the 
 same ones and can be compared model by model.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,8 +15,6 @@ from torch import Tensor
 
 from leakage.attacks.membership import loss_threshold, shadow_models
 from leakage.data.membership_splits import Pairs, complementary_pairs
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
 from leakage.metrics.scores import FPRS, rates
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -176,16 +173,3 @@ def _each(function: Callable[..., Tensor], *records: Any) -> Any:
     if isinstance(first, dict):
         return {name: _each(function, *(record[name] for record in records)) for name in first}
     return None if first is None else type(first)(*(_each(function, *parts) for parts in zip(*records, strict=True)))
-
-
-def over_pools(values: Float[Tensor, "pools ..."]) -> Estimate:
-    """Mean with Student's t interval over *pools*, each of which counts once, by the mean of its models.
-
-    The models of a pool share its records, and serve each other as shadow models: they are not independent. If a value
-    of some pool is NaN (a target that it never reached), the interval is the whole line.
-    """
-    each = values.double().reshape(len(values), -1).mean(-1)
-    if not bool(each.isnan().any()):
-        return mean_interval(each)
-    reached = each[~each.isnan()]
-    return Estimate(float(reached.mean()) if len(reached) else 0.0, -math.inf, math.inf, n=len(each))
