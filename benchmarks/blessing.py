@@ -28,9 +28,9 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
-from reproduced.studies.blessing import logistic_simulation
-from reproduced.studies.blessing.bilevel import Bilevel, Points, fixed_points, training_sets
-from reproduced.studies.blessing.feature_models import weak_features
+from reproduced.studies.blessing import logistic_models
+from reproduced.studies.blessing.logistic_models import Bilevel, Points, draw_points, draw_training_sets
+from reproduced.studies.blessing.support_vectors import weak_features
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 GRID = 5e-3  # error of 301 nodes in the averaged advantage: 1e-3 is measured, at the smallest ridge
@@ -173,7 +173,7 @@ def random_settings(count: int) -> Setting:
 def trial(sizes: Sizes) -> Case:
     *size, ours, theirs = sizes.trial
     ensemble = Bilevel(*size, sigma_beta=50.0)
-    points = fixed_points(ensemble, sizes.points, generator=stream(0, "benchmark/points"))
+    points = draw_points(ensemble, sizes.points, generator=stream(0, "benchmark/points"))
 
     def check() -> str:
         return f"{same_outputs(sizes)}; {same_refits(ensemble, points)}"
@@ -193,9 +193,9 @@ def trial(sizes: Sizes) -> Case:
     )
 
 
-def sample(ensemble: Bilevel, points: Points, trials: int) -> logistic_simulation.PointOutputs:
+def sample(ensemble: Bilevel, points: Points, trials: int) -> logistic_models.PointOutputs:
     draws = stream(0, "benchmark/trials")
-    return logistic_simulation.point_outputs(ensemble, points, penalty=PENALTY, trials=trials, generator=draws)
+    return logistic_models.simulate_outputs(ensemble, points, penalty=PENALTY, trials=trials, generator=draws)
 
 
 def by_refits(ensemble: Bilevel, points: Points, trials: int) -> Tensor:
@@ -209,7 +209,7 @@ def same_outputs(sizes: Sizes) -> str:
     """Evidence that both sides answer a point they have seen by the same law."""
     *size, theirs, ours = sizes.checked
     ensemble = Bilevel(*size, sigma_beta=50.0)
-    points = fixed_points(ensemble, 1, generator=stream(0, "benchmark/checked"))
+    points = draw_points(ensemble, 1, generator=stream(0, "benchmark/checked"))
     return same_law(by_refits(ensemble, points, theirs).flatten(), sample(ensemble, points, ours).outputs)
 
 
@@ -227,7 +227,7 @@ def same_refits(ensemble: Bilevel, points: Points) -> str:
 def left_out(sizes: Sizes) -> Case:
     *size, count = sizes.left_out
     ensemble = Bilevel(*size, sigma_beta=10.0)
-    data = training_sets(ensemble, 1, generator=stream(0, "benchmark/left out"))
+    data = draw_training_sets(ensemble, 1, generator=stream(0, "benchmark/left out"))
     gram, labels, ridge = data.gram()[0], data.labels[0], ensemble.ridge(PENALTY)
 
     def ours() -> tuple[logistic_regression.Fit, Tensor]:
@@ -322,7 +322,7 @@ def private(sizes: Sizes) -> Case:
 def machines(sizes: Sizes) -> Case:
     count, rows, width = sizes.machines
     model = weak_features(stream(0, "benchmark/point"), dimension=width)
-    sets = model.sets(count, rows=rows, fresh=1, width=width, generator=stream(0, "benchmark/machines"))
+    sets = model.draw_sets(count, rows=rows, fresh=1, width=width, generator=stream(0, "benchmark/machines"))
     gram, labels = sets.rows @ sets.rows.mT, sets.labels
 
     def ours() -> Tensor:

@@ -28,7 +28,7 @@ from leakage.theory.least_squares import Design, Query
 from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
 from reproduced.run.storage import write_json
-from reproduced.studies.blessing.bilevel import Bilevel, training_sets
+from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
 from reproduced.studies.polytopes import brute_force, other_algorithms
 from reproduced.studies.polytopes.cell_counts import he_networks
 from reproduced.studies.polytopes.windows import box
@@ -82,7 +82,7 @@ def left_out_points() -> Axis:
 
     def problem(n: int) -> tuple[Tensor, Tensor, float]:
         ensemble = Bilevel(n, max(1, n // 5), n, sigma_beta=10.0)
-        data = training_sets(ensemble, 1, generator=stream(0, "growth/left out"))
+        data = draw_training_sets(ensemble, 1, generator=stream(0, "growth/left out"))
         return data.gram()[0], data.labels[0], ensemble.ridge(blessing.PENALTY)
 
     def without_each(gram: Tensor, labels: Tensor, ridge: float) -> Tensor:

@@ -18,7 +18,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
 from leakage.trainers.ensembles import Recipe, shuffled
-from reproduced.studies.blessing.bilevel import Bilevel, Points
+from reproduced.studies.blessing.logistic_models import Bilevel, Points
 
 
 def drawn(ensemble: Bilevel, draws: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,11 @@ from torch import nn
 from second_device import DEVICE, Remote, RemoteGenerator, SecondDevice, exchanged, near_of, parts
 
 SHORT = {
-    "attacks.gradient_inversion.deep": dict(_DOUBLINGS=2, _HALVINGS=4),
-    "attacks.gradient_inversion.decompose": dict(_MOST_SWEEPS=6),
-    "studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
-    "studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
-    "theory.logistic.fixed_point": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
+    "leakage.attacks.gradient_inversion.deep": dict(_DOUBLINGS=2, _HALVINGS=4),
+    "leakage.attacks.gradient_inversion.decompose": dict(_MOST_SWEEPS=6),
+    "reproduced.studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
+    "reproduced.studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
+    "leakage.theory.logistic.fixed_point": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
 }
 _inside = False
 
@@ -86,7 +86,7 @@ def searches_end_early(request, monkeypatch):
         return
     for module, limits in SHORT.items():
         for name, limit in limits.items():
-            monkeypatch.setattr(f"leakage.{module}.{name}", limit)
+            monkeypatch.setattr(f"{module}.{name}", limit)
 
 
 jaxtyping.jaxtyped = lambda typechecker: held  # what the import hook of `--jaxtyping-packages` decorates with

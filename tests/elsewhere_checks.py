@@ -19,12 +19,10 @@ from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.margin_flow import Descent
 from leakage.trainers.modules import Modules
 from reproduced.studies.blessing import (
-    bilevel,
-    influence,
-    logistic_simulation,
-    private_audit,
-    single_crossing,
+    logistic_models,
+    private_training,
     support_vectors,
+    theory_checks,
     tradeoff,
 )
 from reproduced.studies.gradient_inversion import games
@@ -40,7 +38,7 @@ PLANTED = {
 }
 DRAWS, SETTING = stream(0, "elsewhere"), Setting.bilevel(penalty=ONE, delta=0.5, phi=4.0)
 POINTS, NETWORK = gaussian((6, 2), generator=DRAWS), mlp.initial((), (2, 5, 4, 2), generator=DRAWS)
-ENSEMBLE = bilevel.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
+ENSEMBLE = logistic_models.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
 FEW_NEURONS = games.play(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
 
 PRIVATE = dict(features=gaussian((30, 6), generator=DRAWS), labels=torch.arange(30) % 2, pool=20, seed=0, models=4)
@@ -50,11 +48,11 @@ LINEAR = initialisation.initial(FORM, 2, generator=DRAWS, dtype=DTYPE)
 
 
 def outputs():
-    points = bilevel.fixed_points(ENSEMBLE, 2, generator=DRAWS)
-    found = logistic_simulation.point_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS, refits=2)
+    points = logistic_models.draw_points(ENSEMBLE, 2, generator=DRAWS)
+    found = logistic_models.simulate_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS, refit=True)
     solution = solve(SETTING)
-    law = influence.law_at(solution.law, influence.influence(ENSEMBLE, points, solution, penalty=1.0))
-    return influence.law_distances(found, points, law).refits[0].low
+    law = logistic_models.point_laws(solution.law, logistic_models.influence(ENSEMBLE, points, solution, penalty=1.0))
+    return logistic_models.law_distances(found, points, law).refits[0].low
 
 
 def digits(route):
@@ -77,7 +75,9 @@ def stack(weights):
 
 
 CALLS = {
-    "a reading": lambda: tradeoff.at_error(tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.1, per_decade=1), 0.2),
+    "a reading": lambda: tradeoff.read_at_error(
+        tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.1, per_decade=1), 0.2
+    ),
     "laws of outputs": outputs,
     "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
     "the least ridge": lambda: limits.least_gamma(SETTING),
@@ -86,11 +86,11 @@ CALLS = {
     "walks": lambda: [
         walks.walk(NETWORK, POINTS, walks.Steps(variant=variant, iterations=3)) for variant in walks.VARIANTS
     ],
-    "a private audit": lambda: private_audit.private_audit((5, 0), **PRIVATE),
-    "machines": lambda: support_vectors.privacy_and_error(
+    "a private audit": lambda: private_training.audit_private_training((5, 0), **PRIVATE),
+    "machines": lambda: support_vectors.measure_privacy(
         "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
     ),
-    "an integral": lambda: single_crossing.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
+    "an integral": lambda: theory_checks.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
     "refinement": lambda: theorem_checks.refinement(NETWORK, subdivide(NETWORK, windows.corners())),
     **{f"digits, {route}": lambda route=route: digits(route) for route in ("loop", "vmap")},
     **{

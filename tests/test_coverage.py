@@ -24,9 +24,8 @@ from leakage.metrics.scores import apart
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
-from reproduced.studies.blessing import influence, private_audit
-from reproduced.studies.blessing.bilevel import Points
-from reproduced.studies.blessing.logistic_simulation import PointOutputs
+from reproduced.studies.blessing import logistic_models, private_training
+from reproduced.studies.blessing.logistic_models import PointOutputs, Points
 from reproduced.studies.gradient_inversion import games
 from reproduced.studies.kkt_margin import orthogonality, over_networks
 from reproduced.studies.polytopes import cell_counts, cluster_contrasts
@@ -343,10 +342,10 @@ def pools_and_models():
         error = torch.tensor([[0.3, 0.2]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         advantage = torch.tensor([[0.1, 0.3]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         moved = error - shifts.view(1, -1, 1)
-        return private_audit.front_gain((error, advantage), (moved, advantage), at_most=0.2)
+        return private_training.front_gain((error, advantage), (moved, advantage), at_most=0.2)
 
     found = each(gain, gaussian(6, shift=0.05, spread=0.01))
-    yield Row(private_audit.front_gain, "six pools", found, 0.05)
+    yield Row(private_training.front_gain, "six pools", found, 0.05)
     found = each(cluster_contrasts.geometric_mean, gaussian(5))
     yield Row(cluster_contrasts.geometric_mean, "five models", found, 1)
 
@@ -374,12 +373,12 @@ def laws():
     def distances(noise):
         without, member = 0.5 + 2 * noise
         refits = prox(member, law.gamma.unsqueeze(-1).expand_as(member), labels.unsqueeze(-1))
-        found = influence.law_distances(PointOutputs(without + 2 * shift, refits, refits, refits), at, law)
+        found = logistic_models.law_distances(PointOutputs(without + 2 * shift, refits, refits, refits), at, law)
         return [*found.without, *found.refits]
 
     found = each(distances, lambda g, times: normal(g, times, 2, points, trials))
     truth = [2 * float(stats.norm.cdf(shift / 2)) - 1] * points + [0.0] * points
-    yield Row(influence.law_distances, "both laws at once", found, truth, conservative=True)
+    yield Row(logistic_models.law_distances, "both laws at once", found, truth, conservative=True)
 
 
 def privacy():

@@ -75,16 +75,16 @@ QUICK = {
     "models_activations": ("as_many_derivatives_come_as_were_asked_for",),
     "models_two_layer": (),
     "panel": ("every_point_has_a_finite_score_under_every_model",),
-    "studies_blessing_feature_models": ("every_law_has_one_point_and_labels_of_both_signs",),
-    "studies_blessing_logistic_simulation": (
+    "studies_blessing_early_stopping": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
+    "studies_blessing_logistic_models": (
         "leaving_out_is_training_without_the_point",
         "rates_of_thresholds_are_shares",
         "the_shortcut_is_training_with_the_point",
     ),
-    "studies_blessing_private_audit": ("an_advantage_that_is_not_attained_gains_nothing_known",),
-    "studies_blessing_single_crossing": ("one_threshold_wins_all_that_the_ratio_can",),
+    "studies_blessing_private_training": ("an_advantage_that_is_not_attained_gains_nothing_known",),
+    "studies_blessing_support_vectors": ("every_law_has_one_point_and_labels_of_both_signs",),
+    "studies_blessing_theory_checks": ("one_threshold_wins_all_that_the_ratio_can",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
-    "studies_blessing_width_audit": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
     "studies_gradient_inversion_moment_error": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
     "studies_kkt_margin_gaussian_networks": ("descents_are_compared_on_the_same_points_and_starts",),
     "studies_kkt_margin_kink_shift": (

@@ -9,7 +9,13 @@ from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
 from leakage.theory.logistic.problem import Setting
 from logistic_points import of
-from reproduced.studies.blessing.tradeoff import Ensemble, at_advantage, at_error, at_infinite_width, trade_off
+from reproduced.studies.blessing.tradeoff import (
+    CurveSettings,
+    extrapolate_width,
+    read_at_advantage,
+    read_at_error,
+    trade_off,
+)
 
 PHI = of(1.1, 3.0, 5.0, 10.0, 100.0)
 
@@ -39,7 +45,7 @@ def test_a_wide_ensemble_leaks_more_with_less_ridge_and_a_narrow_one_does_not():
 
 
 def test_readings_hit_their_target():
-    reading = at_error(curves(), 0.17)
+    reading = read_at_error(curves(), 0.17)
     assert reading.attained.tolist() == [True, False, True, True, True]
     found = reading.error[reading.attained]
     torch.testing.assert_close(found, torch.full_like(found, 0.17), rtol=0, atol=1e-9)
@@ -49,21 +55,20 @@ def test_readings_hit_their_target():
 
 
 def test_what_is_never_attained_is_marked_and_not_a_number():
-    reading = at_error(curves(), 0.16)
+    reading = read_at_error(curves(), 0.16)
     assert reading.attained.tolist() == [True, False, False, True, True]
     assert bool(torch.isnan(torch.stack(reading[:3])[:, ~reading.attained]).all())
-    assert not bool(at_error(curves(), 0.01).attained.any())
+    assert not bool(read_at_error(curves(), 0.01).attained.any())
 
 
 def test_a_reading_is_at_the_strongest_ridge_that_attains_it():
-    reading = at_error(curves(), 0.17)
+    reading = read_at_error(curves(), 0.17)
     stronger = curves().lambda_delta > reading.lambda_delta[:, None]
     assert bool((curves().error[reading.attained] > 0.17)[stronger[reading.attained]].all())
 
 
-def test_an_advantage_beyond_the_best_point_counts_only_when_asked_for():
-    assert at_advantage(curves(), 0.5).attained.tolist() == [False, False, False, False, True]
-    whole = at_advantage(curves(), 0.5, past_best=True)
+def test_an_advantage_is_read_beyond_the_best_point_too():
+    whole = read_at_advantage(curves(), 0.5)
     assert whole.attained.tolist() == [False, False, True, True, True]
     assert whole.error[2:].tolist() == pytest.approx([0.187441, 0.156096, 0.141835], abs=2e-6)
 
@@ -79,7 +84,7 @@ def test_a_curve_is_what_the_solver_says_at_its_penalties():
 
 
 def test_more_data_turn_the_advantage_around():
-    rich = trade_off(of(3.0), ensemble=Ensemble(samples=20.0), strongest=1e2, weakest=1e-2, per_decade=2)
+    rich = trade_off(of(3.0), settings=CurveSettings(samples=20.0), strongest=1e2, weakest=1e-2, per_decade=2)
     assert float(rich.advantage.min()) < float(rich.infinite.advantage)
 
 
@@ -87,9 +92,9 @@ def test_a_best_penalty_outside_the_search_is_marked():
     assert not bool(trade_off(of(3.0), strongest=1e4, weakest=1e2, per_decade=2).best.attained.any())
 
 
-def test_what_is_a_cubic_in_the_inverse_logarithm_is_read_off_at_infinite_width():
+def test_what_is_a_cubic_in_the_inverse_logarithm_is_read_off_extrapolate_width():
     phi = torch.logspace(1, 12, 23, dtype=torch.float64)
     u = 1 / phi.log()
-    value, change = at_infinite_width(phi, 0.7 - u + 0.3 * u**3)
+    value, change = extrapolate_width(phi, 0.7 - u + 0.3 * u**3)
     assert value == pytest.approx(0.7, abs=1e-12)
     assert 0 < change < 1e-3  # the parabola is not exact

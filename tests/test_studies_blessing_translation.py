@@ -1,4 +1,4 @@
-"""Small Transformers learn real captions by heart, and what they show is recorded."""
+"""Sentences become words and words numbers; small Transformers learn real captions by heart, and it is recorded."""
 
 from typing import Any
 
@@ -6,9 +6,18 @@ import torch
 
 from leakage.data.multi30k import SentencePairs
 from leakage.models.transformer import PADDING
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
-from reproduced.studies.blessing import translation
+from reproduced.studies.blessing.translation import (
+    BEGIN,
+    END,
+    UNKNOWN,
+    build_vocabulary,
+    encode,
+    encode_pairs,
+    select_short,
+    split_words,
+    train_translators,
+)
 
 NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
 VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))
@@ -30,7 +39,7 @@ SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "hea
 def record(point=(8, 0), **changes):
     settings = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
     settings |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
-    return translation.watched(point, **(settings | changes))
+    return train_translators(point, **(settings | changes))
 
 
 def test_the_record_has_the_form_that_attacks_read():
@@ -55,26 +64,42 @@ def test_widths_share_their_pool_and_pairs_and_splits_do_not():
     assert not torch.allclose(narrow.seen.losses, wide.seen.losses)
 
 
-def test_a_pool_is_drawn_from_the_short_pairs_and_numbered_by_its_words():
+def test_pools_are_drawn_from_the_short_pairs():
     both = SentencePairs(TRAINING.en + LONG.en, TRAINING.de + LONG.de)
-    settings: dict[str, Any] = {"pool": 16, "longest": 5, "least": 1}
-    members, others = translation.prepared(both, LONG_AND_SHORT, generator=stream(0, "pool"), **settings)
-    assert len(members) == 16
-    assert len(others) == 1
-    english = {members.source_vocabulary.text(row) for row in members.source.tolist()}
-    assert english == {sentence.lower().replace(".", " .") for sentence in TRAINING.en}
-    # The validation pair has a word that the pool does not have.
-    assert others.source_vocabulary.text(others.source[0].tolist()) == "a dog <unknown> here ."
-
-
-LONG_AND_SHORT = SentencePairs(("A dog flies here.", *LONG.en), ("Ein Hund fliegt here.", *LONG.de))
+    assert select_short(both, longest=5) == TRAINING
+    found, short = (record(training=training).seen.losses for training in (both, TRAINING))
+    torch.testing.assert_close(found, short)
 
 
 def test_the_answer_at_every_place_is_the_next_word():
-    members, _ = translation.prepared(TRAINING, TRAINING, pool=3, longest=7, least=1, generator=stream(0, "pool"))
-    asked = translation.examples(members)
+    english, german = build_vocabulary(TRAINING.en), build_vocabulary(TRAINING.de)
+    asked = encode_pairs(TRAINING, english, german, longest=7)
     source, target = asked.inputs
-    torch.testing.assert_close(source, members.source)
+    torch.testing.assert_close(source, encode(TRAINING.en, english, longest=7))
     torch.testing.assert_close(target[:, 1:], asked.targets[:, :-1])
-    answers = (asked.targets != PADDING).sum(-1)
-    assert answers.tolist() == [6, 6, 6]  # five words and the end
+    assert set((asked.targets != PADDING).sum(-1).tolist()) == {6}  # five words and the end
+
+
+def test_words_are_lower_case_runs_of_letters_and_single_signs():
+    assert split_words("Two men's T-Shirts, 25!") == ("two", "men", "'", "s", "t", "-", "shirts", ",", "25", "!")
+    assert split_words("Ein Straßen-Café") == ("ein", "straßen", "-", "café")
+    assert split_words(" \t ") == ()
+
+
+def test_one_letter_written_in_two_ways_is_one_word():
+    assert split_words("a\u0308hnlich") == split_words("ähnlich") == ("ähnlich",)
+
+
+def test_frequent_words_come_first_and_equal_ones_by_alphabet():
+    sentences = ["b b c", "a c", "b"]
+    assert build_vocabulary(sentences) == build_vocabulary(sentences[::-1]) == {"b": 4, "c": 5, "a": 6}
+    assert build_vocabulary(sentences, least=2) == {"b": 4, "c": 5}
+
+
+def test_rows_are_padded_and_framed():
+    known = build_vocabulary(["a dog runs"])
+    plain, framed = (encode(["A dog", "a cat runs"], known, longest=3, framed=framed) for framed in (False, True))
+    a, dog, runs = (known[word] for word in ("a", "dog", "runs"))
+    assert plain.tolist() == [[a, dog, PADDING], [a, UNKNOWN, runs]]
+    assert framed.tolist() == [[BEGIN, a, dog, END, PADDING], [BEGIN, a, UNKNOWN, runs, END]]
+    assert plain.dtype == torch.int64

@@ -1,27 +1,74 @@
 r"""Support vector machines trained with and without one point: their outputs at it, at many numbers of features.
 
-The models of a training set are nested: with p features a model uses the first p, and the Gram matrix grows by the
-products of the new ones. A member's training set is an outsider's with the first point exchanged, so one draw and one
-Gram matrix serve both. From p = n on the margin is hard, below it soft with C = 1, as in Tan et al. (2023), Appendix
-G.5. An output is the signed distance of the point from the hyperplane. The attack knows the point's label, and calls it
-a member if it is far on that label's side. The threshold is chosen on one half of the training sets and judged on the
-other, so that without a leak the advantage is 0 on average.
+Each law of `FEATURE_MODELS` fixes a point with its label and draws training sets whose features are nested: the model
+with p features uses the first p, and the Gram matrix grows by the products of the new ones. A member's training set is
+an outsider's with the first point exchanged, so one draw and one Gram matrix serve both. From p = n on the margin is
+hard, below it soft with C = 1. An output is the signed distance of the point from the hyperplane; the attack calls the
+point a member if it is far on its label's side. The threshold is chosen on one half of the training sets and judged on
+the other, so that without a leak the advantage is 0 on average. Source: Tan et al. (2023), Appendix G.5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from leakage.data.embedded import digits
+from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.histograms import histogram_null_bias, histograms
 from leakage.metrics.roc import calibrate_threshold
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
-from reproduced.studies.blessing.feature_models import FEATURE_MODELS, FeatureModel, Sets
 
 _BATCH = {"cpu": 2**22, "cuda": 2**27}  # features drawn at once
+
+
+class LabelledSets(NamedTuple):
+    """Training sets, fresh points of the same law with their true labels, and the fixed point in the same features."""
+
+    rows: Float[Tensor, "T n P"]
+    labels: Float[Tensor, "T n"]
+    fresh: Float[Tensor, "T m P"]
+    fresh_labels: Float[Tensor, "T m"]
+    point: Float[Tensor, "T P"]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureModel:
+    """A law of features with its fixed point.
+
+    Attributes:
+        point: the features of the fixed point, or the latent variables that they are projections of.
+        label: its label, ±1, which is never flipped.
+        noise: probability that a training label is flipped.
+        draw: from `(trials, count, generator)` draws rows `[trials, count, dimension]` and true labels; within a trial
+            the rows of a finite pool are different, and none is the point.
+        activation: applied to random projections, which each training set draws anew; `None` where the rows are the
+            features.
+    """
+
+    point: Float[Tensor, " D"]
+    label: float
+    noise: float
+    draw: Callable[[int, int, torch.Generator], tuple[Tensor, Tensor]]
+    activation: Callable[[Tensor], Tensor] | None = None
+
+    def draw_sets(self, trials: int, *, rows: int, fresh: int, width: int, generator: torch.Generator) -> LabelledSets:
+        """Draw training sets of `rows` points with `width` features; the point is in none of them."""
+        found, labels = self.draw(trials, rows + fresh, generator)
+        every = torch.cat([found, self.point.expand(trials, 1, -1)], dim=1)
+        if self.activation is None:
+            every = every[..., :width]
+        else:
+            directions = sphere(trials * width, len(self.point), generator=generator).reshape(trials, width, -1)
+            every = self.activation(every @ directions.mT)
+        train, unseen, point = every.split([rows, fresh, 1], dim=1)
+        flips = _uniform((trials, rows), generator) < self.noise
+        given = torch.where(flips, -labels[:, :rows], labels[:, :rows])
+        return LabelledSets(train, given, unseen, labels[:, rows:], point.squeeze(1))
 
 
 class MarginOutputs(NamedTuple):
@@ -54,7 +101,89 @@ class Curve(NamedTuple):
     histogram_null: Float[Tensor, " widths"]
 
 
-def privacy_and_error(
+def weak_features(generator: torch.Generator, *, dimension: int = 1000) -> FeatureModel:
+    r"""Every feature is the signal $z \sim N(0, 1)$ plus noise of its own; the label is the sign of z.
+
+    The point is drawn with $z = 1$. Source: Appendix G.5.2 (Muthukumar et al. 2021).
+    """
+
+    def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        signal = gaussian((trials, count, 1), generator=generator)
+        return signal + gaussian((trials, count, dimension), generator=generator), _sign(signal.squeeze(-1) > 0)
+
+    return FeatureModel(1 + gaussian((dimension,), generator=generator), 1.0, 0.2, draw)
+
+
+def separable_gaussians(generator: torch.Generator, *, informative: int = 100) -> FeatureModel:
+    r"""Gaussian features whose first `informative` of a thousand have the label as their mean.
+
+    Source: Appendix G.5.3 (Belkin et al. 2018). Our copy gives the label noise as 1, which would flip every training
+    label and contradict the point's, which is never flipped; we take 0.1.
+    """
+
+    def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        labels = _sign(_uniform((trials, count), generator) < 0.5)
+        features = gaussian((trials, count, 1000), generator=generator)
+        features[..., :informative] += labels.unsqueeze(-1)
+        return features, labels
+
+    point = gaussian((1000,), generator=generator)
+    point[:informative] += 1
+    return FeatureModel(point, 1.0, 0.1, draw)
+
+
+def random_relu(generator: torch.Generator) -> FeatureModel:
+    r"""Features $\max(Wz, 0)$ of 200 latent variables, W with random unit rows; $P(y = 1) = \rho'(z^\top \beta)$.
+
+    Source: Appendix G.5.4 (Montanari et al. 2019). β, of length 4, and the label of the point are drawn with the law.
+    """
+    beta = 4.0 * sphere(1, 200, generator=generator).squeeze(0)
+
+    def draw_labels(latent: Tensor, generator: torch.Generator) -> Tensor:
+        draws = torch.rand(latent.shape[:-1], generator=generator, device=latent.device, dtype=latent.dtype)
+        return _sign(draws < torch.sigmoid(latent @ beta))
+
+    def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        latent = gaussian((trials, count, 200), generator=generator)
+        return latent, draw_labels(latent, generator)
+
+    point = gaussian((200,), generator=generator)
+    return FeatureModel(point, float(draw_labels(point, generator)), 0.0, draw, torch.relu)
+
+
+def digit_pixels(generator: torch.Generator) -> FeatureModel:
+    r"""Random projections of 8 × 8 images of the digits 0 and 1, labelled -1 and +1, as many of each.
+
+    It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set is not among ours. The
+    point is the first zero, as the paper's is the first aeroplane. `rows` and `fresh` must sum to an even number.
+    """
+    every = digits()
+    pixels = every.features.to(generator.device)
+    zeros, ones = (pixels[(every.labels == digit).to(pixels.device)] for digit in (0, 1))
+
+    def draw(trials: int, images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        half, picked = images // 2, []
+        for digit in (zeros[1:], ones):
+            order = _uniform((trials, len(digit)), generator).argsort(-1)
+            picked.append(digit[order[:, :half]])
+        labels = torch.ones(trials, half, 2, dtype=pixels.dtype, device=pixels.device)
+        labels[..., 0] = -1
+        # The digits alternate, so any even number of leading rows holds as many of each.
+        return torch.stack(picked, dim=2).flatten(1, 2), labels.flatten(1)
+
+    return FeatureModel(zeros[0], -1.0, 0.0, draw, lambda projections: projections)
+
+
+FEATURE_MODELS: Mapping[str, Callable[[torch.Generator], FeatureModel]] = {
+    "weak features": weak_features,
+    "separable Gaussians": separable_gaussians,
+    "random ReLU features": random_relu,
+    "digit pixels": digit_pixels,
+}
+"""The panels of Figure 14, with digits in place of CIFAR-10; each takes the generator that draws the point."""
+
+
+def measure_privacy(
     name: str,
     *,
     widths: Sequence[int],
@@ -70,15 +199,13 @@ def privacy_and_error(
     beside the threshold's. The paper draws the training sets of members anew; here they are paired, which changes no
     law of an output and makes differences more precise. At least four `trials` are needed: two to choose the threshold
     and two to judge it.
-
-    Source: Tan et al. (2023), Figure 14 and Appendix G.5.
     """
     model = FEATURE_MODELS[name](generator)
-    found = margin_outputs(model, widths=widths, rows=rows, trials=trials, fresh=fresh, generator=generator)
+    found = train_machines(model, widths=widths, rows=rows, trials=trials, fresh=fresh, generator=generator)
     inside, outside, half = model.label * found.member, model.label * found.outsider, trials // 2
     # Of different training sets, as the paper's: pairs would hide the histograms' noise.
     biased = [
-        _histogram(member=member[:half], outsider=other[half:], bin_width=bin_width)
+        _histogram_advantage(member=member[:half], outsider=other[half:], bin_width=bin_width)
         for member, other in zip(inside, outside, strict=True)
     ]
     return Curve(
@@ -89,7 +216,7 @@ def privacy_and_error(
     )
 
 
-def margin_outputs(
+def train_machines(
     model: FeatureModel,
     *,
     widths: Sequence[int],
@@ -97,18 +224,17 @@ def margin_outputs(
     trials: int,
     generator: torch.Generator,
     fresh: int = 20,
-    box: float = 1.0,
 ) -> MarginOutputs:
     """Outputs at the point of machines trained on `trials` data sets of `rows` points, at every width (increasing).
 
-    `fresh` points of the same law test each machine. `box` is C of the soft margin, which is used where p < n.
+    `fresh` points of the same law test each machine.
     """
     batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ((rows + fresh) * widths[-1]))
     parts = []
     for begin in range(0, trials, batch):
         count = min(batch, trials - begin)
-        sets = model.sets(count, rows=rows, fresh=fresh, width=widths[-1], generator=generator)
-        parts.append(_answers(sets, model.label, widths, box))
+        sets = model.draw_sets(count, rows=rows, fresh=fresh, width=widths[-1], generator=generator)
+        parts.append(_train_batch(sets, model.label, widths))
     return MarginOutputs(*torch.cat(parts, dim=-1))
 
 
@@ -122,12 +248,12 @@ def split_gains(*, member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -
     gains = []
     for tuned, judged in ((1, 0), (0, 1)):
         threshold = calibrate_threshold(member=inside[tuned], outsider=outside[tuned])
-        accused = [(scores >= threshold).to(scores.dtype) for scores in (inside[judged], outside[judged])]
-        gains.append(accused[0] - accused[1])
+        found, accused = ((scores >= threshold).to(scores.dtype) for scores in (inside[judged], outside[judged]))
+        gains.append(found - accused)
     return torch.cat(gains)
 
 
-def _answers(sets: Sets, label: float, widths: Sequence[int], box: float) -> Float[Tensor, "3 widths T"]:
+def _train_batch(sets: LabelledSets, label: float, widths: Sequence[int]) -> Float[Tensor, "3 widths T"]:
     """Distances with and without the point, and errors, of one batch of training sets."""
     rows = sets.rows.shape[1]
     asked = torch.cat([sets.rows, sets.point.unsqueeze(1), sets.fresh], dim=1)
@@ -139,8 +265,8 @@ def _answers(sets: Sets, label: float, widths: Sequence[int], box: float) -> Flo
     for width in widths:
         products = products + train[..., last:width] @ asked[..., last:width].mT
         last = width
-        outsider = _machine(products[:, :rows, :rows], sets.labels, width, box)
-        member = _machine(products[:, swapped][..., swapped], labels, width, box)
+        outsider = _train(products[:, :rows, :rows], sets.labels, width)
+        member = _train(products[:, swapped][..., swapped], labels, width)
         distances = outsider.distances(products[:, :rows, rows:])
         with_point = member.distances(products[:, swapped, rows : rows + 1])
         wrong = (distances[:, 1:] * sets.fresh_labels <= 0).to(distances.dtype).mean(-1)
@@ -148,11 +274,11 @@ def _answers(sets: Sets, label: float, widths: Sequence[int], box: float) -> Flo
     return torch.stack(answers, dim=1)
 
 
-def _machine(gram: Tensor, labels: Tensor, width: int, box: float) -> Machine:
-    return hard_margin(gram, labels) if width >= labels.shape[-1] else soft_margin(gram, labels, box=box)
+def _train(gram: Tensor, labels: Tensor, width: int) -> Machine:
+    return hard_margin(gram, labels) if width >= labels.shape[-1] else soft_margin(gram, labels, box=1.0)
 
 
-def _histogram(*, member: Tensor, outsider: Tensor, bin_width: float) -> tuple[float, float]:
+def _histogram_advantage(*, member: Tensor, outsider: Tensor, bin_width: float) -> tuple[float, float]:
     """The advantage between two histograms of bins no wider than `bin_width`, and its mean where nothing leaks."""
     pooled = torch.cat([member, outsider])
     edges = max(2, math.ceil(float(pooled.max() - pooled.min()) / bin_width) + 1)
@@ -160,3 +286,11 @@ def _histogram(*, member: Tensor, outsider: Tensor, bin_width: float) -> tuple[f
     mean = (both.member + both.outsider) / 2
     bias = histogram_null_bias(mean, samples=2 / (1 / len(member) + 1 / len(outsider)))
     return float((both.member - both.outsider).clamp(min=0).sum()), float(bias)
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
+
+
+def _sign(positive: Bool[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    return torch.where(positive, 1.0, -1.0).double()

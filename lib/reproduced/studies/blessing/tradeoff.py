@@ -1,4 +1,4 @@
-r"""Error against the best attack's advantage, along the ridge penalty, for ensembles of different width.
+r"""Error against the best attack's advantage, along the ridge penalty, for models of different width.
 
 A curve belongs to one $\phi = p/d$ and runs through $\lambda\delta$ with $n/d$ = `samples` fixed; `phi` is a vector,
 and results have its axis first. The *private branch* of a curve runs from an infinite ridge down to the penalty of
@@ -7,7 +7,7 @@ NaN and `attained` false. Nothing is random.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import torch
@@ -20,28 +20,21 @@ from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
 from leakage.theory.logistic.problem import Setting
 
-STRONGEST, WEAKEST = 1e6, 1e-5
-"""The default ends of the penalties λδ of a curve."""
-_PER_DECADE = 8
 _SHRINK, _ROUNDS = 4, 4  # of the parabola's step; the last is 10^(1/512)
 _SECANTS, _CLOSE = 12, 1e-12
 _ADVANTAGE_NODES = 61  # 1e-7 at worst, 1e-9 on the figures' panel
 
 
 @dataclass(frozen=True)
-class Ensemble:
-    """n/d, η and κ of all curves of one figure."""
+class CurveSettings:
+    """n/d, η and κ of all curves of one figure; by default the paper's."""
 
     samples: float = 5.0
     eta: float = 1.0
     kappa: float = 10.0
 
 
-PANEL = Ensemble()
-"""The figures' n/d = 5, η = 1, κ = 10."""
-
-
-class Operating(NamedTuple):
+class OperatingPoint(NamedTuple):
     """One penalty for each φ, with its error and average advantage; NaN where `attained` is false."""
 
     lambda_delta: Float[Tensor, " phis"]
@@ -63,19 +56,19 @@ class Curves:
     error: Float[Tensor, "phis penalties"]
     advantage: Float[Tensor, "phis penalties"]
     infinite: InfiniteRidge
-    best: Operating
-    ensemble: Ensemble
+    best: OperatingPoint
+    settings: CurveSettings
 
 
 def trade_off(
     phi: Float[Tensor, " phis"],
     *,
-    ensemble: Ensemble = PANEL,
-    strongest: float = STRONGEST,
-    weakest: float = WEAKEST,
-    per_decade: int = _PER_DECADE,
+    settings: CurveSettings = CurveSettings(),
+    strongest: float = 1e6,
+    weakest: float = 1e-5,
+    per_decade: int = 8,
 ) -> Curves:
-    r"""The trade-off curves, at `per_decade` penalties to each factor of ten of $\lambda\delta$.
+    r"""The trade-off curves, at `per_decade` penalties to each factor of ten of $\lambda\delta$ between the two ends.
 
     The least error is refined by parabolas in $\log \lambda\delta$. Source: Tan et al. (2023), Figures 3 to 5, whose
     axis is $1/(\lambda\delta)$.
@@ -83,36 +76,29 @@ def trade_off(
     ends = torch.tensor([strongest, weakest], dtype=DTYPE, device=phi.device).log10()
     count = max(3, round(float(ends[0] - ends[1]) * per_decade) + 1)
     x = torch.lerp(ends[0], ends[1], torch.linspace(0, 1, count, dtype=DTYPE, device=phi.device))
-    error, advantage = _evaluate(phi, x.expand(len(phi), -1), ensemble)
+    error, advantage = _evaluate(phi, x.expand(len(phi), -1), settings)
     return Curves(
         phi,
         10**x,
         error,
         advantage,
-        infinite_ridge(phi=phi, samples=ensemble.samples, eta=ensemble.eta, kappa=ensemble.kappa),
-        _least_error(phi, x, error, ensemble),
-        ensemble,
+        infinite_ridge(phi=phi, **asdict(settings)),
+        _find_best(phi, x, error, settings),
+        settings,
     )
 
 
-def at_error(curves: Curves, target: float) -> Operating:
-    r"""The most private model of error `target`: the largest penalty on the private branch that attains it.
-
-    Source: Tan et al. (2023), Figure 6b.
-    """
-    return _reading(curves, target, "error", past_best=False)
+def read_at_error(curves: Curves, target: float) -> OperatingPoint:
+    r"""The most private model of error `target`, on the private branch: Figure 6b."""
+    return _read(curves, target, "error", past_best=False)
 
 
-def at_advantage(curves: Curves, target: float, *, past_best: bool = False) -> Operating:
-    r"""The model of advantage `target`, at the largest penalty that attains it.
-
-    Source: Tan et al. (2023), Figure 6a, which uses the whole curve, as `past_best` does; otherwise only the private
-    branch counts.
-    """
-    return _reading(curves, target, "advantage", past_best=past_best)
+def read_at_advantage(curves: Curves, target: float) -> OperatingPoint:
+    r"""The model of advantage `target`, on the whole curve, as in Figure 6a."""
+    return _read(curves, target, "advantage", past_best=True)
 
 
-def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"]) -> tuple[float, float]:
+def extrapolate_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"]) -> tuple[float, float]:
     r"""The limit of `values` as $\phi \to \infty$ by extrapolation, and a measure of its error.
 
     Outputs grow like a logarithm of φ, so values approach their limits like polynomials in $1/\log \phi$. The limit is
@@ -128,7 +114,7 @@ def at_infinite_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"
     return found[1], abs(found[1] - found[0])
 
 
-def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> Operating:
+def _find_best(phi: Tensor, x: Tensor, error: Tensor, settings: CurveSettings) -> OperatingPoint:
     """The least error, at vertices of parabolas through three penalties that move together."""
     index = error.argmin(-1)
     attained = (index > 0) & (index < len(x) - 1)
@@ -136,18 +122,18 @@ def _least_error(phi: Tensor, x: Tensor, error: Tensor, ensemble: Ensemble) -> O
     offsets = torch.tensor([-1.0, 0.0, 1.0], dtype=DTYPE, device=phi.device)
     for _ in range(_ROUNDS):
         low, here, high = generalisation_error(
-            solve(_setting(phi, 10 ** (middle[:, None] + step * offsets), ensemble)).law
+            solve(_setting(phi, 10 ** (middle[:, None] + step * offsets), settings)).law
         ).unbind(-1)
         bend = low - 2 * here + high
         vertex = torch.where(bend > 0, (low - high) / (2 * bend), torch.sign(low - high))
         middle, step = middle + step * vertex.clamp(-1, 1), step / _SHRINK
     middle = torch.where(attained, middle, x[index])
-    error, advantage = (part[:, 0] for part in _evaluate(phi, middle[:, None], ensemble))
-    return Operating(10**middle, error, advantage, attained)
+    error, advantage = (part[:, 0] for part in _evaluate(phi, middle[:, None], settings))
+    return OperatingPoint(10**middle, error, advantage, attained)
 
 
-def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -> Operating:
-    """The operating points where the quantity first crosses the target, from a strong ridge down."""
+def _read(curves: Curves, target: float, quantity: str, *, past_best: bool) -> OperatingPoint:
+    """The operating points where the quantity, a field of `curves`, first crosses the target, from a strong ridge."""
     x, beyond = curves.lambda_delta.log10().expand(len(curves.phi), -1), getattr(curves, quantity) - target
     if not past_best:
         end = curves.best.lambda_delta.log10()[:, None]
@@ -158,18 +144,18 @@ def _reading(curves: Curves, target: float, quantity: str, *, past_best: bool) -
     (left, right), (below, above) = (
         part.gather(-1, torch.stack([index, index + 1], -1)).unbind(-1) for part in (x, beyond)
     )
-    measure = _MEASURES[quantity]
+    measure = {"error": generalisation_error, "advantage": _advantage}[quantity]
 
     def excess(z: Tensor) -> Tensor:
-        return measure(solve(_setting(curves.phi, 10 ** z[:, None], curves.ensemble)).law)[:, 0] - target
+        return measure(solve(_setting(curves.phi, 10 ** z[:, None], curves.settings)).law)[:, 0] - target
 
-    found = _secant(excess, left, right, below, above, needed=attained)
-    error, advantage = (part[:, 0] for part in _evaluate(curves.phi, found[:, None], curves.ensemble))
+    found = _find_root(excess, left, right, below, above, needed=attained)
+    error, advantage = (part[:, 0] for part in _evaluate(curves.phi, found[:, None], curves.settings))
     numbers = [torch.where(attained, number, torch.nan) for number in (10**found, error, advantage)]
-    return Operating(*numbers, attained=attained)
+    return OperatingPoint(*numbers, attained=attained)
 
 
-def _secant(
+def _find_root(
     function: Callable[[Tensor], Tensor], a: Tensor, b: Tensor, fa: Tensor, fb: Tensor, *, needed: Tensor
 ) -> Tensor:
     """A root between a and b by the Illinois rule: the secant, with the value at an end that does not move halved."""
@@ -188,20 +174,11 @@ def _advantage(law: OutputLaw) -> Tensor:
     return average_advantage(law, nodes=_ADVANTAGE_NODES)
 
 
-_MEASURES = {"error": generalisation_error, "advantage": _advantage}
-
-
-def _evaluate(phi: Tensor, x: Tensor, ensemble: Ensemble) -> tuple[Tensor, Tensor]:
+def _evaluate(phi: Tensor, x: Tensor, settings: CurveSettings) -> tuple[Tensor, Tensor]:
     """Error and average advantage at log10(λδ) of shape `[phis, penalties]`."""
-    law = solve(_setting(phi, 10**x, ensemble)).law
+    law = solve(_setting(phi, 10**x, settings)).law
     return generalisation_error(law), _advantage(law)
 
 
-def _setting(phi: Tensor, lambda_delta: Tensor, ensemble: Ensemble) -> Setting:
-    return Setting.panel(
-        lambda_delta=lambda_delta,
-        phi=phi[:, None],
-        samples=ensemble.samples,
-        eta=ensemble.eta,
-        kappa=ensemble.kappa,
-    )
+def _setting(phi: Tensor, lambda_delta: Tensor, settings: CurveSettings) -> Setting:
+    return Setting.panel(lambda_delta=lambda_delta, phi=phi[:, None], **asdict(settings))

@@ -1,8 +1,7 @@
 r"""Networks trained by DP-SGD: test error against membership advantage, with the privacy guarantees.
 
-`private_audit` is the experiment of Tan et al. (2023), Figure 12, for one width: train, attack, account. A *front*
-holds the settings that no other setting beats on both axes. No setting is chosen and judged on the same networks:
-`front_gain` compares fronts over pools.
+`audit_private_training` is the experiment of Tan et al. (2023), Figure 12, for one width: train, attack, account. A
+*front* holds the settings that no other setting beats on both axes; `front_gain` compares fronts over pools.
 """
 
 import itertools
@@ -20,8 +19,7 @@ from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.perceptrons import Perceptrons
-from reproduced.studies.blessing import trajectories
-from reproduced.studies.blessing.width_audit import Rates, audit, draw_halves
+from reproduced.studies.blessing.early_stopping import Rates, audit_losses, draw_halves, measure_losses
 
 
 class Guarantees(NamedTuple):
@@ -41,7 +39,7 @@ class PrivateAudit(NamedTuple):
     guarantees: Guarantees
 
 
-def private_audit(
+def audit_private_training(
     point: tuple[int, int],
     *,
     features: Float[Tensor, "n d"],
@@ -52,13 +50,11 @@ def private_audit(
     learning_rates: Sequence[float],
     recipe: PrivateRecipe,
     seed: int,
-    attacks: Sequence[str] = ("global",),
-    fprs: Sequence[float] = (),
 ) -> PrivateAudit:
     r"""Train the networks of one (width, split) by DP-SGD under every setting and attack them.
 
     A setting is a learning rate η with a noise multiplier σ; the settings of one η are adjacent. All settings of a
-    model share its initial weights, batches and noise (`trainers.dp_sgd`), and all widths the same pool and pairs.
+    model share its initial weights, batches and noise, and all widths the same pool and pairs.
     """
     width, split = point
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
@@ -74,16 +70,14 @@ def private_audit(
         learning_rate=rate,
         generator=draws,
     )
-    seen = [
-        trajectories.look(Perceptrons.of(trained[:, setting]), own.pool, own.validation)
-        for setting in range(len(settings))
-    ]
+    networks = (Perceptrons.of(trained[:, setting]) for setting in range(len(settings)))
+    seen = [measure_losses(each, own.pool, own.validation) for each in networks]
     losses = torch.stack([one.losses for one in seen])
     return PrivateAudit(
         spread,
         rate,
         torch.stack([one.error for one in seen]),
-        audit(losses, own.pairs.member, own.pairs.partner, attacks=attacks, fprs=fprs),
+        audit_losses(losses, own.pairs.member, own.pairs.partner, attacks=("global",), fprs=()),
         guarantees(spread, recipe=recipe, rows=pool // 2),
     )
 
@@ -146,8 +140,7 @@ def front_gain(
     """The least error of the first front minus that of the second, at an advantage of at most `at_most`.
 
     Each front is the errors and advantages of some settings, of networks trained on the same pools. Each pool has its
-    own two fronts, of the means over its models, so no setting is chosen on all pools and judged on the same. The
-    interval is over the pools' differences (`mean_of_groups`): the whole line if on some pool no setting is allowed.
+    own two fronts, of the means over its models, so no setting is chosen on all pools and judged on the same.
     """
     one, other = (
         least_error(error.double().mean(-1), advantage.double().mean(-1), at_most=at_most)

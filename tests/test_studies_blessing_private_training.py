@@ -10,7 +10,7 @@ import torch
 from leakage.runtime import stream
 from leakage.trainers import privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
-from reproduced.studies.blessing import private_audit as audits
+from reproduced.studies.blessing import private_training
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])
 ADVANTAGE = torch.tensor([0.5, 0.3, 0.1, 0.4, 0.1])
@@ -19,8 +19,8 @@ RATES = (0.2, 0.5, 1.0)
 
 def test_the_front_holds_what_nothing_beats_on_both_axes():
     # (0.2, 0.4) ties with (0.2, 0.3) on one axis, (0.4, 0.1) with (0.3, 0.1): a tie is no defeat.
-    assert audits.pareto_front(ERROR, ADVANTAGE).tolist() == [True, True, True, True, True]
-    beaten = audits.pareto_front(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.2, 0.3, 0.1]))
+    assert private_training.pareto_front(ERROR, ADVANTAGE).tolist() == [True, True, True, True, True]
+    beaten = private_training.pareto_front(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.2, 0.3, 0.1]))
     assert beaten.tolist() == [True, False, True]
 
 
@@ -28,16 +28,16 @@ def test_the_front_does_not_depend_on_the_order_of_the_settings():
     draws = stream(0, "front")
     error, advantage = torch.rand(2, 40, generator=draws)
     order = torch.rand(40, generator=draws).argsort()
-    front = audits.pareto_front(error, advantage)
-    torch.testing.assert_close(audits.pareto_front(error[order], advantage[order]), front[order])
-    assert bool(audits.pareto_front(error[front], advantage[front]).all())
+    front = private_training.pareto_front(error, advantage)
+    torch.testing.assert_close(private_training.pareto_front(error[order], advantage[order]), front[order])
+    assert bool(private_training.pareto_front(error[front], advantage[front]).all())
 
 
 def test_repetitions_have_fronts_of_their_own():
     draws = stream(1, "front")
     error, advantage = torch.rand(2, 10, 3, generator=draws)
-    together = audits.pareto_front(error, advantage)
-    alone = [audits.pareto_front(error[:, i], advantage[:, i]) for i in range(3)]
+    together = private_training.pareto_front(error, advantage)
+    alone = [private_training.pareto_front(error[:, i], advantage[:, i]) for i in range(3)]
     torch.testing.assert_close(together, torch.stack(alone, 1))
 
 
@@ -49,36 +49,36 @@ def a_front(shift=0.0):
 
 
 def test_a_front_gains_nothing_over_itself_and_what_was_planted_over_a_shifted_one():
-    assert float(audits.front_gain(a_front(), a_front(), at_most=0.35)) == pytest.approx(0.0)
-    planted = audits.front_gain(a_front(), a_front(0.05), at_most=0.35)
+    assert float(private_training.front_gain(a_front(), a_front(), at_most=0.35)) == pytest.approx(0.0)
+    planted = private_training.front_gain(a_front(), a_front(0.05), at_most=0.35)
     assert planted.n == 2  # pools
     assert float(planted) == pytest.approx(0.05, abs=1e-6)  # float32
-    assert float(audits.front_gain(a_front(0.05), a_front(), at_most=0.35)) == pytest.approx(-0.05, abs=1e-6)
+    assert float(private_training.front_gain(a_front(0.05), a_front(), at_most=0.35)) == pytest.approx(-0.05, abs=1e-6)
 
 
 def test_an_advantage_that_is_not_attained_gains_nothing_known():
-    found = audits.front_gain(a_front(), a_front(), at_most=0.05)
+    found = private_training.front_gain(a_front(), a_front(), at_most=0.05)
     assert (found.low, found.high) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(("at_most", "least"), [(0.6, 0.1), (0.5, 0.1), (0.45, 0.125), (0.1, 0.3), (0.05, math.nan)])
 def test_the_least_error_is_that_of_a_setting_or_of_a_lot_between_two(at_most, least):
     # At 0.45: the first setting (0.1, 0.5) in three of four cases, the second (0.2, 0.3) otherwise.
-    found = float(audits.least_error(ERROR, ADVANTAGE, at_most=at_most))
+    found = float(private_training.least_error(ERROR, ADVANTAGE, at_most=at_most))
     assert found == pytest.approx(least, nan_ok=True)
 
 
 def test_the_least_error_falls_with_the_advantage_allowed_and_is_convex():
     error, advantage = torch.rand(2, 20, 5, generator=stream(3, "hull"), dtype=torch.float64)
     levels = torch.linspace(0.3, 0.9, 25, dtype=torch.float64).tolist()
-    curve = torch.stack([audits.least_error(error, advantage, at_most=level) for level in levels])
+    curve = torch.stack([private_training.least_error(error, advantage, at_most=level) for level in levels])
     assert bool((curve.diff(dim=0) <= 1e-12).all())  # rounding
     assert bool((curve.diff(dim=0).diff(dim=0) >= -1e-12).all())
 
 
 def test_guarantees_are_those_of_the_accountant_for_each_setting():
     noise = torch.tensor([2.0, 1.0, 2.0])
-    found = audits.guarantees(noise, recipe=PrivateRecipe(50, 20.0), rows=200)
+    found = private_training.guarantees(noise, recipe=PrivateRecipe(50, 20.0), rows=200)
     case = dict(sampling_rate=0.1, steps=50)
     for place, sigma in enumerate(noise.tolist()):
         spent = privacy_accounting.epsilon(noise_multiplier=sigma, delta=1 / 200, **case)
@@ -94,7 +94,7 @@ def audited(*, informative, noise=(0.4, 4.0), seed=0):
     features = torch.randn(300, 60, generator=draws)
     if informative:
         features = torch.stack([1.0 - 2 * labels, 2.0 * labels - 1], dim=-1)
-    return audits.private_audit(
+    return private_training.audit_private_training(
         (32, 0),
         features=features,
         labels=labels,
@@ -126,7 +126,7 @@ def a_point(width=8, split=0, *, seed=0, pool=40, noise=(0.5, 2.0), steps=30):
     draws = stream(7, "data")
     labels = torch.randint(3, (60,), generator=draws)
     features = 2 * torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=draws)
-    return audits.private_audit(
+    return private_training.audit_private_training(
         (width, split),
         features=features,
         labels=labels,

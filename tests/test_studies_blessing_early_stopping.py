@@ -1,15 +1,24 @@
-"""Networks are trained on halves of a pool that all widths share, and every attack's rates are recorded by epoch."""
+"""Networks are trained on halves of a pool that all widths share, and losses and rates are recorded by epoch."""
 
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import clustered_bits
 from leakage.attacks.membership import loss_threshold
+from leakage.data.gaussians import gaussian
+from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import rates
+from leakage.models.initialisation import Stack, initial
+from leakage.runtime import stream
+from leakage.trainers import criteria
+from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
-from reproduced.studies.blessing import width_audit
+from leakage.trainers.modules import Modules
+from reproduced.studies.blessing import early_stopping
+from reproduced.studies.blessing.early_stopping import record_training
 
 POOL = 400
 SETTINGS: dict[str, Any] = dict(
@@ -25,7 +34,7 @@ SETTINGS: dict[str, Any] = dict(
 def run(width=32, **changes):
     drawn = clustered_bits.draw(500, features=60, classes=20, flip=0.25)
     data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
-    return width_audit.width_audit((width, 0), **(data | SETTINGS | changes))
+    return early_stopping.audit_width((width, 0), **(data | SETTINGS | changes))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +43,7 @@ def found():
 
 
 def test_all_rates_of_all_attacks_are_there(found):
-    assert found.attacks.keys() == width_audit.ATTACKS.keys()
+    assert found.attacks.keys() == early_stopping.LOSS_ATTACKS.keys()
     rates_of = [part for of in found.attacks.values() for part in (of.advantage, of.auc, of.tpr[0.05])]
     assert {tuple(part.shape) for part in (found.error, found.validation_loss, found.train_loss, *rates_of)} == {(3, 8)}
     assert found.kept.losses.shape == (2, 8, POOL)
@@ -58,16 +67,16 @@ def test_kept_losses_give_the_same_rates(found):
 def test_some_attacks_alone_are_the_same(found):
     losses, member = found.kept.losses, found.kept.member
     partner = torch.arange(8).unflatten(0, (4, 2)).flip(-1).flatten()
-    some = width_audit.audit(losses, member, partner, attacks=("sample",), fprs=())
+    some = early_stopping.audit_losses(losses, member, partner, attacks=("sample",), fprs=())
     assert set(some) == {"sample"}
     torch.testing.assert_close(some["sample"].advantage, found.attacks["sample"].advantage[[0, 2]])
     torch.testing.assert_close(loss_threshold.global_thresholds(losses, member, partner), found.kept.thresholds)
 
 
 def test_splits_are_put_together_and_stopped_each_at_its_epoch(found):
-    both = width_audit.together([found, found])
+    both = early_stopping.stack_splits([found, found])
     assert both.attacks["lira"].tpr[0.05].shape == (2, 3, 8)
-    at = width_audit.stopped(both, [2, 1])
+    at = early_stopping.select_epochs(both, [2, 1])
     assert at.epochs.tolist() == [12, 4]
     for place, epoch in enumerate((2, 1)):
         torch.testing.assert_close(at.error[place], found.error[epoch])
@@ -89,7 +98,7 @@ SMALL: dict[str, Any] = dict(
 def small(width=8, split=0, **changes):
     drawn = clustered_bits.draw(160, features=40, classes=5, flip=0.25)
     data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
-    return width_audit.width_audit((width, split), **(data | SMALL | changes))
+    return early_stopping.audit_width((width, split), **(data | SMALL | changes))
 
 
 def sides(seen):
@@ -126,3 +135,47 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
     assert bool((narrow.member != other.member).any())
     torch.testing.assert_close(small().kept.losses, wide.losses)
     assert not torch.allclose(small(seed=1).kept.losses, wide.losses)
+
+
+def network():
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def draw_examples(count, name):
+    points = gaussian((count, 5), generator=stream(0, name)).float()
+    return Examples((points,), points[:, :3].argmax(-1))
+
+
+def record(stack=None, epochs=(0, 1, 3)):
+    draws = stream(0, "networks")
+    networks = Modules(network(), stack or initial(network(), 4, generator=draws), criterion=criteria.classes)
+    pairs = complementary_pairs(40, 4, generator=stream(0, "pairs"))
+    pool, other = draw_examples(40, "pool"), draw_examples(30, "other")
+    recipe = Recipe(epochs=3, batch=10, learning_rate=0.05)
+    return record_training(networks, pool, other, recipe, pairs=pairs, epochs=epochs, generator=draws)
+
+
+def test_the_record_has_the_form_that_attacks_read():
+    found = record()
+    assert {name: tuple(part.shape) for name, part in found.seen._asdict().items()} == {
+        "losses": (3, 4, 40),
+        "error": (3, 4),
+        "validation_loss": (3, 4),
+    }
+    assert found.epochs.tolist() == [0, 1, 3]
+    assert found.member.sum(0).tolist() == [2] * 40
+    assert bool((found.member ^ found.member[found.partner]).all())
+
+
+def test_before_training_the_losses_are_those_of_the_initial_networks():
+    start = initial(network(), 4, generator=stream(0, "networks"))
+    expected = Modules(network(), start, criterion=criteria.classes).scores(draw_examples(40, "pool"))
+    torch.testing.assert_close(record().seen.losses[0], expected.losses)
+
+
+def test_networks_of_ones_own_can_be_the_start():
+    modules = [network() for _ in range(4)]
+    found = record(Stack(*torch.func.stack_module_state(modules)).clone(), epochs=(0,))
+    other = draw_examples(30, "other")
+    wrong = torch.stack([module(other.inputs[0]).argmax(-1) != other.targets for module in modules])
+    torch.testing.assert_close(found.seen.error[0], wrong.double().mean(-1))

@@ -1,0 +1,227 @@
+"""Networks on halves of a pool, their losses epoch by epoch while they train, and every attack at every recorded epoch.
+
+`audit_width` is the experiment of Tan et al. (2023), Figures 3 to 6, 8 to 11 and 13, for one width; `record_training`
+serves any kind of network, and `audit_losses` attacks the losses of any models. The number of the split and the seed
+fix the pool and the complementary pairs of networks, so all widths can be compared model by model.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from leakage.attacks.membership import loss_threshold, shadow_models
+from leakage.data.membership_splits import Pairs, complementary_pairs
+from leakage.metrics.scores import FPRS, rates
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import stream
+from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.ensembles import Ensemble, Recipe, Recorder
+from leakage.trainers.perceptrons import Perceptrons
+
+LOSS_ATTACKS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "global": loss_threshold.global_scores,
+    "sample": loss_threshold.sample_scores,
+    "lira": shadow_models.lira,
+    "lira-own": partial(shadow_models.lira, variance="own"),
+    "rmia": shadow_models.rmia,
+}
+"""`global` and `sample` are the paper's loss thresholds; the likelihood ratios are later, stronger attacks."""
+
+
+class Halves(NamedTuple):
+    """A pool that members and outsiders come from, the other examples, which validate, and the pairs of models."""
+
+    pool: Examples
+    validation: Examples
+    pairs: Pairs
+
+    def initial(self, width: int, *, generator: torch.Generator) -> Mlp:
+        """A network of one hidden layer for each model."""
+        points = self.pool.inputs[0]
+        classes = max(int(examples.targets.max()) for examples in (self.pool, self.validation)) + 1
+        models = (len(self.pairs.rows),)
+        return mlp.initial(models, (points.shape[1], width, classes), generator=generator, dtype=points.dtype)
+
+
+class NetworkLosses(NamedTuple):
+    """Losses and errors of networks on a pool and on validation examples.
+
+    Attributes:
+        losses: on the pool, each divided by its number of answers.
+        error: share of wrong answers to the validation examples.
+        validation_loss: mean over the validation examples.
+    """
+
+    losses: Float64[Tensor, "*e models pool"]
+    error: Float64[Tensor, "*e models"]
+    validation_loss: Float64[Tensor, "*e models"]
+
+
+class Trajectory(NamedTuple):
+    """Losses and errors of networks epoch by epoch, and their members.
+
+    Attributes:
+        seen: with the epochs as first dimension.
+        member: which examples of the pool each network is trained on.
+        partner: the other network of each network's pair.
+        epochs: after which `seen` was recorded.
+    """
+
+    seen: NetworkLosses
+    member: Bool[Tensor, "models pool"]
+    partner: Int[Tensor, " models"]
+    epochs: Int[Tensor, " e"]
+
+
+class Rates(NamedTuple):
+    """What one attack achieves against each model; see `metrics.scores.rates`.
+
+    Attributes:
+        advantage: of calling points with positive scores members.
+        auc: area under the ROC curve.
+        tpr: true positive rate by false positive rate.
+    """
+
+    advantage: Float64[Tensor, "*e models"]
+    auc: Float64[Tensor, "*e models"]
+    tpr: dict[float, Float64[Tensor, "*e models"]]
+
+
+class EpochLosses(NamedTuple):
+    """Losses of all models on the pool at some epochs, the thresholds of the global attack, and the members."""
+
+    losses: Float64[Tensor, "*s kept models pool"]
+    thresholds: Float64[Tensor, "*s kept models"]
+    member: Bool[Tensor, "*s models pool"]
+
+
+class WidthAudit(NamedTuple):
+    """The networks of one (width, split), or of several splits (`stack_splits`), at every recorded epoch.
+
+    `error` and `validation_loss` are means over the validation points, `train_loss` over each model's members.
+    """
+
+    epochs: Int[Tensor, "*s e"]
+    error: Float64[Tensor, "*s e models"]
+    validation_loss: Float64[Tensor, "*s e models"]
+    train_loss: Float64[Tensor, "*s e models"]
+    attacks: dict[str, Rates]
+    kept: EpochLosses | None
+
+
+def draw_halves(
+    features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], *, pool: int, models: int, split: int, seed: int
+) -> Halves:
+    """A random pool of `pool` points and complementary pairs of `models` models on it; the other points validate."""
+    draws = stream(seed, f"pool/{split}", features.device)
+    order = torch.rand(len(labels), dtype=torch.float32, generator=draws, device=features.device).argsort()
+    everything = Examples((features,), labels)
+    pairs = complementary_pairs(pool, models, generator=draws)
+    return Halves(everything[order[:pool]], everything[order[pool:]], pairs)
+
+
+def measure_losses(networks: Ensemble, pool: Examples, validation: Examples) -> NetworkLosses:
+    """Losses and errors of the networks in their present state."""
+    found, other = (networks.scores(asked) for asked in (pool, validation))
+    return NetworkLosses(
+        found.losses / found.answers,
+        other.wrong.sum(-1).double() / other.answers.sum(-1),
+        (other.losses / other.answers).mean(-1),
+    )
+
+
+def record_training(
+    networks: Ensemble,
+    pool: Examples,
+    validation: Examples,
+    recipe: Recipe,
+    *,
+    pairs: Pairs,
+    epochs: Sequence[int],
+    generator: torch.Generator,
+) -> Trajectory:
+    """Train the initial `networks` on halves of a pool, and record losses and errors after the given epochs."""
+    recorder = Recorder(lambda seen: measure_losses(seen, pool, validation)._asdict())
+    ensembles.train(networks, pool, pairs.rows, recipe, generator=generator, observe=recorder, epochs_observed=epochs)
+    found = recorder.stacked()
+    when = found.pop("epochs")
+    return Trajectory(NetworkLosses(**found), pairs.member, pairs.partner, when)
+
+
+def audit_losses(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"],
+    *,
+    attacks: Sequence[str] = tuple(LOSS_ATTACKS),
+    fprs: Sequence[float] = FPRS,
+) -> dict[str, Rates]:
+    """The rates of every attack against every model."""
+    audited = {}
+    for name in attacks:
+        found = rates(LOSS_ATTACKS[name](losses, member, partner), member=member, fprs=fprs)
+        tpr = {fpr: found[f"tpr_at_{fpr}"] for fpr in fprs}
+        audited[name] = Rates(found["advantage"], found["auc"], tpr)
+    return audited
+
+
+def audit_width(
+    point: tuple[int, int],
+    *,
+    features: Float[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    pool: int,
+    models: int,
+    recipe: Recipe,
+    epochs: Sequence[int],
+    seed: int,
+    attacks: Sequence[str] = tuple(LOSS_ATTACKS),
+    fprs: Sequence[float] = FPRS,
+    kept: Sequence[int] = (),
+) -> WidthAudit:
+    """Train the networks of one (width, split) and attack them at all `epochs`; keep their losses at those `kept`."""
+    width, split = point
+    own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
+    draws = stream(seed, f"networks/{split}/{width}", features.device)
+    networks = Perceptrons.of(own.initial(width, generator=draws))
+    (losses, error, validation_loss), member, partner, when = record_training(
+        networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, generator=draws
+    )
+    some = losses[[when.tolist().index(epoch) for epoch in kept]]
+    return WidthAudit(
+        when,
+        error,
+        validation_loss,
+        (losses * member).sum(-1) / member.sum(-1),
+        audit_losses(losses, member, partner, attacks=attacks, fprs=fprs),
+        EpochLosses(some, loss_threshold.global_thresholds(some, member, partner), member) if kept else None,
+    )
+
+
+def stack_splits(audits: Sequence[WidthAudit]) -> WidthAudit:
+    """Audits of several splits as one, with the splits as the first dimension of every tensor."""
+    return _map_tensors(lambda *parts: torch.stack(parts), *audits)
+
+
+def select_epochs(audits: WidthAudit, places: Sequence[int]) -> WidthAudit:
+    """Stacked audits, each split at one of its epochs (their positions): without the dimension of epochs."""
+    index = torch.arange(len(places)), torch.tensor(places)
+    return _map_tensors(lambda part: part[index], audits._replace(kept=None))
+
+
+def _map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
+    """Records of one form as one: `function` applied to the tensors of each field."""
+    first = records[0]
+    if isinstance(first, Tensor):
+        return function(*records)
+    if isinstance(first, dict):
+        return {name: _map_tensors(function, *(record[name] for record in records)) for name in first}
+    if first is None:
+        return None
+    return type(first)(*(_map_tensors(function, *parts) for parts in zip(*records, strict=True)))
