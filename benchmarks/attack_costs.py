@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Time every attack of the panel.")
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
     options = parser.parse_args(arguments)
-    panel = targets.panel("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
+    panel = targets.train_panel("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
     with one_thread():
         text = table(HEADS, costs(panel))
     print(text)

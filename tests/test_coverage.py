@@ -35,8 +35,8 @@ LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.auditing.evidence.Evidence.strongest": "one of the attacks that were measured",
     **{
-        f"reproduced.studies.side_by_side.{name}.agreement": "passes on to metrics.roc.ks_test"
-        for name in ("ladder", "logistic_trainings")
+        f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
+        for name in ("ridge_ladder", "logistic_ladder")
     },
     **{
         f"leakage.{face}.{name}": "passes on to metrics.epsilon_bounds"
@@ -49,8 +49,8 @@ OTHERWISE = {  # a function with intervals that has no row: why
     },
     **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
     **{
-        f"reproduced.studies.side_by_side.{name}.measured": "metrics.estimates.mean_interval, over ensembles"
-        for name in ("ladder", "logistic_trainings")
+        f"reproduced.studies.side_by_side.{name}": "metrics.estimates.mean_interval, over ensembles"
+        for name in ("ridge_ladder.average_areas", "ridge_ladder.measure_attacks", "logistic_ladder.measure_attacks")
     },
     **{
         f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
@@ -466,4 +466,5 @@ def _with_intervals() -> set[str]:
 
 
 def _names(annotation: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    nodes = list(ast.walk(annotation))
+    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.attr for n in nodes if isinstance(n, ast.Attribute)}

@@ -15,21 +15,14 @@ from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.output_law import average_advantage
 from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.threshold_attacks import best_threshold
-from reproduced.studies.side_by_side import (
-    comparisons,
-    epsilons,
-    ladder,
-    logistic_ladder,
-    logistic_trainings,
-    targets,
-)
+from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
 DATA = noise_labels.NOISE
 IMAGES = type(DATA)(DATA.features[:, :36].contiguous(), DATA.labels)
 
 
 def panel(kind, data=DATA, **changed):
-    return targets.panel(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
+    return targets.train_panel(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
 
 
 @functools.cache
@@ -48,24 +41,17 @@ def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
     assert bool((panel(kind, IMAGES, seed=1).member != found.member).any())
 
 
-def test_a_forest_asked_tree_by_tree_answers_as_scikit_learn_does():
-    found = kept("forest", images=True)
-    trees = found.networks[0].estimator
-    points = IMAGES.features[:50].double().numpy()
-    assert trees.predict_proba(points) == pytest.approx(trees.forest.predict_proba(points))
-
-
 def test_questions_are_counted():
     target = kept("MLP")
-    assert targets.questions(target, "gap", seed=0) == 1
-    assert targets.questions(target, "noise", seed=0) == pytest.approx(4 * 32, abs=1)
+    assert targets.count_questions(target, "gap", seed=0) == 1
+    assert targets.count_questions(target, "noise", seed=0) == pytest.approx(4 * 32, abs=1)
 
 
 def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
     target = kept("MLP")
     noise = torch.rand(target.member.shape, generator=stream(0, "noise"), dtype=torch.float64)
     attacks = {"gap": lambda _: noise, "noise": lambda one: one.margins, "LiRA": lambda _: noise.flip(0)}
-    found = comparisons.nested(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
+    found = comparisons.stack_signals(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
     assert [*found.rows] == ["right or wrong", "+ labels of one's choice", "+ shadow models"]
     assert found.interval("+ labels of one's choice").estimate > 0.8
     gains = comparisons.gains(found)
@@ -79,29 +65,29 @@ def test_a_stack_does_not_see_the_membership_that_it_guesses():
     other = target.member.clone()
     other[[0, 1]] = ~other[[0, 1]]
     stacks = [
-        comparisons.nested(evaluate(one, {"gap": lambda _: drawn}, generator=stream(0, "a")), seed=0)
+        comparisons.stack_signals(evaluate(one, {"gap": lambda _: drawn}, generator=stream(0, "a")), seed=0)
         for one in (target, targets.Panel(target.networks, target.points, target.labels, other, target.partner))
     ]
     scores = [stack.rows["right or wrong"].scores for stack in stacks]
     torch.testing.assert_close(scores[0][0], scores[1][0])
 
 
-SMALL = ladder.rows(penalty=2.0, seed=0, n=12, p=3, asked=4)
+SMALL = ridge_ladder.draw_rows(penalty=2.0, seed=0, n=12, p=3, asked=4)
 
 
 def test_the_rungs_rise_and_trained_models_follow_their_law():
-    found = ladder.exact(SMALL, seed=0, nodes=32)
+    found = ridge_ladder.exact_rungs(SMALL, seed=0, nodes=32)
     areas = [found[name].auc for name in ("label", "loss", "prediction", "2 predictions", "weights")]
     assert all(more > less - 0.005 for less, more in pairwise(areas))  # 32 cells along an axis
     assert all(bool((rung.curve.diff() >= 0).all()) for rung in found.values())
     for others in (None, 0, 1):
-        found = ladder.agreement(SMALL, trainings=400, seed=0, others=others)
+        found = ridge_ladder.compare_with_law(SMALL, trainings=400, seed=0, others=others)
         assert min(test.p_value for test in found) > 1e-4
 
 
 def test_no_attack_is_above_its_rung():
-    exact = ladder.exact(SMALL, seed=0, nodes=32)
-    for one in ladder.measured(SMALL, models=24, ensembles=3, seed=0).values():
+    exact = ridge_ladder.exact_rungs(SMALL, seed=0, nodes=32)
+    for one in ridge_ladder.measure_attacks(SMALL, models=24, ensembles=3, seed=0).values():
         assert isinstance(one.auc, Estimate)
         assert one.auc.low < exact[one.rung].auc
 
@@ -114,7 +100,7 @@ def test_own_thresholds_are_worth_most_on_logistic_regression():
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
 def test_the_limit_of_logistic_regression_is_the_sum_of_its_parts(penalty):
-    found = logistic_ladder.limit(penalty)
+    found = logistic_ladder.solve_limit(penalty)
     assert float(found.pulls.sum()) == pytest.approx(float(found.law.gamma))
     assert float(found.variances.sum()) == pytest.approx(float(found.law.sigma) ** 2)
     parts = found.pulls.square() / found.variances  # of the strong features and of the others, as their numbers
@@ -122,39 +108,39 @@ def test_the_limit_of_logistic_regression_is_the_sum_of_its_parts(penalty):
 
 
 def test_the_rungs_of_logistic_regression_are_those_of_its_densities():
-    found, rungs = logistic_ladder.limit(1.0), logistic_ladder.exact(1.0, nodes=32)
+    found, rungs = logistic_ladder.solve_limit(1.0), logistic_ladder.exact_rungs(1.0, nodes=32)
     areas = [rungs[name].auc for name in ("label", "loss", "prediction", "weights")]
     assert all(more > less for less, more in pairwise(areas))
     # Two Gaussians that are √2 apart.
     assert rungs["first gradient"].auc == pytest.approx(0.8413, abs=1e-3)
-    teacher = logistic_ladder.sided(64)
+    teacher = logistic_ladder.teacher_quantiles(64)
     ratios = logistic_ladder.ratios(found, teacher, found.strength["prediction"], nodes=32)
     best = ((ratios.member > 0).double() - (ratios.outsider > 0).double()).mean()
     assert float(best) == pytest.approx(float(average_advantage(found.law)), abs=5e-3)
 
 
 def test_the_loss_alone_tells_more_than_one_threshold_on_it_finds():
-    found = logistic_ladder.exact(1.0, nodes=32)["loss"]
-    law = logistic_ladder.limit(1.0).law
+    found = logistic_ladder.exact_rungs(1.0, nodes=32)["loss"]
+    law = logistic_ladder.solve_limit(1.0).law
     best = float((found.curve - found.fpr).max())
     assert best_threshold(law).advantage - 5e-3 < best < average_advantage(law)
 
 
 def test_trained_logistic_regressions_follow_the_law_of_the_limit():
-    found = logistic_trainings.agreement(1.0, points=2, trainings=60, n=60, seed=0, nodes=32)
+    found = logistic_ladder.compare_with_law(1.0, points=2, trainings=60, n=60, seed=0, nodes=32)
     assert [*found] == ["prediction", "weights"]
     assert min(test.p_value for tests in found.values() for test in tests) > 1e-4
 
 
 def test_attacks_on_logistic_regressions_stay_near_their_rungs():
-    exact = logistic_ladder.exact(1.0, nodes=16)
-    for one in logistic_trainings.measured(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
+    exact = logistic_ladder.exact_rungs(1.0, nodes=16)
+    for one in logistic_ladder.measure_attacks(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
         assert one.auc.low < exact[one.rung].auc
 
 
 def test_a_standing_in_numbers_has_an_interval_for_each_rate_that_is_seen():
     standing = evaluate(kept("MLP"), ["loss", "gap"], generator=stream(0, "a"))
-    (gap, *_), (loss, _, area, _, *tpr) = comparisons.rows(standing)
+    (gap, *_), (loss, _, area, _, *tpr) = comparisons.table_rows(standing)
     assert (gap, loss) == ("gap", "loss")
     assert area == f"{standing.interval('loss'):.2f}"
     assert tpr == ["–", "–"]  # 40 outsiders
@@ -162,7 +148,7 @@ def test_a_standing_in_numbers_has_an_interval_for_each_rate_that_is_seen():
 
 
 def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
-    few = [epsilons.noisy_coins(0, noise=noise, points=2000, seed=3) for noise in (0.3, 1.0, 30.0)]
+    few = [epsilons.bound_noisy_coins(0, noise=noise, points=2000, seed=3) for noise in (0.3, 1.0, 30.0)]
     assert few[0] > few[1] > 0.0
     assert few[2] == pytest.approx(0.0)
     assert few[1] < gaussian_mechanism.epsilon(1.0, epsilons.DELTA)
@@ -171,13 +157,13 @@ def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
 def test_noise_lowers_what_one_private_training_shows_and_fits():
     data = labelled.load("digits")
     settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0, seed=3)
-    found = epsilons.private_run(0, **settings)
+    found = epsilons.bound_private_run(0, **settings)
     assert float(found.fit[0]) > 0.8 > float(found.fit[1])
     assert bool((found.bounds >= 0).all())
-    torch.testing.assert_close(epsilons.private_run(0, **settings).bounds, found.bounds)
+    torch.testing.assert_close(epsilons.bound_private_run(0, **settings).bounds, found.bounds)
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 5), (2, 3)])
 def test_halved_images_are_pooled_ones(size):
     images = torch.randn(3, 2, *size, generator=stream(0, "images"))
-    torch.testing.assert_close(targets._Halved()(images), torch.nn.functional.max_pool2d(images, 2))
+    torch.testing.assert_close(targets._MaxPool()(images), torch.nn.functional.max_pool2d(images, 2))

@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from leakage.attacks.membership.panels import Panel
 from leakage.metrics.intervals import Estimate
 from leakage.panel import Row, Standing, evaluate
 from leakage.runtime import stream
@@ -30,24 +31,24 @@ STEPS: Mapping[str, tuple[str, ...]] = {
 """The attacks that each step adds to the ones before it; attacks that have no scores on a panel are left out."""
 
 
-def rows(standing: Standing) -> list[tuple[str, ...]]:
+def table_rows(standing: Standing) -> list[tuple[str, ...]]:
     """A table row for each attack: what it sees, and its rates with intervals over models and points, or – for no rate.
 
     Attacks are sorted by what they see, the least first, and then by their AUC, the largest first.
     """
-    found = sorted(standing.rows.items(), key=lambda one: (_SIGHTS.index(one[1].entry.sees), -_mean_auc(one[1])))
+
+    def order(item: tuple[str, Row]) -> tuple[int, float]:
+        row = item[1]
+        return _SIGHTS.index(row.entry.sees), -float(row.rates["auc"].mean()) if row.rates else 1.0
+
     return [
         (
             name,
             row.entry.sees,
             *(f"{standing.interval(name, rate):.2f}" if rate in row.rates else "–" for rate in _RATES),
         )
-        for name, row in found
+        for name, row in sorted(standing.rows.items(), key=order)
     ]
-
-
-def _mean_auc(row: Row) -> float:
-    return float(row.rates["auc"].mean()) if row.rates else -1.0
 
 
 def intervals(standing: Standing, names: Sequence[str], rate: str = "auc") -> dict[str, Estimate]:
@@ -56,16 +57,18 @@ def intervals(standing: Standing, names: Sequence[str], rate: str = "auc") -> di
     return dict(sorted(found.items(), key=lambda one: one[1].estimate))
 
 
-def nested(standing: Standing, *, seed: int) -> Standing:
+def stack_signals(standing: Standing, *, seed: int) -> Standing:
     """The panel attacked by all signals up to each step together: one attack a step, on the same models."""
-    shown = {step: [name for name in names if _scores(standing, name) is not None] for step, names in STEPS.items()}
-    sets = dict(zip(shown, accumulate(shown.values()), strict=True))
-    fold = (
-        torch.rand(standing.panel.member.shape[1], dtype=torch.float32, generator=stream(seed, "side by side/folds"))
-        < 0.5
-    )
-    stacked = {step: _stacked(standing, names, fold) for step, names in sets.items() if shown[step]}
-    attacks = {step: lambda _, scores=scores: scores for step, scores in stacked.items()}
+    signals = {name: row.scores for name, row in standing.rows.items() if row.scores is not None}
+    added = {step: [signals[name] for name in names if name in signals] for step, names in STEPS.items()}
+    draws = stream(seed, "side by side/folds")
+    fold = torch.rand(standing.panel.member.shape[1], dtype=torch.float32, generator=draws) < 0.5
+    stacks = {
+        step: _stack(standing.panel, known, fold)
+        for step, known in zip(added, accumulate(added.values()), strict=True)
+        if added[step]
+    }
+    attacks = {step: lambda _, scores=scores: scores for step, scores in stacks.items()}
     return evaluate(standing.panel, attacks, generator=stream(seed, "side by side/nothing"))
 
 
@@ -74,14 +77,8 @@ def gains(standing: Standing, rate: str = "auc") -> dict[str, Estimate]:
     return {new: standing.interval(new, rate, over=old) for old, new in pairwise(standing.rows)}
 
 
-def _scores(standing: Standing, name: str) -> Tensor | None:
-    return standing.rows[name].scores if name in standing.rows else None
-
-
-def _stacked(standing: Standing, names: Sequence[str], fold: Tensor) -> Float64[Tensor, "models points"]:
-    panel = standing.panel
-    columns = [scores for name in names if (scores := _scores(standing, name)) is not None]
-    features = torch.stack([_normal(scores) for scores in columns], -1).cpu()
+def _stack(panel: Panel, signals: Sequence[Tensor], fold: Tensor) -> Float64[Tensor, "models points"]:
+    features = torch.stack([_normal_ranks(scores) for scores in signals], -1).cpu()
     member, shadows, found = panel.member.cpu(), panel.shadows.cpu(), torch.zeros(panel.member.shape).double()
     for target in range(len(member)):
         for part in (fold, ~fold):
@@ -91,7 +88,7 @@ def _stacked(standing: Standing, names: Sequence[str], fold: Tensor) -> Float64[
     return found.to(panel.member.device)
 
 
-def _normal(scores: Float64[Tensor, "models points"]) -> Float64[Tensor, "models points"]:
+def _normal_ranks(scores: Float64[Tensor, "models points"]) -> Float64[Tensor, "models points"]:
     """The normal quantile of each score's rank among its model's scores; equal scores share their mean rank."""
     below, upto = (torch.searchsorted(scores.sort(-1).values, scores, right=right) for right in (False, True))
     return torch.special.ndtri((below + upto).double() / 2 / scores.shape[-1] * 0.998 + 0.001)

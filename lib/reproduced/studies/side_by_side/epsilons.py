@@ -31,7 +31,7 @@ class PrivateRun(NamedTuple):
     fit: Float64[Tensor, " noises"]
 
 
-def noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:
+def bound_noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:
     """The lower bound of ε when each coin is released with Gaussian noise and the noisy coin is the score."""
     draws = stream(seed, f"noisy coins/{noise!r}/{run}")
     member = torch.rand(points, generator=draws, dtype=torch.float64) < 0.5
@@ -39,7 +39,7 @@ def noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:
     return one_run(told, member, guesses=GUESSES, delta=DELTA).epsilon
 
 
-def private_run(
+def bound_private_run(
     run: int,
     *,
     data: Labelled,

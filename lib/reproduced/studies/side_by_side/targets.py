@@ -5,8 +5,7 @@ the same halves, so they can be compared model by model.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -28,30 +27,10 @@ from leakage.trainers.ensembles import Recipe
 from leakage.trainers.modules import Modules
 from leakage.trainers.perceptrons import Perceptrons
 
-HIDDEN = 64
-"""Neurons of the perceptrons' one hidden layer."""
-_TREES = 50
-_RECIPES = {
-    "MLP": Recipe(epochs=60, batch=32, learning_rate=3e-3),
-    "linear": Recipe(epochs=60, batch=32, learning_rate=1e-2),
-    "CNN": Recipe(epochs=30, batch=32, learning_rate=3e-3),
-}
 
-
-@dataclass(frozen=True, eq=False)
-class _OfStack:
-    """One network of a stack of modules."""
-
-    form: nn.Module
-    parameters: Mapping[str, Tensor]
-
-    @torch.no_grad()
-    def __call__(self, points: Float[Tensor, "t d"]) -> Float[Tensor, "t classes"]:
-        like = next(iter(self.parameters.values()))
-        return functional_call(self.form, dict(self.parameters), points.to(like)).double()
-
-
-def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0) -> Panel:
+def train_panel(
+    kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0
+) -> Panel:
     """A panel of `models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
 
     The seed and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
@@ -68,26 +47,24 @@ def panel(kind: str, data: Labelled, *, points: int, models: int, name: str, see
     return Panel(trained, features.double(), labels, pairs.member, pairs.partner)
 
 
-def questions(panel: Panel, name: str, *, seed: int) -> float:
+def count_questions(panel: Panel, name: str, *, seed: int) -> float:
     """How many predictions an attack asks of a target for each point that it judges, on average."""
-    counted = [_Counting(network) for network in panel.networks]
-    evaluate(replace(panel, networks=counted), [name], generator=stream(seed, "side by side/questions"))
-    return sum(one.asked[0] for one in counted) / panel.member.numel()
+    asked = 0
+
+    def count(network: Classifier) -> Classifier:
+        def answer(points: Tensor) -> Tensor:
+            nonlocal asked
+            asked += len(points)
+            return network(points)
+
+        return answer
+
+    counted = replace(panel, networks=[count(network) for network in panel.networks])
+    evaluate(counted, [name], generator=stream(seed, "side by side/questions"))
+    return asked / panel.member.numel()
 
 
-@dataclass(frozen=True, eq=False)
-class _Counting:
-    """A classifier that counts the points at which it is asked."""
-
-    network: Classifier
-    asked: list[int] = field(default_factory=lambda: [0])
-
-    def __call__(self, points: Tensor) -> Tensor:
-        self.asked[0] += len(points)
-        return self.network(points)
-
-
-def _perceptrons(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
+def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
     def train(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
         widths = (pool.features.shape[1], *hidden, classes)
         start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
@@ -98,7 +75,7 @@ def _perceptrons(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[
     return train
 
 
-class _Halved(nn.Module):
+class _MaxPool(nn.Module):
     """`nn.MaxPool2d(2)`, ten times as fast on a CPU."""
 
     def forward(self, images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h2 w2"]:
@@ -109,57 +86,43 @@ class _Halved(nn.Module):
         return images
 
 
-def _convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+def _train_convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
     """Networks of two convolutions over square images, whose pixels are the features."""
     side = round(pool.features.shape[1] ** 0.5)
     with torch.device("meta"):
         form = nn.Sequential(
             nn.Unflatten(1, (1, side, side)),
-            *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), _Halved()),
+            *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), _MaxPool()),
             *(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten()),
             nn.Linear(16 * (side // 2) ** 2, classes),
         )
     start = initialisation.initial(form, len(pairs.rows), generator=generator)
     networks = Modules(form, start, criterion=criteria.classes)
-    examples = Examples((pool.features,), pool.labels)
-    found = ensembles.train(networks, examples, pairs.rows, _RECIPES["CNN"], generator=generator).stack.parameters
-    return [_OfStack(form, {key: part[i] for key, part in found.items()}) for i in range(len(pairs.rows))]
+    examples, recipe = Examples((pool.features,), pool.labels), Recipe(epochs=30, batch=32, learning_rate=3e-3)
+    found = ensembles.train(networks, examples, pairs.rows, recipe, generator=generator).stack.parameters
+
+    def network(number: int) -> Classifier:
+        own = {key: part[number] for key, part in found.items()}
+        return torch.no_grad()(lambda points: functional_call(form, own, points.float()).double())
+
+    return [network(number) for number in range(len(pairs.rows))]
 
 
-def _forest(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
-    fitted: list[Any] = []
+def _train_forests(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+    """Forests of fifty trees."""
     seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator, device=generator.device).tolist()
-    x, y = pool.features.cpu().numpy(), pool.labels.cpu().numpy()
-    for rows, number in zip(pairs.rows.cpu().numpy(), seeds, strict=True):
-        forest = RandomForestClassifier(_TREES, random_state=number).fit(x[rows], y[rows])
-        fitted.append(OfEstimator(_Trees(forest), np.arange(classes)))
-    return fitted
-
-
-@dataclass(frozen=True, eq=False)
-class _Trees:
-    """A forest evaluated tree by tree: its own `predict_proba` spends longer starting workers than on few points."""
-
-    forest: RandomForestClassifier
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """The classes in the forest's training set."""
-        return np.asarray(self.forest.classes_)
-
-    def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
-        """The mean of the trees' posteriors (t, classes)."""
-        points = np.ascontiguousarray(X, dtype=np.float32)  # as scikit-learn takes them
-        total = np.zeros((len(points), len(self.classes_)))
-        for tree in self.forest.estimators_:
-            total += tree.tree_.predict(points)
-        return total / len(self.forest.estimators_)
+    x, y, halves = (part.cpu().numpy() for part in (pool.features, pool.labels, pairs.rows))
+    forests = [
+        RandomForestClassifier(50, random_state=number).fit(x[rows], y[rows])
+        for rows, number in zip(halves, seeds, strict=True)
+    ]
+    return [OfEstimator(forest, np.arange(classes)) for forest in forests]
 
 
 KINDS: Mapping[str, Callable[..., list[Classifier]]] = {
-    "MLP": _perceptrons((HIDDEN,), _RECIPES["MLP"]),
-    "linear": _perceptrons((), _RECIPES["linear"]),
-    "CNN": _convolutional,
-    "forest": _forest,
+    "MLP": _perceptron_trainer((64,), Recipe(epochs=60, batch=32, learning_rate=3e-3)),
+    "linear": _perceptron_trainer((), Recipe(epochs=60, batch=32, learning_rate=1e-2)),
+    "CNN": _train_convolutional,
+    "forest": _train_forests,
 }
 """How models of a kind are trained, from the pool, the number of classes, the halves and a generator."""

@@ -1,9 +1,11 @@
-r"""The information ladder: what the best attack reaches from a label, a loss, predictions, a gradient or all weights.
+r"""The information ladder: what the best attack learns from a label, a loss, predictions, a gradient or all weights.
 
 The attack asks whether one row was in a ridge regression, whose laws are known exactly (`theory.ridge_evidence`). The
 same regressions are trained many times, to check the laws and to run attacks that know no law.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,14 +18,21 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
 from leakage.metrics.roc import KsTest, ks_test
-from leakage.metrics.scores import FPRS, apart
+from leakage.metrics.scores import apart
 from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Ratios, Rows
 
 LEVEL = 0.998
 """Coverage of each distance between laws: high, since there are many."""
-SEVERAL = (2, 5)
-"""Numbers of predictions on the rungs with several; the first prediction is at the row itself."""
+_SEVERAL = (2, 5)  # predictions on the rungs with several; the first prediction is at the row itself
+RUNGS = {
+    "gap": "label",
+    "loss": "loss",
+    "sample threshold": "loss",
+    "LiRA on the prediction, fixed": "prediction",
+    "LiRA on the prediction": "prediction",
+}
+"""The rung that bounds each measured attack."""
 
 
 class Rung(NamedTuple):
@@ -31,27 +40,25 @@ class Rung(NamedTuple):
 
     Attributes:
         auc: area under the ROC curve.
-        tpr: true positive rates at the false positive rates `metrics.scores.FPRS`.
         error: numerical error of the area: its change when the outcomes are twice as coarse along each axis.
         fpr: false positive rates of the curve to draw.
         curve: true positive rates at these.
     """
 
     auc: float
-    tpr: tuple[float, ...]
     error: float
     fpr: Float[Tensor, " corners"]
     curve: Float[Tensor, " corners"]
 
 
-class Measured(NamedTuple):
+class AttackArea(NamedTuple):
     """The AUC of an attack on trained regressions, over independent ensembles, and the rung that bounds it."""
 
     auc: Estimate
     rung: str
 
 
-def rows(
+def draw_rows(
     *,
     penalty: float,
     seed: int,
@@ -69,22 +76,20 @@ def rows(
     return Rows(others, points, labels, beta, penalty, noise)
 
 
-def exact(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
+def exact_rungs(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
     """Every rung by name, from the least evidence to the most."""
-    queries = gaussian(
-        (max(SEVERAL), setting.others.shape[1]), generator=stream(seed, "ladder/queries", setting.others.device)
-    )
-    found = {}
-    for name, ratios in {
+    draws = stream(seed, "ladder/queries", setting.others.device)
+    queries = gaussian((max(_SEVERAL), setting.others.shape[1]), generator=draws)
+    several = {f"{k} predictions": partial(setting.from_answers, queries[: k - 1]) for k in _SEVERAL}
+    ratios = {
         "label": setting.from_label,
         "loss": setting.from_loss,
         "prediction": setting.from_prediction,
-        **{f"{k} predictions": lambda nodes, k=k: setting.from_answers(queries[: k - 1], nodes=nodes) for k in SEVERAL},
-        "weights": lambda nodes: setting.from_answers(nodes=nodes),
+        **several,
+        "weights": setting.from_answers,
         "first gradient": setting.from_first_gradient,
-    }.items():
-        found[name] = rung(ratios(nodes=nodes), ratios(nodes=nodes // 2))
-    return found
+    }
+    return {name: rung(of(nodes=nodes), of(nodes=nodes // 2)) for name, of in ratios.items()}
 
 
 def rung(fine: Ratios, coarse: Ratios) -> Rung:
@@ -93,15 +98,15 @@ def rung(fine: Ratios, coarse: Ratios) -> Rung:
     area = float(ranked.auc())
     fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
     curve = torch.stack([ranked.tpr_at_fpr(rate) for rate in fpr.tolist()])
-    tpr = tuple(float(ranked.tpr_at_fpr(rate)) for rate in FPRS)
-    return Rung(area, tpr, abs(area - float(less.auc())) + 1e-9, fpr, curve)
+    return Rung(area, abs(area - float(less.auc())) + 1e-9, fpr, curve)
 
 
-def agreement(setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96) -> list[KsTest]:
-    r"""Distances of trained regressions from the exact law of L: for each queried row without it, then with it.
+def compare_with_law(
+    setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
+) -> list[KsTest]:
+    """Distances of trained regressions from the exact law of L, for each queried row without it, then with it.
 
-    L of a trained model is the log-ratio of the two Gaussian densities of the evidence, evaluated directly. The
-    evidence is the prediction at the row and `others` more predictions, or the weights if `others` is None.
+    The evidence is the prediction at the row and `others` more predictions, or the weights if `others` is None.
     """
     device, width = setting.others.device, setting.others.shape[1]
     asked = stream(seed, "ladder/queries", device)
@@ -111,14 +116,56 @@ def agreement(setting: Rows, *, trainings: int, seed: int, others: int | None = 
     for place in range(len(setting.labels)):
         row = setting.asked[place : place + 1]
         view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
-        laws, ratios = [_law(setting, place, inside, view) for inside in (False, True)], []
+        laws, ratios = [_evidence_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
             draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}", device)
-            seen = _trained(setting, place, inside, trainings, generator=draws) @ view.mT
+            seen = _train(setting, place, inside, trainings, generator=draws) @ view.mT
             ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
         pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
         found += [ks_test(seen, known, level=LEVEL) for seen, known in pairs]
     return found
+
+
+def measure_attacks(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, AttackArea]:
+    """AUCs of attacks that learn from `models` - 1 shadow models what the best attack knows."""
+    areas = []
+    for number in range(ensembles):
+        draws = stream(seed, f"ladder/ensemble/{number}", setting.others.device)
+        predictions, member = _train_ensemble(setting, models, generator=draws)
+        losses = (predictions - setting.labels).square() / 2
+        towards = predictions * setting.labels.sign()  # training on a row raises it
+        areas.append(attack_areas(towards, losses, predictions, member))
+    return average_areas(areas, RUNGS)
+
+
+def attack_areas(towards: Tensor, losses: Tensor, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
+    """AUCs of every attack of `RUNGS`; `towards` is positive where the prediction is on the label's side."""
+    scores = {
+        "gap": (towards > 0).double(),
+        "loss": -losses,
+        "sample threshold": loss_threshold.sample_scores(losses, member),
+        "LiRA on the prediction, fixed": shadow_models.lira_of_logits(predictions, member),
+        "LiRA on the prediction": shadow_models.lira_of_logits(predictions, member, variance="own"),
+    }
+    return {name: apart(member=one[member], outsider=one[~member]).auc() for name, one in scores.items()}
+
+
+def average_areas(areas: Sequence[Mapping[str, Tensor]], rungs: Mapping[str, str]) -> dict[str, AttackArea]:
+    """The mean area of each attack over ensembles, beside the rung that bounds it."""
+    return {name: AttackArea(mean_interval(torch.stack([each[name] for each in areas])), rungs[name]) for name in rungs}
+
+
+def _train_ensemble(
+    setting: Rows, models: int, *, generator: torch.Generator
+) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
+    """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
+    count = len(setting.labels)
+    member = torch.rand(models, count, dtype=torch.float32, generator=generator, device=generator.device) < 0.5
+    seen = []
+    for place in range(count):
+        without, within = (_train(setting, place, inside, models, generator=generator) for inside in (False, True))
+        seen.append(torch.where(member[:, place, None], within, without) @ setting.asked[place])
+    return torch.stack(seen, 1), member
 
 
 def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
@@ -128,7 +175,7 @@ def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
     return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
 
 
-def _law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
+def _evidence_law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
     """The law of the evidence: the weights multiplied by `view`."""
     inverse, added = _maps(setting, place, inside)
     inverse = view @ inverse
@@ -137,7 +184,7 @@ def _law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) ->
     return MultivariateNormal(mean, (covariance + covariance.mT) / 2)
 
 
-def _trained(
+def _train(
     setting: Rows, place: int, inside: bool, trainings: int, *, generator: torch.Generator
 ) -> Float[Tensor, "trainings p"]:
     """Ridge regressions on labels drawn anew, with the row or without."""
@@ -145,51 +192,3 @@ def _trained(
     labels = setting.others @ setting.beta + setting.noise * noise
     inverse, added = _maps(setting, place, inside)
     return (labels @ setting.others + added) @ inverse
-
-
-def measured(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, Measured]:
-    """AUCs of attacks that learn from `models` - 1 shadow models what the best attack knows."""
-    areas: dict[str, list[Tensor]] = {name: [] for name in RUNGS}
-    for number in range(ensembles):
-        predictions, member = _ensemble(
-            setting, models, generator=stream(seed, f"ladder/ensemble/{number}", setting.others.device)
-        )
-        losses = (predictions - setting.labels).square() / 2
-        towards = predictions * setting.labels.sign()  # training on a row raises it
-        for name, scores in attacked(towards, losses, predictions, member).items():
-            areas[name].append(apart(member=scores[member], outsider=scores[~member]).auc())
-    return {name: Measured(mean_interval(torch.stack(found)), RUNGS[name]) for name, found in areas.items()}
-
-
-RUNGS = {
-    "gap": "label",
-    "loss": "loss",
-    "sample threshold": "loss",
-    "LiRA on the prediction, fixed": "prediction",
-    "LiRA on the prediction": "prediction",
-}
-"""The rung that bounds each measured attack."""
-
-
-def _ensemble(
-    setting: Rows, models: int, *, generator: torch.Generator
-) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
-    """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
-    count = len(setting.labels)
-    member = torch.rand(models, count, dtype=torch.float32, generator=generator, device=generator.device) < 0.5
-    seen = []
-    for place in range(count):
-        without, within = (_trained(setting, place, inside, models, generator=generator) for inside in (False, True))
-        seen.append(torch.where(member[:, place, None], within, without) @ setting.asked[place])
-    return torch.stack(seen, 1), member
-
-
-def attacked(towards: Tensor, losses: Tensor, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
-    """Scores of every attack of `RUNGS`; `towards` is positive where the prediction is on the label's side."""
-    return {
-        "gap": (towards > 0).double(),
-        "loss": -losses,
-        "sample threshold": loss_threshold.sample_scores(losses, member),
-        "LiRA on the prediction, fixed": shadow_models.lira_of_logits(predictions, member),
-        "LiRA on the prediction": shadow_models.lira_of_logits(predictions, member, variance="own"),
-    }
