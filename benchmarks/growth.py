@@ -29,8 +29,8 @@ from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
 from reproduced.run.storage import write_json
 from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
-from reproduced.studies.polytopes import brute_force, other_algorithms
-from reproduced.studies.polytopes.cell_counts import he_networks
+from reproduced.studies.polytopes import other_algorithms
+from reproduced.studies.polytopes.theorems import he_networks
 from reproduced.studies.polytopes.windows import box
 from timing import ROOT, Disagreement, equal, one_thread, provenance, same_law
 from trained_models import least_squares, linear_prediction
@@ -241,19 +241,19 @@ def polytopes_neurons() -> Axis:
         given = network(neurons)
         fine = subdivide(given, window)
         middle = fine.middles[(len(fine) - 1) // 2]
-        return lambda: brute_force.by_programs(given, middle, window=window), 1 / len(fine)
+        return lambda: other_algorithms.solve_programs(given, middle, window=window), 1 / len(fine)
 
     def painted(neurons: int) -> Prepared:
         given = network(neurons)
         side = int((finer * len(subdivide(given, window))) ** 0.5)
-        return lambda: brute_force.by_pixels(given, window, side=side), 1
+        return lambda: other_algorithms.number_pixels(given, window, side=side), 1
 
     def check(neurons: int) -> str:
         fine = subdivide(network(neurons), window)
-        found = other_algorithms.with_programs(fine, torch.arange(4))
+        found = other_algorithms.compare_programs(fine, torch.arange(4))
         if not bool(found.same_edges.all()):
             raise Disagreement(f"the polytopes differ: same edges {found.same_edges.tolist()}.")
-        seen = int(brute_force.by_pixels(network(neurons), window, side=100).max()) + 1
+        seen = int(other_algorithms.number_pixels(network(neurons), window, side=100).max()) + 1
         return f"same edges of 4 polytopes; pixels see {seen} of {len(fine)}"
 
     return Axis(

@@ -21,8 +21,8 @@ from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes import brute_force, other_algorithms, printed_search
-from reproduced.studies.polytopes.cell_counts import he_networks
+from reproduced.studies.polytopes import other_algorithms
+from reproduced.studies.polytopes.theorems import he_networks
 from reproduced.studies.polytopes.windows import box
 from timing import Benchmark, Case, Disagreement, Side, equal
 
@@ -62,11 +62,11 @@ def programs(sizes: Sizes) -> Case:
     network, window, fine = cut(sizes)
     chosen = torch.linspace(0, len(fine) - 1, sizes.cells).long()
 
-    def theirs() -> list[brute_force.Polytope]:
-        return [brute_force.by_programs(network, fine.middles[cell], window=window) for cell in chosen]
+    def theirs() -> list[other_algorithms.Polytope]:
+        return [other_algorithms.solve_programs(network, fine.middles[cell], window=window) for cell in chosen]
 
     def check() -> str:
-        found = other_algorithms.with_programs(fine, chosen)
+        found = other_algorithms.compare_programs(fine, chosen)
         gap = float(found.vertex_error.max())
         if not bool(found.same_edges.all()) or not gap < APART:
             raise Disagreement(
@@ -89,7 +89,7 @@ def pixels(sizes: Sizes) -> Case:
     network, window, fine = cut(sizes)
 
     def check() -> str:
-        seen = int(brute_force.by_pixels(network, window, side=sizes.side).max()) + 1
+        seen = int(other_algorithms.number_pixels(network, window, side=sizes.side).max()) + 1
         if seen > len(fine):
             raise Disagreement(f"pixels see {seen} patterns, and cutting finds {len(fine)}.")
         return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
@@ -100,7 +100,8 @@ def pixels(sizes: Sizes) -> Case:
         unit="window",
         ours=Side("cutting, all of them", lambda: subdivide(network, window)),
         theirs=Side(
-            f"{sizes.side} × {sizes.side} pixels, some", lambda: brute_force.by_pixels(network, window, side=sizes.side)
+            f"{sizes.side} × {sizes.side} pixels, some",
+            lambda: other_algorithms.number_pixels(network, window, side=sizes.side),
         ),
         check=check,
         rounds=sizes.rounds,
@@ -119,7 +120,7 @@ def rows(sizes: Sizes) -> Case:
         return torch.unique(joined(pattern(network, middles)), dim=0)
 
     def check() -> str:
-        seen, packed = len(theirs()), int(brute_force.by_pixels(network, window, side=side).max()) + 1
+        seen, packed = len(theirs()), int(other_algorithms.number_pixels(network, window, side=side).max()) + 1
         if seen != packed:
             raise Disagreement(f"rows give {seen} patterns, and the library's pixels {packed}.")
         return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
@@ -141,13 +142,13 @@ def first_rays(sizes: Sizes) -> Case:
     def ours() -> Tensor:
         return rays.walk(network, points, aims, crossings=1).lengths[..., 0]
 
-    def theirs() -> printed_search.Bracketed:
-        return printed_search.bisection(network, points, aims, steps=sizes.steps, event="pattern")
+    def theirs() -> Tensor:
+        return other_algorithms.search_rays(network, points, aims, steps=sizes.steps, event="pattern")
 
     def check() -> str:
         exact, found = ours(), theirs()
-        met = found.met & exact.isfinite()
-        excess = (found.lengths - exact)[met]
+        met = found.isfinite() & exact.isfinite()
+        excess = (found - exact)[met]
         if not bool(met.any()) or not float(excess.min()) > -SEARCHED:
             raise Disagreement(f"the search finds an earlier crossing on {int((excess < -SEARCHED).sum())} rays.")
         first = float((excess < SEARCHED).double().mean())

@@ -26,8 +26,7 @@ from reproduced.studies.blessing import (
     tradeoff,
 )
 from reproduced.studies.gradient_inversion import games
-from reproduced.studies.polytopes import boundary_walk as walks
-from reproduced.studies.polytopes import theorem_checks, windows
+from reproduced.studies.polytopes import boundary_attacks, theorems, windows
 
 ONE = torch.ones(1, dtype=DTYPE)
 # Mistakes that must be noticed, or a test that passes elsewhere means nothing.
@@ -84,14 +83,15 @@ CALLS = {
     "a deep client": lambda: held(stack)(POINTS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [
-        walks.walk(NETWORK, POINTS, walks.Steps(variant=variant, iterations=3)) for variant in walks.VARIANTS
+        boundary_attacks.walk(NETWORK, POINTS, boundary_attacks.Steps(variant=variant, iterations=3))
+        for variant in boundary_attacks.VARIANTS
     ],
     "a private audit": lambda: private_training.audit_private_training((5, 0), **PRIVATE),
     "machines": lambda: support_vectors.measure_privacy(
         "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
     ),
     "an integral": lambda: theory_checks.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
-    "refinement": lambda: theorem_checks.refinement(NETWORK, subdivide(NETWORK, windows.corners())),
+    "refinement": lambda: theorems.refinement(NETWORK, subdivide(NETWORK, windows.unit_square())),
     **{f"digits, {route}": lambda route=route: digits(route) for route in ("loop", "vmap")},
     **{
         f"classifiers, {route}": lambda route=route: held(classifiers)(LINEAR, POINTS, DRAWS, route=route)

@@ -28,8 +28,8 @@ from reproduced.studies.blessing import logistic_models, private_training
 from reproduced.studies.blessing.logistic_models import PointOutputs, Points
 from reproduced.studies.gradient_inversion import games
 from reproduced.studies.kkt_margin import orthogonality, over_networks
-from reproduced.studies.polytopes import cell_counts, cluster_contrasts
-from reproduced.studies.polytopes.cluster_statistics import Motion
+from reproduced.studies.polytopes import clusters_2d, theorems
+from reproduced.studies.polytopes.clusters_2d import Motion
 
 LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
@@ -346,21 +346,21 @@ def pools_and_models():
 
     found = each(gain, gaussian(6, shift=0.05, spread=0.01))
     yield Row(private_training.front_gain, "six pools", found, 0.05)
-    found = each(cluster_contrasts.geometric_mean, gaussian(5))
-    yield Row(cluster_contrasts.geometric_mean, "five models", found, 1)
+    found = each(clusters_2d.geometric_mean, gaussian(5))
+    yield Row(clusters_2d.geometric_mean, "five models", found, 1)
 
     def contrast(speeds):
         motion = Motion(*[speeds] * 5)
-        return cluster_contrasts.last_to_first("speed", motions={"late": motion})["late"]
+        return clusters_2d.last_to_first_ratios("speed", motions={"late": motion})["late"]
 
     found = each(contrast, lambda g, times: normal(g, times, 12, 3).exp())
-    yield Row(cluster_contrasts.last_to_first, "twelve models", found, 1, conservative=True)
+    yield Row(clusters_2d.last_to_first_ratios, "twelve models", found, 1, conservative=True)
 
     def shares(cells):
-        return cell_counts.Count(cells.round().long(), 20, 1.0).shares
+        return theorems.CellCounts(cells.round().long(), 20).ratio
 
     found = each(shares, gaussian(10, shift=200, spread=30))
-    yield Row(cell_counts.Count.shares.fget, "ten networks", found, 1)
+    yield Row(theorems.CellCounts.ratio.fget, "ten networks", found, 1)
 
 
 def laws():

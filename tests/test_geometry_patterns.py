@@ -5,7 +5,7 @@ import torch
 
 from geometry_networks import network, one_layer, points
 from leakage.geometry import patterns
-from reproduced.studies.polytopes import theorem_checks
+from reproduced.studies.polytopes import theorems
 
 WIDTHS = [(2, 9, 2), (5, 7, 6, 3), (20, 8, 8, 8, 4)]
 ROUNDING = 1e-13  # sums of at most 20 products of numbers of order 1
@@ -60,7 +60,7 @@ def test_a_network_without_hidden_layer_is_affine_everywhere():
 def test_algorithm_3_as_printed_agrees_on_the_first_layer_only():
     model, given = network((2, 25, 25, 25, 2), 0), points(200, 2)
     gates = patterns.pattern(model, given)
-    right, printed = patterns.adapted(model, gates)[1], theorem_checks.printed_biases(model, gates)
+    right, printed = patterns.adapted(model, gates)[1], theorems.printed_biases(model, gates)
     off = [float(((a - b).abs() > 1e-9).double().mean()) for a, b in zip(right, printed, strict=False)]
     assert off[0] == 0
     assert min(off[1:]) > 0.95  # the bias of an inactive neuron almost never vanishes

@@ -10,7 +10,7 @@ from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import patterns, rays
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes import ray_cuts
+from reproduced.studies.polytopes import other_algorithms
 
 WIDTHS = [(6, 15, 3), (2, 8, 8, 8, 2), (10, 7, 9, 4)]
 ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3
@@ -19,7 +19,7 @@ ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_walking_and_cutting_find_the_same_crossings(widths):
     model, given, along = network(widths, 0), points(60, widths[0]), directions(60, widths[0])
-    cut = ray_cuts.all_breaks(model, given, along, until=5.0)
+    cut = other_algorithms.cut_rays(model, given, along, until=5.0)
     walked = rays.walk(model, given, along, crossings=cut.lengths.shape[1] + 1)
     found = cut.lengths.isfinite()
     assert found.any()
@@ -60,7 +60,7 @@ def test_crossings_of_one_layer_are_those_of_its_lines():
     found = rays.walk(model, start, along, crossings=3)
     assert found.lengths.tolist() == [[1.0, 3.0, math.inf]]
     assert found.neurons.tolist() == [[0, 2, -1]]
-    assert ray_cuts.all_breaks(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
+    assert other_algorithms.cut_rays(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
 
 
 def test_simultaneous_crossings_follow_each_other_at_equal_length():
@@ -75,7 +75,7 @@ def test_simultaneous_crossings_follow_each_other_at_equal_length():
 def test_two_exact_methods_find_the_same_label_change_and_the_label_changes_there(widths):
     model, given, along = network(widths, 2), 3 * points(200, widths[0]), directions(200, widths[0])
     walked = rays.label_change(model, given, along, until=20.0)
-    cut = ray_cuts.label_change_by_breaks(model, given, along, until=20.0)
+    cut = other_algorithms.cut_rays_by_label(model, given, along, until=20.0)
     found = walked.isfinite()
     torch.testing.assert_close(found, cut.isfinite())
     assert found.sum() > 10
@@ -91,7 +91,7 @@ def test_no_label_changes_where_one_class_always_wins():
     model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.2], outputs=[[1.0, 1.0], [-1.0, -1.0]])
     given, along = points(20, 2).abs(), directions(20, 2).abs()
     assert rays.label_change(model, given, along, until=9.0).isinf().all()
-    assert ray_cuts.label_change_by_breaks(model, given, along, until=9.0).isinf().all()
+    assert other_algorithms.cut_rays_by_label(model, given, along, until=9.0).isinf().all()
 
 
 def test_networks_along_a_leading_dimension_are_independent():
@@ -133,7 +133,7 @@ def a_network(outputs):
     return Mlp((first[0], table[:, :1]), (first[1], table[:, 1]))
 
 
-@pytest.mark.parametrize("change", [rays.label_change, ray_cuts.label_change_by_breaks])
+@pytest.mark.parametrize("change", [rays.label_change, other_algorithms.cut_rays_by_label])
 @pytest.mark.parametrize(
     ("outputs", "start", "way", "expected"),
     [
@@ -150,7 +150,7 @@ def test_where_outputs_are_equal_the_lowest_class_has_the_label(change, outputs,
     assert float(change(a_network(outputs), point, direction, until=5.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("change", [rays.label_change, ray_cuts.label_change_by_breaks])
+@pytest.mark.parametrize("change", [rays.label_change, other_algorithms.cut_rays_by_label])
 def test_outputs_that_only_touch_change_no_label(change):
     first = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     second = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -175,7 +175,8 @@ def test_both_methods_agree_on_networks_full_of_ties():
         angle = torch.randint(0, 8, (25,), generator=draws).double() * torch.pi / 4
         ways = torch.stack([angle.cos(), angle.sin()], -1)
         walked, cut = (
-            change(network, points, ways, until=8.0) for change in (rays.label_change, ray_cuts.label_change_by_breaks)
+            change(network, points, ways, until=8.0)
+            for change in (rays.label_change, other_algorithms.cut_rays_by_label)
         )
         torch.testing.assert_close(walked, cut, rtol=0, atol=1e-9)
         # The label on a grid of places that no tie of these networks falls on.

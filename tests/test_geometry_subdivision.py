@@ -10,7 +10,7 @@ from leakage.geometry import patterns, subdivision
 from leakage.geometry.subdivision import Plane, subdivide, subdivide_networks, subdivide_planes
 from leakage.models import mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes.theorem_checks import invariants
+from reproduced.studies.polytopes.theorems import invariants
 
 
 @pytest.mark.parametrize(("widths", "seed"), list(itertools.product(SHAPES, range(14))))

@@ -1,34 +1,68 @@
-"""Slower methods give the polytopes of the subdivision, and the printed linear programs fail in two ways."""
+"""Slower methods find the polytopes and crossings that they can find, and the printed ones fail in known ways."""
 
 import pytest
 import torch
 
-from geometry_networks import SQUARE, network
+from geometry_networks import SQUARE, directions, network, one_layer, points
+from leakage.geometry import rays
 from leakage.geometry.subdivision import subdivide
 from reproduced.studies.polytopes import other_algorithms
+from reproduced.studies.polytopes.other_algorithms import RayEvents, search_rays
 
+TRIANGLE = one_layer([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.2, 0.2])
+WEDGE = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])  # x > 0, y > 0
+ORIGIN = torch.zeros(2, dtype=torch.float64)
 MODEL = network((2, 8, 6, 2), 0)
-FINE = subdivide(MODEL, 3 * SQUARE)
+CELLS = subdivide(MODEL, 3 * SQUARE)
+
+# ── polytopes by linear programs and by half-spaces ──────────────────────────────────────────────────────────────────
 
 
-def test_linear_programs_find_the_same_edges_and_ends():
-    found = other_algorithms.with_programs(FINE, range(0, len(FINE), len(FINE) // 5))
+def test_programs_find_the_ends_of_the_edges_of_a_triangle():
+    found = other_algorithms.solve_programs(TRIANGLE, ORIGIN)
+    assert found.status.tolist() == [[other_algorithms.SOLVED] * 2] * 3
+    upper = torch.tensor([[-0.2, 1.2], [1.2, -0.2]], dtype=torch.float64)
+    assert torch.allclose(found.ends[1:, 0], upper, atol=1e-12)
+    assert torch.allclose(found.ends[1:, 1], torch.full((2, 2), -0.2, dtype=torch.float64), atol=1e-12)
+
+
+def test_an_edge_without_end_has_no_program_solution():
+    found = other_algorithms.solve_programs(WEDGE, torch.ones(2, dtype=torch.float64))
+    assert found.status.tolist() == [[other_algorithms.UNBOUNDED, other_algorithms.SOLVED]] * 2
+    assert not found.edges.any()
+
+
+def test_a_neuron_without_edge_has_no_program_solution():
+    parallel = one_layer([[1.0, 0.0], [1.0, 0.0]], [0.0, 1.0])
+    found = other_algorithms.solve_programs(parallel, torch.ones(2, dtype=torch.float64))
+    assert found.status[1].tolist() == [other_algorithms.INFEASIBLE] * 2
+
+
+def test_a_window_gives_edges_an_end():
+    found = other_algorithms.solve_programs(WEDGE, 0.5 * torch.ones(2, dtype=torch.float64), window=SQUARE)
+    assert found.owners[found.edges].tolist() == [0, 1, -2, -3]
+
+
+def test_half_space_intersection_gives_corners_in_order_and_the_area():
+    corners, areas = other_algorithms.intersect_half_spaces(TRIANGLE, ORIGIN.unsqueeze(0), window=4 * SQUARE)
+    edges = corners[0].roll(-1, 0) - corners[0]
+    ahead = edges.roll(-1, 0)
+    assert (edges[:, 0] * ahead[:, 1] - edges[:, 1] * ahead[:, 0] > 0).all()
+    assert areas.tolist() == pytest.approx([0.98], abs=1e-12)
+
+
+def test_linear_programs_find_the_same_edges_and_ends_as_cutting():
+    found = other_algorithms.compare_programs(CELLS, range(0, len(CELLS), len(CELLS) // 5))
     assert found.same_edges.all()
     assert found.vertex_error.max() < 1e-8  # the solver's own tolerance is 1e-7 on constraints; measured 1e-15
     assert (found.seconds > 0).all()
 
 
-def test_half_space_intersection_finds_the_same_polygons():
-    found = other_algorithms.with_intersections(FINE, torch.arange(len(FINE)))
+def test_half_space_intersection_finds_the_same_polygons_as_cutting():
+    found = other_algorithms.compare_half_spaces(CELLS, torch.arange(len(CELLS)))
     assert found.same_edges.all()
     assert found.vertex_error.max() < 1e-9
     assert found.area_error.max() < 1e-12
-
-
-def test_pixels_are_never_complete_at_low_resolution():
-    found = other_algorithms.with_pixels(MODEL, 3 * SQUARE, sides=(5, 20), repeats=1)
-    assert found.cells == len(FINE)
-    assert found.seen[0] < found.seen[1] < found.cells
 
 
 def test_both_defects_of_the_printed_programs():
@@ -38,13 +72,84 @@ def test_both_defects_of_the_printed_programs():
     assert 2 <= found.unbounded <= found.edges  # an unbounded polygon has two edges without end
 
 
+# ── pixels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pixels_see_the_cells_that_hold_their_middles():
+    picture = other_algorithms.number_pixels(WEDGE, SQUARE, side=4)
+    assert len(picture.unique()) == 4
+    assert (picture[:2, :2] == picture[0, 0]).all()
+    assert (picture[2:, :2] == picture[3, 0]).all()
+    assert picture[0, 0] != picture[3, 0] != picture[0, 3]
+
+
+def test_pixels_are_never_complete_at_low_resolution():
+    found = other_algorithms.compare_pixels(MODEL, 3 * SQUARE, sides=(5, 20, 160), repeats=1)
+    assert found.cells == len(CELLS)
+    assert found.seen[0] < found.seen[1] < found.seen[2] <= found.cells
+
+
 def test_work_is_counted():
-    found = other_algorithms.multiplications(FINE, sides=(10, 20))
+    found = other_algorithms.multiplications(CELLS, sides=(10, 20))
     assert found.pixels.tolist() == [100 * (2 * 8 + 8 * 6), 400 * (2 * 8 + 8 * 6)]
-    assert found.programs == 2 * len(FINE) * 14**2
-    first, second = FINE.layer_counts
-    cells = torch.tensor([len(FINE), 1])
-    ratios = other_algorithms.programs_over_pixels(cells, widths=FINE.network.widths, sides=(10, 20))
-    assert ratios[:, 0].tolist() == pytest.approx([found.programs / float(pixels) for pixels in found.pixels])
-    assert ratios[:, 1] * len(FINE) == pytest.approx(ratios[:, 0])
-    assert found.cutting == 28 * int(FINE.counts.sum()) + 3 * (first * 8 * 6 + second * 6 * 2) + 4 * len(FINE)
+    first, second = CELLS.layer_counts
+    assert found.cutting == 28 * int(CELLS.counts.sum()) + 3 * (first * 8 * 6 + second * 6 * 2) + 4 * len(CELLS)
+    ratios = other_algorithms.program_pixel_ratios(torch.tensor([5, 1]), widths=MODEL.widths, sides=(10, 20))
+    assert ratios[:, 0].tolist() == pytest.approx([5 * 2 * 14**2 / float(pixels) for pixels in found.pixels])
+    assert ratios[:, 1] * 5 == pytest.approx(ratios[:, 0])
+
+
+# ── rays ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def start_and_way(*start: float):
+    return torch.tensor([start], dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+
+
+def test_the_search_is_right_where_a_unit_step_hides_one_event_only():
+    found = search_rays(one_layer([[1.0, 0.0]], [-2.3]), *start_and_way(0.0, 0.0), steps=60, event="pattern")
+    # Each halving leaves the point last seen on the other side within one more step of the event.
+    assert abs(float(found) - 2.3) < 1e-12
+
+
+def test_the_search_for_the_label_is_right_where_it_changes_once():
+    # Two classes, level at x = 2.3 only.
+    model = one_layer([[1.0, 0.0]], [0.0], outputs=[[1.0], [0.0]])
+    model = type(model)(model.weights, (model.biases[0], torch.tensor([0.0, 2.3], dtype=torch.float64)))
+    found = search_rays(model, *start_and_way(0.5, 0.0), steps=60, event="label")
+    assert abs(float(found) - 1.8) < 1e-12
+    assert abs(float(rays.label_change(model, *start_and_way(0.5, 0.0), until=60.0)) - 1.8) < 1e-12
+
+
+def test_nothing_is_met_where_nothing_changes():
+    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.2], outputs=[[1.0, 1.0], [-1.0, -1.0]])
+    given, along = points(20, 2).abs(), directions(20, 2).abs()
+    assert search_rays(model, given, along, steps=9, event="label").isinf().all()
+
+
+def test_networks_along_a_leading_dimension_are_independent():
+    models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
+    together = search_rays(models, given.expand(3, -1, -1), along.expand(3, -1, -1), steps=9, event="pattern")
+    assert torch.allclose(together[1], search_rays(models[1], given, along, steps=9, event="pattern"))
+
+
+@pytest.mark.parametrize("event", ["label", "pattern"])
+def test_exact_methods_agree_on_rays(event):
+    model, given = network((2, 12, 12, 3), 1), points(100, 2)
+    found = other_algorithms.compare_rays(model, given, directions(100, 2), steps=8, event=event)
+    assert found.disagreement < 1e-11
+    assert found.walked.isfinite().any()
+    assert not (found.wrong & found.missed).any()
+    assert not (found.overlooked & ~found.missed).any()
+
+
+def test_the_search_is_wrong_where_two_crossings_share_a_unit_step():
+    model = one_layer([[1.0, 0.0], [1.0, 0.0]], [-0.2, -0.6])
+    found = other_algorithms.compare_rays(model, *start_and_way(0.0, 0.0), steps=60, event="pattern")
+    assert (float(found.walked), float(found.cut)) == pytest.approx((0.2, 0.2))
+    assert found.wrong.tolist() == [True]
+
+
+def test_one_method_alone_is_a_disagreement():
+    lengths = torch.tensor([1.0, torch.inf])
+    assert RayEvents(lengths, torch.tensor([1.0, 2.0]), lengths).disagreement == torch.inf

@@ -14,22 +14,22 @@ from reproduced.studies.polytopes import signals
 
 
 def test_a_network_that_memorised_is_found_out():
-    found = signals.board(0, task=noise_labels.task(epochs=40, size=80), models=8, targets=3, rates=(0.01,))
-    assert found.scores.names == (
+    found = signals.attack_pool(0, task=noise_labels.task(epochs=40, size=80), models=8, targets=3, rates=(0.01,))
+    assert list(found) == [
         *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in signals.SHOWN),
         *(f"combined: {name}" for name in signals.COMBINERS),
-    )
+    ]
     for name in ("raw: margin", "calibrated: margin", "combined: margin", "combined: answer"):
-        assert float(found.scores[name].auc.mean()) > 0.85
-        assert found.scores[name].tpr.shape == (3, 1)
+        assert float(found[name].auc.mean()) > 0.85
+        assert found[name].tpr.shape == (3, 1)
 
 
 def test_a_network_that_has_learned_nothing_is_not():
-    found = signals.board(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
+    found = signals.attack_pool(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
     for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: margin and cell"):
         # Models share points, so that their areas are not independent: twice the usual room.
-        assert abs(float(found.scores[name].auc.mean()) - 0.5) < 8 * error
+        assert abs(float(found[name].auc.mean()) - 0.5) < 8 * error
 
 
 def test_a_combiner_does_not_see_the_targets_membership():
@@ -37,13 +37,15 @@ def test_a_combiner_does_not_see_the_targets_membership():
     raw = {"score": gaussian((8, 300), generator=stream(0, "scores")) + member}
     other = member.clone()
     other[2] = ~member[2]
-    torch.testing.assert_close(signals.combined(raw, member, target=2), signals.combined(raw, other, target=2))
+    torch.testing.assert_close(
+        signals.combine_signals(raw, member, target=2), signals.combine_signals(raw, other, target=2)
+    )
 
 
 def test_the_gradient_s_norm_is_that_of_all_parameters():
     data = noise_labels.task(epochs=0).data
     model = mlp.initial((1,), (data.features.shape[1], 9, 7, data.classes), generator=stream(0, "net"))
-    found = signals.signals(model, data)["answer: gradient"]
+    found = signals.raw_signals(model, data)["answer: gradient"]
     parameters = [part[0].double().requires_grad_() for part in (*model.weights, *model.biases)]
     alone = Mlp(tuple(parameters[:3]), tuple(parameters[3:]))
     loss = torch.nn.functional.cross_entropy(alone(data.features[:1].double()), data.labels[:1])

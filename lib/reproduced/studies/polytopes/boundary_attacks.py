@@ -1,31 +1,177 @@
-r"""Attacks by the distance to another label, side by side on one split: by gradients, by labels only, and baselines.
+r"""The thesis' second attack: the distance to another label, by walks along a gradient, beside other distances.
 
-One call is one point of a grid. Each score has the accuracy of its best threshold on the target, which is what the
-thesis reports, beside that of the threshold that is best on the shadow, which is what an attacker has. A boundary that
-was not reached is infinitely far: such points rank first, are never dropped, and `unreached` is their share.
+Distances are Euclidean in the input, and a member is expected to be further from the boundary. A boundary that was not
+reached is infinitely far: such points rank first, are never dropped, and `unreached` is their share. Each score has the
+accuracy of its best threshold on the target, which is what the thesis reports, beside that of the threshold that is
+best on the shadow, which is what an attacker has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import capped, certified_radius, deepfool
 from leakage.attacks.membership.label_only import Jumps
+from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.patterns import smooth
+from leakage.geometry.row_space import first_change, row_space
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import marked
+from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes import boundary_walk as walks
-from reproduced.studies.polytopes import shadow_pairs
-from reproduced.studies.polytopes.boundary_walk import Steps
-from reproduced.studies.polytopes.shadow_pairs import Pair, Side, Task
-from reproduced.studies.polytopes.standings import Table, standing, table
+from reproduced.studies.polytopes.shadow_attacks import Pair, Side, Task, evaluate_scores, train_pair
+
+# ── the walk ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Judgement(NamedTuple):
+class Walk(NamedTuple):
+    """Where the walks from each point ended.
+
+    Attributes:
+        distances: from the point to where the walk last saw the label change; infinite if it never changed.
+        reached: whether the label changed.
+        changes: how often the label changed.
+    """
+
+    distances: Float[Tensor, " t"]
+    reached: Bool[Tensor, " t"]
+    changes: Int[Tensor, " t"]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a walk goes.
+
+    Attributes:
+        loss: a name in `LOSSES`.
+        variant: a name in `VARIANTS`.
+        width: length of the first step, in units of the input; steps have one length, because the gradient of a
+            saturated softmax is nearly 0.
+        iterations: number of steps.
+    """
+
+    loss: str = "confidence"
+    variant: str = "exact"
+    width: float = 0.25
+    iterations: int = 60
+
+
+def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
+    r"""Walk from every point up the gradient of a loss until, or as long as, the predicted label changes.
+
+    $$ x \leftarrow x \pm \delta\, \nabla J(x) / \lVert \nabla J(x) \rVert $$
+
+    Gradients lie in the row space of $W_1$, so the walk takes place there.
+
+    Source: Peinemann (2021), Algorithm 9. The variants are
+
+    - `printed`: at each change of the label the sign turns, and after the first change δ is halved at each step. For
+      `confidence`, J is the loss of the currently predicted label. Its ridge lies *on* the boundary: the walk turns
+      round there and climbs away from it on the other side.
+    - `start label`: the same, with J = minus the log-confidence of the label at the start, whatever the loss. It falls
+      across the boundary and so leads back to it.
+    - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
+    """
+    network, basis = row_space(network)
+    return VARIANTS[steps.variant](network, (points @ basis).detach(), steps)
+
+
+Objective = Callable[[Mlp, Tensor, Tensor], Tensor]
+
+
+def _start_confidence(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    return -network(points).log_softmax(-1).gather(-1, labels[:, None]).squeeze(-1)
+
+
+def _bias_norm(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
+    r"""$\lVert b_P \rVert_\infty$ with smooth gates, without the $A_l$ that `patterns.adapted` makes on the way."""
+    gates, bias = smooth(network, points), network.biases[0].expand(len(points), -1)
+    for gate, weight, shift in zip(gates, network.weights[1:], network.biases[1:], strict=True):
+        bias = (gate * bias) @ weight.mT + shift
+    return bias.abs().amax(-1)
+
+
+LOSSES: Mapping[str, Objective] = {
+    "confidence": lambda network, points, labels: -network(points).log_softmax(-1).amax(-1),
+    "output": lambda network, points, labels: -network(points).norm(dim=-1),
+    "weight": lambda network, points, labels: frobenius_norm(network, smooth(network, points)),
+    "bias": _bias_norm,
+}
+r"""The losses J to climb: minus the log of the largest posterior (the direction of the confidence's fall, without its
+saturation), $-\lVert o \rVert_2$, $\lVert A_P \rVert_F$ and $\lVert b_P \rVert_\infty$, the last two with $\sigma(z)$
+for the pattern (Peinemann 2021, Section 6.3)."""
+
+
+def _direction(network: Mlp, points: Tensor, labels: Tensor, objective: Objective) -> Float[Tensor, "t d"]:
+    """The normalised gradient; zero where there is none."""
+    with torch.enable_grad():
+        places = points.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(objective(network, places, labels).sum(), places)
+    norm = slope.norm(dim=-1, keepdim=True)
+    return torch.where(norm > 0, slope / norm, 0.0)
+
+
+def _walk_back_and_forth(network: Mlp, points: Tensor, steps: Steps, objective: Objective) -> Walk:
+    start = last = network(points).argmax(-1)
+    place, end = points, points
+    sign, width = (torch.full_like(points[:, :1], value) for value in (1.0, steps.width))
+    changes = torch.zeros_like(start)
+    for _ in range(steps.iterations):
+        place = place + sign * width * _direction(network, place, start, objective)
+        seen = network(place).argmax(-1)
+        turned = (seen != last)[:, None]
+        sign, end, last = torch.where(turned, -sign, sign), torch.where(turned, place, end), seen
+        changes = changes + turned.squeeze(1)
+        width = torch.where(changes[:, None] > 0, width / 2, width)
+    reached = changes > 0
+    return Walk(torch.where(reached, (end - points).norm(dim=-1), torch.inf), reached, changes)
+
+
+def _walk_exactly(network: Mlp, points: Tensor, steps: Steps) -> Walk:
+    """All steps first, then the first change on each: as many segments at once cost little more than a few.
+
+    Points that have arrived are left out of the steps that follow. One that crosses to another label and back within a
+    step goes on, to no effect.
+    """
+    objective = _start_confidence if steps.loss == "confidence" else LOSSES[steps.loss]
+    start = network(points).argmax(-1)
+    place, moving, taken = points, torch.arange(len(points), device=points.device), []
+    for _ in range(steps.iterations):
+        after = place + steps.width * _direction(network, place, start[moving], objective)
+        taken.append((moving, place, after))
+        goes_on = network(after).argmax(-1) == start[moving]
+        moving, place = moving[goes_on], after[goes_on]
+        if not len(moving):
+            break
+    row, before, after = (torch.cat(parts) for parts in zip(*taken, strict=True))
+    length = first_change(network, before, after)
+    met = length.isfinite().nonzero().squeeze(-1)
+    first = torch.full_like(start, len(row)).scatter_reduce(0, row[met], met, "amin")
+    reached = first < len(row)
+    first = first[reached]
+    way = after[first] - before[first]
+    share = length[first] / way.norm(dim=-1).clamp_min(torch.finfo(way.dtype).tiny)
+    crossing = before[first] + share[:, None] * way
+    distances = torch.full_like(points[:, 0], torch.inf)
+    distances[reached] = (crossing - points[reached]).norm(dim=-1)
+    return Walk(distances, reached, reached.long())
+
+
+VARIANTS: Mapping[str, Callable[[Mlp, Tensor, Steps], Walk]] = {
+    "printed": lambda network, points, steps: _walk_back_and_forth(network, points, steps, LOSSES[steps.loss]),
+    "start label": lambda network, points, steps: _walk_back_and_forth(network, points, steps, _start_confidence),
+    "exact": _walk_exactly,
+}
+
+# ── distances as attacks: one call is one split ──────────────────────────────────────────────────────────────────────
+
+
+class DistanceResult(NamedTuple):
     """What a distance, as a membership score, achieves against a target.
 
     Attributes:
@@ -41,7 +187,99 @@ class Judgement(NamedTuple):
     unreached: Float[Tensor, "*b"]
 
 
-class Crossings(NamedTuple):
+def attack_by_walks(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 300,
+    losses: Sequence[str] = tuple(LOSSES),
+    width: float = 0.25,
+    iterations: int = 30,
+) -> dict[str, DistanceResult]:
+    """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
+
+    "… + label" sets the distance of misclassified points to 0, as label-only attacks do. The baselines are `loss` (the
+    true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
+    of the target and of the shadow; `width` is the length of a step, in units of the input.
+    """
+    pair = Pair(*(side.take(points) for side in train_pair(task, split=split, seed=seed)))
+    found: dict[str, DistanceResult] = {}
+    for loss in losses:
+        steps = Steps(loss=loss, width=width, iterations=iterations)
+        found |= _evaluate_both(pair, loss, [walk(side.network, side.points, steps).distances for side in pair])
+    return found | _attack_without_walk(pair)
+
+
+def attack_by_labels(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 100,
+    jumps: Jumps | None = None,
+    noise: str = "flip",
+    amount: float = 0.05,
+    copies: int = 200,
+) -> dict[str, DistanceResult]:
+    """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and baselines.
+
+    HopSkipJump starts from the other side's points: for the target, those of the shadow, which the attacker knows.
+    """
+    whole = train_pair(task, split=split, seed=seed)
+    pair = Pair(*(side.take(points) for side in whole))
+    generator = stream(seed, f"label only/{split}", task.device)
+    distances, shares = [], []
+    for side, other in zip(pair, reversed(whole), strict=True):
+        # Many thousand queries for a label: float32 gives the same answers.
+        network, places, pool = side.network.to(torch.float32), side.points.float(), other.points.float()
+        arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
+        distances.append(_zero_if_wrong(side, arrived.distances.double()))
+        shares.append(
+            label_only.noise_robustness(
+                network, places, side.labels, amount=amount, copies=copies, noise=noise, generator=generator
+            )
+        )
+    found = {"HopSkipJump + label": evaluate_distances(pair, distances), "noise": evaluate_distances(pair, shares)}
+    return found | _attack_without_walk(pair)
+
+
+def _attack_without_walk(pair: Pair) -> dict[str, DistanceResult]:
+    """DeepFool, and the baselines."""
+    reached = [deepfool(side.network, side.points).distances for side in pair]
+    outputs = [(side.network(side.points), side.labels) for side in pair]
+    return _evaluate_both(pair, "DeepFool", reached) | {
+        "loss": evaluate_distances(pair, [posterior.margin(*answer) for answer in outputs]),
+        "gap": evaluate_distances(pair, [posterior.correct(*answer) for answer in outputs]),
+    }
+
+
+def _evaluate_both(pair: Pair, name: str, distances: Sequence[Tensor]) -> dict[str, DistanceResult]:
+    """One distance without and with the true label."""
+    known = [_zero_if_wrong(side, own) for side, own in zip(pair, distances, strict=True)]
+    return {name: evaluate_distances(pair, distances), f"{name} + label": evaluate_distances(pair, known)}
+
+
+def _zero_if_wrong(side: Side, distances: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
+    """The distances, 0 where the prediction is wrong."""
+    return torch.where(posterior.correct(side.network(side.points), side.labels) > 0, distances, 0.0)
+
+
+def evaluate_distances(pair: Pair, scores: Sequence[Float[Tensor, " t"]]) -> DistanceResult:
+    """The result of scores of the target's points, with those of the shadow's points behind them."""
+    target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
+    known = pair.shadow.member
+    ranked = marked(target, member=pair.target.member)
+    threshold = calibrate_threshold(member=shadow[known], outsider=shadow[~known])
+    return DistanceResult(
+        optimal=(1 + ranked.best_advantage()) / 2,
+        shadow=(1 + ranked.advantage(threshold)) / 2,
+        auc=ranked.auc(),
+        unreached=scores[0].isinf().double().mean(),
+    )
+
+
+class WalkResult(NamedTuple):
     """How walks end.
 
     Attributes:
@@ -50,7 +288,6 @@ class Crossings(NamedTuple):
         more: share of the points reached whose label changed more often.
         ratio: median of the distance over DeepFool's.
         distinct: how many distances differ by more than 1e-6.
-        unreached: share of the points from which no boundary was reached.
         met: how many points reached a boundary.
     """
 
@@ -59,8 +296,35 @@ class Crossings(NamedTuple):
     more: Float[Tensor, "*b"]
     ratio: Float[Tensor, "*b"]
     distinct: Float[Tensor, "*b"]
-    unreached: Float[Tensor, "*b"]
     met: Float[Tensor, "*b"]
+
+
+def compare_variants(
+    split: int,
+    *,
+    task: Task,
+    seed: int = 0,
+    points: int = 300,
+    widths: Sequence[float] = (1.0, 0.25, 0.05),
+    iterations: int = 60,
+) -> dict[str, WalkResult]:
+    """How walks of each of `VARIANTS` end, from the same points, by "variant, step width"."""
+    side = train_pair(task, split=split, seed=seed).target.take(points)
+    nearest = deepfool(side.network, side.points).distances
+    found: dict[str, WalkResult] = {}
+    for width in widths:
+        for variant in VARIANTS:
+            ends = walk(side.network, side.points, Steps(variant=variant, width=width, iterations=iterations))
+            met, scores = ends.reached, capped(ends.distances)
+            found[f"{variant}, {width:g}"] = WalkResult(
+                accuracy=evaluate_scores(scores, member=side.member).accuracy,
+                once=(ends.changes[met] == 1).double().mean(),
+                more=(ends.changes[met] > 1).double().mean(),
+                ratio=(ends.distances / nearest)[met & nearest.isfinite()].median(),
+                distinct=scores.new_tensor(len(torch.unique(ends.distances.div(1e-6).round()))),
+                met=met.double().sum(),
+            )
+    return found
 
 
 class Bounds(NamedTuple):
@@ -72,150 +336,15 @@ class Bounds(NamedTuple):
         certified: at most the distance.
         deepfool: at least the distance.
         member: whether the point is a member.
-        stays: whether DeepFool's first projection ends on the polytope of the point.
     """
 
     certified: Float[Tensor, " t"]
     deepfool: Float[Tensor, " t"]
     member: Bool[Tensor, " t"]
-    stays: Bool[Tensor, " t"]
 
 
-def white_box_trial(
-    split: int,
-    *,
-    task: Task,
-    seed: int = 0,
-    points: int = 300,
-    losses: Sequence[str] = tuple(walks.LOSSES),
-    width: float = 0.25,
-    iterations: int = 30,
-) -> Table[Judgement]:
-    """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
-
-    "… + label" sets the distance of misclassified points to 0, as label-only attacks do. The baselines are `loss` (the
-    true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
-    of the target and of the shadow; `width` is the length of a step, in units of the input.
-    """
-    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    found: dict[str, Judgement] = {}
-    for loss in losses:
-        steps = Steps(loss=loss, width=width, iterations=iterations)
-        found |= _distance(
-            pair, points, loss, lambda side, steps=steps: walks.walk(side.network, side.points, steps)[0]
-        )
-    found |= _distance(pair, points, "DeepFool", lambda side: deepfool(side.network, side.points).distances)
-    return table(found | _baselines(pair, points))
-
-
-def label_only_trial(
-    split: int,
-    *,
-    task: Task,
-    seed: int = 0,
-    points: int = 100,
-    jumps: Jumps | None = None,
-    noise: str = "flip",
-    amount: float = 0.05,
-    copies: int = 200,
-) -> Table[Judgement]:
-    """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and baselines.
-
-    HopSkipJump starts from the other side's points: for the target, those of the shadow, which the attacker knows.
-    """
-    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    generator = stream(seed, f"label only/{split}", task.device)
-    measured: list[tuple[Tensor, Tensor]] = []
-    for side, other in ((pair.target, pair.shadow), (pair.shadow, pair.target)):
-        part = side.some(points)
-        # Many thousand queries for a label: float32 gives the same answers.
-        network, places, pool = part.network.to(torch.float32), part.points.float(), other.points.float()
-        arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
-        right = posterior.correct(part.network(part.points), part.labels) > 0
-        robust = label_only.noise_robustness(
-            network, places, part.labels, amount=amount, copies=copies, noise=noise, generator=generator
-        )
-        measured.append((torch.where(right, arrived.distances.double(), 0.0), robust))
-    member = [side.some(points).member for side in pair]
-    distances, shares = zip(*measured, strict=True)
-    found = {"HopSkipJump + label": judged(distances, member), "noise": judged(shares, member)}
-    found |= _distance(pair, points, "DeepFool", lambda side: deepfool(side.network, side.points).distances)
-    return table(found | _baselines(pair, points))
-
-
-def printed_trial(
-    split: int,
-    *,
-    task: Task,
-    seed: int = 0,
-    points: int = 300,
-    widths: Sequence[float] = (1.0, 0.25, 0.05),
-    iterations: int = 60,
-) -> Table[Crossings]:
-    """How walks end by Algorithm 9 as printed, with the label fixed, and with exact crossings, from the same points.
-
-    The names of the rows are "variant, step width".
-    """
-    side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
-    nearest = deepfool(side.network, side.points).distances
-    found: dict[str, Crossings] = {}
-    for width in widths:
-        for variant in walks.VARIANTS:
-            steps = Steps(variant=variant, width=width, iterations=iterations)
-            there = walks.walk(side.network, side.points, steps)
-            met = there.reached
-            scores = capped(there.distances)
-            found[f"{variant}, {width:g}"] = Crossings(
-                accuracy=standing(scores, member=side.member).accuracy,
-                once=(there.changes[met] == 1).double().mean(),
-                more=(there.changes[met] > 1).double().mean(),
-                ratio=(there.distances / nearest)[met & nearest.isfinite()].median(),
-                distinct=scores.new_tensor(len(torch.unique(there.distances.div(1e-6).round()))),
-                unreached=(~met).double().mean(),
-                met=met.double().sum(),
-            )
-    return table(found)
-
-
-def bounds_trial(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
+def distance_bounds(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
     """Lower and upper bounds of the distance to another label, for each point of one split."""
-    side = shadow_pairs.train_pair(task, split=split, seed=seed).target.some(points)
-    reach = deepfool(side.network, side.points)
-    return Bounds(certified_radius(side.network, side.points), reach.distances, side.member, reach.first_stays)
-
-
-def judged(scores: Sequence[Float[Tensor, " t"]], member: Sequence[Bool[Tensor, " t"]]) -> Judgement:
-    """The judgement of scores, given (and `member` likewise) for the target's points first, then for the shadow's."""
-    target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
-    threshold = calibrate_threshold(member=shadow[member[1]], outsider=shadow[~member[1]])
-    ranked = marked(target, member=member[0])
-    return Judgement(
-        optimal=(1 + ranked.best_advantage()) / 2,
-        shadow=(1 + ranked.advantage(threshold)) / 2,
-        auc=ranked.auc(),
-        unreached=scores[0].isinf().double().mean(),
-    )
-
-
-def _distance(
-    pair: Pair, points: int, name: str, measure: Callable[[Side], Float[Tensor, " t"]]
-) -> dict[str, Judgement]:
-    """One distance on both sides, without and with the true label."""
-    sides = [side.some(points) for side in pair]
-    plain = [measure(side) for side in sides]
-    right = [posterior.correct(side.network(side.points), side.labels) > 0 for side in sides]
-    known = [torch.where(fits, distance, 0.0) for fits, distance in zip(right, plain, strict=True)]
-    member = [side.member for side in sides]
-    return {name: judged(plain, member), f"{name} + label": judged(known, member)}
-
-
-_BASELINES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"loss": posterior.margin, "gap": posterior.correct}
-
-
-def _baselines(pair: Pair, points: int) -> dict[str, Judgement]:
-    sides = [side.some(points) for side in pair]
-    member = [side.member for side in sides]
-    return {
-        name: judged([score(side.network(side.points), side.labels) for side in sides], member)
-        for name, score in _BASELINES.items()
-    }
+    side = train_pair(task, split=split, seed=seed).target.take(points)
+    upper = deepfool(side.network, side.points).distances
+    return Bounds(certified_radius(side.network, side.points), upper, side.member)

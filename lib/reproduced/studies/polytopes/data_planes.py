@@ -14,18 +14,15 @@ from torch import Tensor
 
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
-from reproduced.studies.polytopes import shadow_pairs
-from reproduced.studies.polytopes.densities import in_discs, nearest
-from reproduced.studies.polytopes.pictures import path
-from reproduced.studies.polytopes.shadow_pairs import Side, Task
-from reproduced.studies.polytopes.windows import box
+from leakage.runtime import DTYPE, stream
+from reproduced.studies.polytopes.shadow_attacks import Side, Task, train_pair
+from reproduced.studies.polytopes.windows import box, hyperedges_in_discs, nearest_distance, path
 
 RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
 
 
-class Through(NamedTuple):
+class RecordPlane(NamedTuple):
     """A plane through three points, with the points in its coordinates and a square window around them.
 
     Attributes:
@@ -39,13 +36,13 @@ class Through(NamedTuple):
     window: Float[Tensor, "4 2"]
 
 
-def through(points: Float[Tensor, "3 d"], *, frame: float) -> Through:
+def plane_through(points: Float[Tensor, "3 d"], *, frame: float) -> RecordPlane:
     """The plane through three points and a window that leaves a frame of this width around them."""
     origin = points.mean(0)
     basis = torch.linalg.qr((points[:2] - points[2]).T).Q.T.contiguous()
     flat = (points - origin) @ basis.T
     half = float(flat.abs().max()) + frame
-    return Through(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
+    return RecordPlane(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
 
 
 class Rings(NamedTuple):
@@ -55,19 +52,19 @@ class Rings(NamedTuple):
     cells: Float[Tensor, "*b rings"]
 
 
-def rings(fine: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
-    """Edges and cells per area, by distance to the nearest edge of a ring; rings of different points may overlap."""
+def ring_densities(cells: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
+    """Edges and cells per area, in rings that end at these radii; rings of different points may overlap."""
     ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
     areas = torch.pi * ends.square()
-    inside = torch.stack([in_discs(fine, points, radius=radius).lengths.mean() for radius in radii]) * areas
-    away = torch.stack([nearest(fine.middles, point.unsqueeze(0)) for point in points])
+    discs = [hyperedges_in_discs(cells, points, radius=radius).lengths.mean() for radius in radii]
+    away = torch.stack([nearest_distance(cells.middles, point.unsqueeze(0)) for point in points])
     counts = (away.unsqueeze(-1) < ends).to(points.dtype).sum(1).mean(0)
-    width = areas.diff(prepend=areas.new_zeros(1))
-    parts = (total.diff(prepend=total.new_zeros(1)) / width for total in (inside, counts))
-    return Rings(*parts)
+    nought = areas.new_zeros(1)
+    width = areas.diff(prepend=nought)
+    return Rings(*(total.diff(prepend=nought) / width for total in (torch.stack(discs) * areas, counts)))
 
 
-class Seams(NamedTuple):
+class PlaneRings(NamedTuple):
     """The rings around records, for planes through members and through outsiders of one network.
 
     Attributes:
@@ -85,47 +82,38 @@ class Seams(NamedTuple):
     null_outsider: Rings
 
 
-def look(
-    split: int,
-    *,
-    task: Task,
-    planes: int,
-    seed: int,
-    radii: tuple[float, ...] = RADII,
-) -> Seams:
-    """Train target and shadow on one split and look at `planes` planes through members and as many through outsiders.
+def measure_planes(split: int, *, task: Task, planes: int, seed: int, radii: tuple[float, ...] = RADII) -> PlaneRings:
+    """Train target and shadow on one split and measure `planes` planes through members and as many through outsiders.
 
     Plane k of both kinds goes through the same three classes.
     """
-    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    generator = stream(seed, f"planes/{split}", task.device)
-    rows = triples(pair.target, planes, generator=generator).flatten(0, 1)
-    views = [through(pair.target.points[three], frame=radii[-1]) for three in rows]
-    windows, lie = torch.stack([view.window for view in views]), [view.plane for view in views]
-    kinds = []
-    for network in (pair.target.network, pair.shadow.network):
-        fines = subdivide_planes(network, windows, lie)
-        seen = [rings(fine, view.points, radii=radii) for fine, view in zip(fines, views, strict=True)]
-        kinds += [Rings(*map(torch.stack, zip(*seen[kind::2], strict=True))) for kind in (0, 1)]
-    return Seams(torch.tensor(radii, dtype=torch.float64, device=task.device), *kinds)
+    pair = train_pair(task, split=split, seed=seed)
+    rows = draw_triples(pair.target, planes, generator=stream(seed, f"planes/{split}", task.device)).flatten(0, 1)
+    views = [plane_through(pair.target.points[three], frame=radii[-1]) for three in rows]
+    windows, through, kinds = torch.stack([view.window for view in views]), [view.plane for view in views], []
+    for side in pair:
+        planes_cut = zip(subdivide_planes(side.network, windows, through), views, strict=True)
+        found = [ring_densities(cells, view.points, radii=radii) for cells, view in planes_cut]
+        kinds += [Rings(*map(torch.stack, zip(*found[kind::2], strict=True))) for kind in (0, 1)]
+    return PlaneRings(torch.tensor(radii, dtype=DTYPE, device=task.device), *kinds)
 
 
-def triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
+def draw_triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
     """`count` times, the rows of three members and of three outsiders, of the same three classes in the same order."""
     classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
-    device = side.labels.device
-    order = torch.rand((count, len(classes)), dtype=torch.float32, generator=generator, device=device).argsort(-1)[
-        :, :3
-    ]
+
+    def draw(size: int) -> Tensor:
+        return torch.rand((count, size), dtype=torch.float32, generator=generator, device=side.labels.device)
+
+    order = draw(len(classes)).argsort(-1)[:, :3]
     # The largest of independent uniform numbers picks one row of each class and kind.
-    lot = torch.rand((count, len(side.labels)), dtype=torch.float32, generator=generator, device=device)
-    kinds = torch.stack(classes)[order]
-    fits = side.labels == kinds.unsqueeze(-1)
-    picked = [lot.unsqueeze(1).masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
+    lot = draw(len(side.labels)).unsqueeze(1)
+    fits = side.labels == torch.stack(classes)[order].unsqueeze(-1)
+    picked = [lot.masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
     return torch.stack(picked, 1)
 
 
-def laid_over(
+def overlay_records(
     network: Mlp, points: Float[Tensor, "t d"], triples: Int[Tensor, "planes 3"], *, half: float
 ) -> Float[Tensor, "2 k"]:
     """The hyperedges near the three records of each plane, with each record at the origin, as one line with gaps.
@@ -135,7 +123,7 @@ def laid_over(
     """
     pieces = []
     for three in triples:
-        view = through(points[three], frame=half)
+        view = plane_through(points[three], frame=half)
         for place in view.points:
             left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
             square = box((left, bottom), (right, top), device=points.device)

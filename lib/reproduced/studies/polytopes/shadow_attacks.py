@@ -1,38 +1,171 @@
-r"""The attack of ML-Leaks with and without the metrics of activation polytopes, on one split of a data set.
+r"""The thesis' first attack: ML-Leaks with and without the metrics of activation polytopes, against one target.
 
-One call is one point of a grid: it trains target and shadow, measures both, fits each attack model on the shadow's
+Target and shadow are two networks of one shape, each trained on its quarter of one data set; the other two quarters are
+their outsiders. The attacker knows the shadow with its members and outsiders, fits each attack model on the shadow's
 features and applies it to the target. The accuracy is that of the attack model's own decision; no threshold was chosen
 on the target. Posteriors go into the raw network as they are, as in ML-Leaks.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import Question, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
+from leakage.data.membership_splits import quarters
+from leakage.data.points import Labelled
 from leakage.geometry.distances import nearest
 from leakage.geometry.rays import label_change
-from leakage.runtime import stream
-from reproduced.studies.polytopes import shadow_pairs
-from reproduced.studies.polytopes.shadow_pairs import Fit, Pair, Side, Task
-from reproduced.studies.polytopes.standings import Standing, Table, standing, table
+from leakage.metrics.scores import marked
+from leakage.models import mlp
+from leakage.models.mlp import Mlp
+from leakage.runtime import DTYPE, stream
+from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples
+from leakage.trainers.ensembles import Recipe
+from leakage.trainers.perceptrons import Perceptrons
 
-STANDALONE: dict[str, tuple[str, ...]] = {
-    "distance": ("distance",),
-    "norm": ("norm",),
-    "cosine": ("cosine",),
-    "distance, all rays": ("distance, all rays",),
-    "label distance": ("label distance",),
-    "cell": ("cell",),
-    "DeepFool": ("DeepFool",),
-}
-COMBINED: dict[str, tuple[str, ...]] = {
+# ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
+
+RECIPE = Recipe(epochs=60, batch=100)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The data, the shape of the networks and their training, on the device of the data; `size` points a quarter."""
+
+    data: Labelled
+    size: int
+    hidden: tuple[int, ...] = (128,)
+    recipe: Recipe = RECIPE
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the data, on which everything is computed."""
+        return self.data.features.device
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the networks: inputs, hidden layers, classes."""
+        return (self.data.features.shape[1], *self.hidden, self.data.classes)
+
+
+SIZES: Mapping[str, int] = {"location": 1252, "adult": 2500, "digits": 449, "breast-cancer": 142}
+"""Points of a quarter, by data set. Quarters of 1252 and 60 epochs bring a network of 128 neurons to 100 % on its
+members of Location-30 and some 62 % on outsiders, which is what Peinemann (2021), Section 7.3, states of a target whose
+shape is not given. The two sets that come with scikit-learn have quarters as large as they can be."""
+
+
+class Fit(NamedTuple):
+    """A network's accuracy on its members, `train`, and on outsiders, `test`."""
+
+    train: float
+    test: float
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One network and the points that the attack asks about: its members first, then as many outsiders.
+
+    The network and the points are in float64, although the training was in float32.
+    """
+
+    network: Mlp
+    points: Float[Tensor, "t d"]
+    labels: Int[Tensor, " t"]
+    member: Bool[Tensor, " t"]
+
+    @property
+    def fit(self) -> Fit:
+        """The network's accuracy."""
+        right = self.network(self.points).argmax(-1) == self.labels
+        return Fit(*(float(right[kind].double().mean()) for kind in (self.member, ~self.member)))
+
+    def take(self, count: int) -> "Side":
+        """The first `count` members and the first `count` outsiders."""
+        kept = torch.arange(count, device=self.labels.device)
+        rows = torch.cat([kept, kept + len(self.labels) // 2])
+        return Side(self.network, self.points[rows], self.labels[rows], self.member[rows])
+
+
+class Pair(NamedTuple):
+    """The target and its shadow."""
+
+    target: Side
+    shadow: Side
+
+
+@functools.lru_cache(maxsize=16)  # several experiments ask for the pairs of the same splits
+def train_pair(task: Task, *, split: int, seed: int) -> Pair:
+    """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
+    data, device = task.data, task.device
+    rows = quarters(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
+    start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
+    shuffles = stream(seed, f"shuffles/{split}", device)
+    examples = Examples((data.features,), data.labels)
+    networks = ensembles.train(Perceptrons.of(start), examples, rows[::2], task.recipe, generator=shuffles)
+    sides = []
+    for index in range(2):
+        own = rows[2 * index : 2 * index + 2].flatten()
+        member = torch.arange(len(own), device=device) < task.size
+        sides.append(Side(networks[index].to(DTYPE), data.features[own].double(), data.labels[own], member))
+    return Pair(*sides)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AttackResult(NamedTuple):
+    """What a membership score achieves against targets.
+
+    Attributes:
+        accuracy: on as many members as outsiders.
+        auc: area under the curve.
+        tpr: true positive rate at each of the false positive rates that were asked for.
+    """
+
+    accuracy: Float[Tensor, "*b"]
+    auc: Float[Tensor, "*b"]
+    tpr: Float[Tensor, "*b rates"]
+
+
+def evaluate_scores(
+    scores: Real[Tensor, "*b n"],
+    *,
+    member: Bool[Tensor, "*b n"],
+    rates: Sequence[float] = (),
+    threshold: float | None = None,
+) -> AttackResult:
+    """The result of scores; without a threshold the accuracy is that of the best one on these very scores."""
+    ranked = marked(scores, member=member)
+    advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
+    tpr = [ranked.tpr_at_fpr(rate) for rate in rates]
+    auc = ranked.auc()
+    return AttackResult((1 + advantage) / 2, auc, torch.stack(tpr, -1) if tpr else auc.new_zeros((*auc.shape, 0)))
+
+
+Row = TypeVar("Row", bound=tuple[Tensor, ...])
+
+
+def stack_splits(splits: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
+    """One result for each name, with the splits along a new first axis of its tensors."""
+    return {
+        name: type(row)(*(torch.stack(parts) for parts in zip(*(split[name] for split in splits), strict=True)))
+        for name, row in splits[0].items()
+    }
+
+
+# ── attacks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+STANDALONE = ("distance", "norm", "cosine", "distance, all rays", "label distance", "cell", "DeepFool")
+"""Signals that are attacks by themselves. The metrics of rays are those of one ray unless all are named."""
+COMBINED: Mapping[str, tuple[str, ...]] = {
     "top-3": ("top-3",),
     "top-3 logits": ("top-3 logits",),
     "top-3 + distance": ("top-3", "distance"),
@@ -43,17 +176,15 @@ COMBINED: dict[str, tuple[str, ...]] = {
     "top-3 + correct": ("top-3", "correct"),
     "top-3 + distance + cell + correct": ("top-3", "distance", "cell", "correct"),
 }
-"""Feature sets by the signals in them. The distance metrics are those of one ray unless all are named."""
-RATES = (0.01,)
-"""False positive rates at which the true positive rate is given."""
-TWICE = ("distance", "norm", "cosine", "distance, all rays", "top-3")
+"""Feature sets by the signals in them."""
+SWAPPED_SETS = ("distance", "norm", "cosine", "distance, all rays", "top-3")
 """The feature sets that also attack the shadow, as if the attacker had trained the target."""
-AS_THEY_ARE = ("top-3", "top-3 logits")
+RAW_SETS = ("top-3", "top-3 logits")
 """The feature sets that the network `NN` gets, without standardising: the posteriors of ML-Leaks, and their logits."""
 
 
 @dataclass(frozen=True)
-class Shooting:
+class RaySettings:
     """The rays from each point.
 
     Attributes:
@@ -69,7 +200,7 @@ class Shooting:
     until: float = 50.0
 
 
-class Comparison(NamedTuple):
+class ShadowAttacks(NamedTuple):
     """The attacks on one split.
 
     Attributes:
@@ -77,15 +208,15 @@ class Comparison(NamedTuple):
         scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
             "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
             those of the best threshold.
-        swapped: the same for the sets in `TWICE`, with target and shadow in each other's place: one more attack on the
-            same two networks.
+        swapped: the same for `SWAPPED_SETS`, with target and shadow in each other's place: one more attack on the same
+            two networks.
         by_ray: the accuracy of `NN standardised` on each signal of `each_ray` along each ray alone, the mean over both
             directions of the attack.
     """
 
     fit: Fit
-    scores: Table[Standing]
-    swapped: Table[Standing]
+    scores: dict[str, AttackResult]
+    swapped: dict[str, AttackResult]
     by_ray: Float[Tensor, "signals rays"]
 
 
@@ -94,104 +225,74 @@ def attack(
     *,
     task: Task,
     seed: int = 0,
-    shooting: Shooting | None = None,
+    rays: RaySettings | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
     sets: Sequence[str] = (*STANDALONE, *COMBINED),
     each_ray: Sequence[str] = (),
-) -> Comparison:
+) -> ShadowAttacks:
     """Train, measure and attack one split; the raw network has its own feature sets, whatever `sets` says.
 
     `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone.
     """
-    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    return compare(
-        pair,
-        split=split,
-        seed=seed,
-        shooting=shooting,
-        settings=settings,
-        models=models,
-        sets=sets,
-        each_ray=each_ray,
+    rays, device = rays or RaySettings(), task.device
+    pair = train_pair(task, split=split, seed=seed)
+    target, shadow = (
+        measure_signals(side, rays, generator=stream(seed, f"rays/{split}/{name}", device))
+        for name, side in pair._asdict().items()
     )
-
-
-def compare(
-    pair: Pair,
-    *,
-    split: int,
-    seed: int,
-    shooting: Shooting | None = None,
-    settings: Settings | None = None,
-    models: Sequence[str] = tuple(attack_models.MODELS),
-    sets: Sequence[str] = (*STANDALONE, *COMBINED),
-    each_ray: Sequence[str] = (),
-) -> Comparison:
-    """As `attack`, on a pair that is trained already."""
-    shooting = shooting or Shooting()
-    device = pair.target.points.device
-    signals = [
-        measure(side, shooting, generator=stream(seed, f"rays/{split}/{name}", device))
-        for name, side in (("shadow", pair.shadow), ("target", pair.target))
-    ]
-    shadow, target = signals
-    member = {"shadow": pair.shadow.member, "target": pair.target.member}
-    ways = {"": (shadow, member["shadow"], target), "/swapped": (target, member["target"], shadow)}
-    rays = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(shooting.rays)]
-    asked: dict[str, Question] = {}
-    for way, (known, learnt, aim) in ways.items():
+    ways = {
+        "": (shadow, pair.shadow.member, target, pair.target.member),
+        "/swapped": (target, pair.target.member, shadow, pair.shadow.member),
+    }
+    alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
+    questions: dict[tuple[str, str], Question] = {}
+    for way, (known, member, asked, _) in ways.items():
         for name in models:
-            chosen = sets if name != "NN" else AS_THEY_ARE
-            chosen = chosen if not way else [key for key in chosen if key in TWICE]
-            draws = stream(seed, f"{name}/{split}{way}", device)
+            chosen = [key for key in (RAW_SETS if name == "NN" else sets) if not way or key in SWAPPED_SETS]
             if chosen:
-                asked[f"{name}{way}"] = _question(name, chosen, known, learnt, aim, generator=draws)
-        if rays:
+                features = _features(chosen, known), member, _features(chosen, asked)
+                questions[name, way] = Question(name, *features, stream(seed, f"{name}/{split}{way}", device))
+        if alone:
+            features = _features(alone, known), member, _features(alone, asked)
             draws = stream(seed, f"each ray/{split}{way}", device)
-            asked[f"rays{way}"] = _question("NN standardised", rays, known, learnt, aim, generator=draws)
-    scores = dict(zip(asked, attack_models.together([*asked.values()], settings=settings), strict=True))
-    rates = RATES if int((~member["target"]).sum()) >= 100 else ()
+            questions["rays", way] = Question("NN standardised", *features, draws)
+    scores = dict(zip(questions, attack_models.together([*questions.values()], settings=settings), strict=True))
+    rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()
     found, swapped = (
         {
-            f"{name}: {key}": standing(score, member=truth, rates=rates, threshold=0.0)
+            f"{name}: {key}": evaluate_scores(score, member=truth, rates=rates, threshold=0.0)
             for name in models
-            for key, score in scores.get(f"{name}{way}", {}).items()
+            for key, score in scores.get((name, way), {}).items()
         }
-        for way, truth in (("", member["target"]), ("/swapped", member["shadow"]))
+        for way, (*_, truth) in ways.items()
     )
     for key in ("DeepFool", "correct"):
-        found[f"threshold: {key}"] = standing(target[key].squeeze(1), member=member["target"], rates=rates)
+        found[f"threshold: {key}"] = evaluate_scores(target[key].squeeze(1), member=pair.target.member, rates=rates)
     by_ray = [
-        [standing(scores[f"rays{way}"][key], member=truth, threshold=0.0).accuracy for key in rays]
-        for way, truth in (("", member["target"]), ("/swapped", member["shadow"]))
+        [evaluate_scores(scores["rays", way][key], member=truth, threshold=0.0).accuracy for key in alone]
+        for way, (*_, truth) in ways.items()
     ]
-    along = torch.tensor(by_ray, dtype=torch.float64).mean(0).reshape(len(each_ray), shooting.rays)
-    return Comparison(pair.target.fit, table(found), table(swapped or found), along)
+    accuracy = torch.tensor(by_ray, dtype=DTYPE).mean(0).reshape(len(each_ray), rays.rays)
+    return ShadowAttacks(pair.target.fit, found, swapped, accuracy)
 
 
-def _question(
-    name: str,
-    sets: Sequence[str],
-    known: Mapping[str, Tensor],
-    member: Tensor,
-    asked: Mapping[str, Tensor],
-    *,
-    generator: torch.Generator,
-) -> Question:
-    """One attack model on these sets of signals, to be fitted on the known ones and applied to the others."""
-    parts_of = {key: (STANDALONE | COMBINED).get(key, (key,)) for key in sets}
-    first, second = ({key: _joined(part, parts) for key, parts in parts_of.items()} for part in (known, asked))
-    return Question(name, first, member, second, generator)
+def _features(sets: Sequence[str], signals: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The columns of each feature set."""
+    return {key: torch.cat([signals[part] for part in COMBINED.get(key, (key,))], dim=1) for key in sets}
 
 
-def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
+def measure_signals(side: Side, rays: RaySettings, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
     """All signals of the points of one network, by name."""
     network, points = side.network, side.points
     logits = network(points)
-    first = hyperedges.directions(points, rays=shooting.rays, generator=generator)
-    shots = hyperedges.shoot(network, points, first, boundaries=shooting.boundaries)
-    one = hyperedges.Shots(*(part[:, :1] for part in shots))
+    first = hyperedges.directions(points, rays=rays.rays, generator=generator)
+    shots = hyperedges.shoot(network, points, first, boundaries=rays.boundaries)
+    by_ray = {
+        f"{signal}, ray {ray}": hyperedges.features(hyperedges.Shots(*(part[:, [ray]] for part in shots)), signal)
+        for signal in hyperedges.SIGNALS
+        for ray in range(rays.rays)
+    }
     reach = deepfool(network, points)
     farthest = torch.where(reach.reached, reach.distances, 0.0).max()
     return {
@@ -200,15 +301,11 @@ def measure(side: Side, shooting: Shooting, *, generator: torch.Generator) -> di
         "correct": posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": hyperedges.features(shots, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
-        "label distance": label_change(network, points, first[:, 0], until=shooting.until)[:, None],
-        "cell": nearest(network, points, count=min(shooting.cells, sum(network.widths[1:-1]))).distances,
+        "label distance": label_change(network, points, first[:, 0], until=rays.until)[:, None],
+        "cell": nearest(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
         "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
-        **{signal: hyperedges.features(one, signal) for signal in hyperedges.SIGNALS},
-        **{
-            f"{signal}, ray {ray}": hyperedges.features(hyperedges.Shots(*(part[:, [ray]] for part in shots)), signal)
-            for signal in hyperedges.SIGNALS
-            for ray in range(shooting.rays)
-        },
+        **{signal: by_ray[f"{signal}, ray 0"] for signal in hyperedges.SIGNALS},
+        **by_ray,
     }
 
 
@@ -226,29 +323,25 @@ class TreeSizes(NamedTuple):
     known: Float[Tensor, " sizes"]
 
 
-def tree_sizes(
-    split: int,
-    *,
-    task: Task,
-    seed: int = 0,
-    leaves: Sequence[int] = (4, 8, 31),
-    trees: int = 1024,
+def compare_tree_sizes(
+    split: int, *, task: Task, seed: int = 0, leaves: Sequence[int] = (4, 8, 31), trees: int = 1024
 ) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
-    pair = shadow_pairs.train_pair(task, split=split, seed=seed)
-    shadow, target = ({"top-3": posterior.top(side.network(side.points))} for side in (pair.shadow, pair.target))
-    held = torch.arange(len(pair.shadow.member), device=pair.shadow.points.device) % 2 == 1
+    target, shadow = train_pair(task, split=split, seed=seed)
+    asked, known = (posterior.top(side.network(side.points)) for side in (target, shadow))
+    held = torch.arange(len(shadow.member), device=task.device) % 2 == 1
+    halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []
     for leaf in leaves:
-        settings = Settings(trees=trees, leaves=leaf)
-        scores = attack_models.boosted(shadow, pair.shadow.member, target, settings=settings)["top-3"]
-        found = standing(scores, member=pair.target.member, threshold=0.0)
-        half = [{"top-3": shadow["top-3"][part]} for part in (~held, held)]
-        scores = attack_models.boosted(half[0], pair.shadow.member[~held], half[1], settings=settings)["top-3"]
-        known = standing(scores, member=pair.shadow.member[held], threshold=0.0)
-        rows.append(torch.stack([found.accuracy, found.auc, known.accuracy]))
+        found, half = (
+            evaluate_scores(
+                attack_models.boosted(
+                    {"top-3": fitted}, member, {"top-3": judged}, settings=Settings(trees=trees, leaves=leaf)
+                )["top-3"],
+                member=truth,
+                threshold=0.0,
+            )
+            for fitted, member, judged, truth in ((known, shadow.member, asked, target.member), halves)
+        )
+        rows.append(torch.stack([found.accuracy, found.auc, half.accuracy]))
     return TreeSizes(torch.tensor(leaves), *torch.stack(rows, -1))
-
-
-def _joined(signals: Mapping[str, Tensor], parts: tuple[str, ...]) -> Float[Tensor, "t f"]:
-    return torch.cat([signals[part] for part in parts], dim=1)

@@ -6,8 +6,7 @@ references the target is left out. The `answer` of a model, from one pass forwar
 log-posterior, the entropy, the margin and the norm of the gradient. All this needs true labels.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,17 +18,14 @@ from leakage.data.points import Labelled
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
 from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
-from reproduced.studies.polytopes.shadow_pairs import Task
-from reproduced.studies.polytopes.standings import Standing, Table, standing, table
+from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
 
 MODELS = 12
 """Models of a pool: with quarters of the data, few enough of them share a point."""
-_OUTSIDE = 3  # models that have not seen a point: one may be the model itself, one the target, one is left
-_DRAWS = 100
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
     "margin and cell": ("margin", "cell distance"),
@@ -37,25 +33,12 @@ COMBINERS: Mapping[str, tuple[str, ...]] = {
     "answer and cell": ("answer", "cell distance"),
     "answer and shuffled cell": ("answer", "shuffled cell distance"),
 }
-"""The signals, each raw and calibrated, that a combiner gets; `answer` stands for those that `signals` calls so."""
+"""The signals, each raw and calibrated, that a combiner gets; `answer` stands for those that `raw_signals` calls so."""
 SHOWN = ("margin", "cell distance", "weight norm")
 """Signals that are attacks by themselves."""
 
 
-class Board(NamedTuple):
-    """All signals on the same targets.
-
-    Attributes:
-        rates: false positive rates at which the true positive rate is given.
-        scores: by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those of the best
-            thresholds.
-    """
-
-    rates: tuple[float, ...]
-    scores: Table[Standing]
-
-
-def board(
+def attack_pool(
     pool: int,
     *,
     task: Task,
@@ -64,23 +47,23 @@ def board(
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
     settings: attack_models.Settings | None = None,
-) -> Board:
+) -> dict[str, AttackResult]:
     """Train `models` models on random rows of the task's data and attack the first `targets` of them with each signal.
 
-    `pool` names one repetition; with `seed` it fixes everything that is random. `settings` are those of the trees.
+    `pool` names one repetition; with `seed` it fixes everything that is random. `settings` are those of the trees. The
+    results are by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those of the best
+    thresholds.
     """
     targets = models if targets is None else targets
     data, device, name = task.data, task.device, f"scoreboard/{pool}"
-    rows = _rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
+    rows = _draw_rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
     examples = Examples((data.features,), data.labels)
     networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
-    raw = signals(networks, data)
-    lots = torch.rand(
-        member.shape, dtype=torch.float32, generator=stream(seed, f"{name}/control", device), device=device
-    )
+    raw = raw_signals(networks, data)
+    lots = _uniform(member.shape, stream(seed, f"{name}/control", device))
     raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in SHOWN}
     scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in SHOWN}
@@ -88,44 +71,56 @@ def board(
     for key, parts in COMBINERS.items():
         chosen = {one: raw[one] for part in parts for one in (answer if part == "answer" else [part])}
         scores[f"combined: {key}"] = torch.stack(
-            [combined(chosen, member, target=i, settings=settings) for i in range(targets)]
+            [combine_signals(chosen, member, target=index, settings=settings) for index in range(targets)]
         )
-    judged = {key: standing(value[:targets], member=member[:targets], rates=rates) for key, value in scores.items()}
-    return Board(tuple(rates), table(judged))
+    return {key: evaluate_scores(own[:targets], member=member[:targets], rates=rates) for key, own in scores.items()}
 
 
-def signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "models n"]]:
+_OUTSIDE = 3  # models that have not seen a point: one may be the model itself, one the target, one is left
+_DRAWS = 100
+
+
+def _draw_rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
+    """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
+    for _ in range(_DRAWS):
+        rows = _uniform((models, count), generator).argsort(-1)[:, :size]
+        if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
+            return rows
+    raise ValueError(f"{models} models of {size} points each leave some of {count} points without references.")
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
+
+
+def raw_signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "models n"]]:
     r"""The raw signals of every model at every point.
 
     Members lie closer to hyperedges, so the cell distance has a minus sign. Those whose names begin with `answer` are
     the log-posteriors of the classes, the entropy, and the logarithm of the norm of the loss's gradient with respect to
     all parameters.
     """
-    found = [_signals(networks[i], data) for i in range(len(networks.weights[0]))]
+    points, labels, found = data.features.double(), data.labels, []
+    for index in range(len(networks.weights[0])):
+        network = networks[index].to(DTYPE)
+        heights = network.preactivations(points)
+        logs = heights[-1].log_softmax(-1)
+        signals = {
+            "margin": posterior.margin(heights[-1], labels),
+            "cell distance": hyperedges.cell_score(network, points),
+            "weight norm": frobenius_norm(network, tuple(height > 0 for height in heights[:-1])),
+            "answer: entropy": (logs.exp() * logs).sum(-1),
+            "answer: gradient": -_gradient_norm(network, points, labels).log(),
+        }
+        found.append(signals | {f"answer: class {kind}": column for kind, column in enumerate(logs.unbind(-1))})
     return {name: torch.stack([one[name] for one in found]) for name in found[0]}
 
 
-def _signals(network: Mlp, data: Labelled) -> dict[str, Tensor]:
-    network, points, labels = network.to(torch.float64), data.features.double(), data.labels
-    heights = network.preactivations(points)
-    logits = heights[-1]
-    logs = logits.log_softmax(-1)
-    return {
-        "margin": posterior.margin(logits, labels),
-        "cell distance": hyperedges.cell_score(network, points),
-        "weight norm": frobenius_norm(network, tuple(height > 0 for height in heights[:-1])),
-        "answer: entropy": (logs.exp() * logs).sum(-1),
-        "answer: gradient": -_gradient_norm(network, points, heights, logs, labels).log(),
-        **{f"answer: class {kind}": column for kind, column in enumerate(logs.unbind(-1))},
-    }
-
-
-def _gradient_norm(
-    network: Mlp, points: Tensor, heights: Sequence[Tensor], logs: Tensor, labels: Tensor
-) -> Float[Tensor, " n"]:
+def _gradient_norm(network: Mlp, points: Tensor, labels: Tensor) -> Float[Tensor, " n"]:
     r"""The norm of each loss's gradient, squared $\sum_l \lVert\delta_l\rVert^2 (\lVert a^{l-1}\rVert^2 + 1)$."""
-    inputs = [points, *(height.relu() for height in heights[:-1])]
-    behind = logs.exp() - torch.nn.functional.one_hot(labels, logs.shape[-1])
+    *heights, outputs = network.preactivations(points)
+    inputs = [points, *(height.relu() for height in heights)]
+    behind = outputs.log_softmax(-1).exp() - torch.nn.functional.one_hot(labels, outputs.shape[-1])
     total = torch.zeros_like(behind[:, 0])
     for layer in reversed(range(len(inputs))):
         total = total + behind.square().sum(-1) * (inputs[layer].square().sum(-1) + 1)
@@ -134,7 +129,7 @@ def _gradient_norm(
     return total.sqrt().clamp_min(1e-300)
 
 
-def combined(
+def combine_signals(
     raw: Mapping[str, Float[Tensor, "models n"]],
     member: Bool[Tensor, "models n"],
     *,
@@ -146,19 +141,9 @@ def combined(
     While they are fitted, the target is no model's reference.
     """
     shadow = (target + 1) % len(member)
-    known = [
-        torch.stack([score[shadow], calibrated(score, member, without=target)[shadow]], 1) for score in raw.values()
-    ]
-    asked = [torch.stack([score[target], calibrated(score, member)[target]], 1) for score in raw.values()]
-    names = {"signals": torch.cat(known, 1)}, {"signals": torch.cat(asked, 1)}
+    known, asked = [], []
+    for score in raw.values():
+        known += [score[shadow], calibrated(score, member, without=target)[shadow]]
+        asked += [score[target], calibrated(score, member)[target]]
+    names = {"signals": torch.stack(known, 1)}, {"signals": torch.stack(asked, 1)}
     return attack_models.boosted(names[0], member[shadow], names[1], settings=settings)["signals"]
-
-
-def _rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
-    """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
-    for _ in range(_DRAWS):
-        drawn = torch.rand((models, count), dtype=torch.float32, generator=generator, device=generator.device)
-        rows = drawn.argsort(-1)[:, :size]
-        if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
-            return rows
-    raise ValueError(f"{models} models of {size} points each leave some of {count} points without references.")

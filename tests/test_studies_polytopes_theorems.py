@@ -1,0 +1,92 @@
+"""The experiments say what theory says, and what is false is seen to be false."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geometry_networks import SQUARE, network, points
+from leakage.data.gaussians import gaussian
+from leakage.geometry.subdivision import subdivide
+from leakage.models import mlp
+from leakage.runtime import stream
+from reproduced.studies.polytopes import theorems
+
+
+def test_identities_hold_and_the_printed_biases_do_not():
+    found = theorems.identities(network((2, 25, 25, 25, 2), 0), points(100, 2))
+    assert max(found.height_error, found.jacobian_error, found.elsewhere_error) < 1e-13
+    assert found.printed_misses[0] == 0
+    assert found.printed_misses[1:].min() > 0.5
+
+
+def test_printed_biases_hold_where_the_first_layer_has_none():
+    model = network((2, 9, 9, 2), 0)
+    bare = type(model)(model.weights, (torch.zeros_like(model.biases[0]), *model.biases[1:]))
+    assert theorems.identities(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
+
+
+def test_layers_refine_and_cells_of_another_network_do_not():
+    model, other = network((2, 7, 7, 7, 2), 0), network((2, 7, 7, 7, 2), 1)
+    cells = subdivide(model, 3 * SQUARE)
+    found = theorems.refinement(model, cells)
+    assert found.counts.diff().min() >= 0
+    assert found.error.max() < 1e-12
+    assert theorems.refinement(other, cells).error.max() == torch.inf
+
+
+def test_every_point_lies_in_the_polygon_of_its_pattern():
+    cells = subdivide(network((2, 7, 7, 2), 0), SQUARE)
+    inside = torch.rand(200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert theorems.count_strays(cells, inside) == 0
+    assert theorems.count_strays(replace(cells, vertices=cells.vertices + 0.2), inside) > 20
+
+
+def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
+    found = theorems.count_cells((10,), networks=3, seed=0, reach=1e6)
+    assert found.cells.tolist() == [1 + 10 + 45] * 3
+    assert float(found.ratio) == pytest.approx(56 / 50)
+
+
+def test_depth_does_not_raise_the_average():
+    found = theorems.count_cells((15, 15), networks=3, seed=0)
+    assert 0.5 < float(found.ratio) < 1.5  # 1.04 over 5 networks, with a spread of 0.1 from one to the next
+
+
+def test_a_small_window_holds_fewer_cells():
+    small, large = (theorems.count_cells((20,), networks=2, seed=0, reach=reach).cells for reach in (0.1, 10.0))
+    assert bool((small < large).all())
+
+
+def test_weights_keep_their_size():
+    model = theorems.he_networks((2, 200, 200, 2), 1, generator=stream(0, "n"))
+    assert float(model.weights[1].square().mean()) == pytest.approx(2 / 200, rel=0.03)  # 40 000 squares: 0.7 %
+    assert float(model.biases[1].square().mean()) == pytest.approx(1, rel=0.4)  # 200 squares: 10 %
+
+
+def test_as_many_neurons_as_inputs_have_all_patterns_and_one_more_has_not():
+    missed = [
+        theorems.count_missed_patterns(
+            mlp.initial((), (4, width, 2), generator=stream(0, f"{width}")).to(torch.float64)
+        )
+        for width in (3, 4, 5)
+    ]
+    assert missed[:2] == [0, 0]
+    assert missed[2] >= 1  # five hyperplanes in four dimensions make 31 cells
+
+
+def test_paths_and_the_charitable_reading_are_the_gradient_and_one_order_is_not():
+    draws = stream(0, "draws")
+    found = theorems.early_gradient(*(gaussian(size, generator=draws) for size in ((200, 3, 2, 2), (200, 2), (200, 2))))
+    nonzero = found.automatic != 0
+    assert 20 < nonzero.sum() < 200  # some ReLU on the way is shut in most of these networks
+    assert (found.paths - found.automatic).abs().max() < 1e-12
+    assert (found.charitable - found.automatic).abs().max() < 1e-12
+    off = (found.one_order - found.automatic).abs() > 1e-10
+    assert off[nonzero].double().mean() > 0.5
+
+
+def test_a_network_of_ones_by_hand():
+    # Heights 2, 4, 8 with all weights 1 and x = (1, 1): the error is 2 * 8 on both outputs, each reached by two paths.
+    found = theorems.early_gradient(torch.ones(3, 2, 2), torch.ones(2), torch.zeros(2))
+    assert [float(value) for value in found] == [64.0] * 4
