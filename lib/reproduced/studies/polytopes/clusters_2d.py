@@ -264,7 +264,7 @@ class MeasurementPlan:
     movement_side: int = 64
 
     @property
-    def snapshots(self) -> list[int]:
+    def kept_epochs(self) -> list[int]:
         """All epochs whose snapshots are needed."""
         first, second = (range(begin, end + 1) for begin, end in (self.early, self.late))
         return sorted({*self.epochs, *first, *second})
@@ -355,7 +355,7 @@ def measure_group(
     number: int, *, models: int, seed: int, task: ClusterTask, plan: MeasurementPlan, device: torch.device | str = "cpu"
 ) -> Group:
     """Train group `number` of networks and measure them."""
-    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.snapshots, device=device)
+    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.kept_epochs, device=device)
     epochs = sorted({*plan.epochs, networks.last})
     history = _measure_history(networks, epochs)
     motions = (_measure_motion(networks, epochs, history, phase, plan) for phase in (plan.early, plan.late))
@@ -376,7 +376,7 @@ def measure_movement(
     number: int, *, models: int, seed: int, task: ClusterTask, plan: MeasurementPlan, device: torch.device | str = "cpu"
 ) -> Movement:
     """Train group `number` and measure the motion of both phases, with the lengths at the ends of each phase."""
-    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.snapshots, device=device)
+    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.kept_epochs, device=device)
     ends = sorted({*plan.early, *plan.late})
     history = _measure_history(networks, ends)
     motions = (_measure_motion(networks, ends, history, phase, plan) for phase in (plan.early, plan.late))

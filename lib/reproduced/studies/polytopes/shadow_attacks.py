@@ -150,10 +150,10 @@ def evaluate_scores(
     return AttackResult((1 + advantage) / 2, auc, torch.stack(tpr, -1) if tpr else auc.new_zeros((*auc.shape, 0)))
 
 
-Row = TypeVar("Row", bound=tuple[Tensor, ...])
+Result = TypeVar("Result", bound=tuple[Tensor, ...])
 
 
-def stack_splits(splits: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
+def stack_splits(splits: Sequence[Mapping[str, Result]]) -> dict[str, Result]:
     """One result for each name, with the splits along a new first axis of its tensors."""
     return {
         name: type(row)(*(torch.stack(parts) for parts in zip(*(split[name] for split in splits), strict=True)))
