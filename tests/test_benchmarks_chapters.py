@@ -143,7 +143,7 @@ TABLE = {
         | dict.fromkeys(("norms", "projections", "differentiated"), "same values"),
         (
             ("programs", "subdivide", spoilt(moved), "the polytopes differ"),
-            ("pixels", "other_algorithms.number_pixels", spoilt(lambda _: torch.arange(10_000)), "pixels see 10000 patterns"),
+            ("pixels", "other_algorithms.number_pixels", spoilt(lambda _: torch.arange(10_000)), "pixels see 10000"),
             ("rays", "rays.walk", later, "an earlier crossing"),
             ("norms", "frobenius_norm", times(1.01), "the values differ"),
             ("projections", "deepfool", IN_ROWS, "the values differ"),
