@@ -86,19 +86,19 @@ QUICK = {
     "studies_blessing_theory_checks": ("one_threshold_wins_all_that_the_ratio_can",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
     "studies_gradient_inversion_moment_error": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
-    "studies_kkt_margin_gaussian_networks": ("descents_are_compared_on_the_same_points_and_starts",),
-    "studies_kkt_margin_kink_shift": (
-        "the_rate_is_the_derivative_of_the_norm",
-        "the_shifted_example_fits_its_points_with_another_norm_and_kink",
-    ),
-    "studies_kkt_margin_line_statements": (
+    "studies_kkt_margin_line_theorems": (
         "a_point_without_a_multiplier_next_to_a_kink_does_not_split_it",
         "free_runs_are_maximal_and_count_the_points_at_their_ends",
         "the_kink_of_a_sum_lies_between_the_kinks_of_its_terms",
+        "the_rate_is_the_derivative_of_the_norm",
+        "the_shifted_example_fits_its_points_with_another_norm_and_kink",
     ),
     "studies_kkt_margin_margin_size": ("the_printed_factor_is_a_bound_only_from_one_on",),
-    "studies_kkt_margin_orthogonality": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
-    "studies_kkt_margin_parity_networks": ("all_sides_and_networks_are_compared_on_the_same_splits",),
+    "studies_kkt_margin_targets": (
+        "all_sides_and_networks_are_compared_on_the_same_splits",
+        "descents_are_compared_on_the_same_points_and_starts",
+    ),
+    "studies_kkt_margin_theorem_bounds": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
     "studies_min_norm_cosine_regression": ("the_mixture_with_known_alias_probability_has_the_sampled_mean",),
     "studies_min_norm_latent_space": ("the_left_branch_of_figure_5a_needs_the_fresh_label",),
     "studies_min_norm_random_features": ("which_of_two_labels_is_positive_does_not_matter",),

@@ -1,4 +1,4 @@
-r"""In which dimension random training points are orthogonal enough for the bounds of `theory.kkt.bounds`.
+r"""In which dimension the proof of Theorem 3.2 begins, and how near networks come to its bounds (`theory.kkt.bounds`).
 
 Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
 become useful one after the other as d grows, in the stages named by `STAGES`.
@@ -7,7 +7,7 @@ become useful one after the other as d grows, in the stages named by `STAGES`.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +16,9 @@ from torch import Tensor
 
 from leakage.data.mixtures import Law, Sample, clusters, draw
 from leakage.metrics.intervals import Estimate, clopper_pearson
-from leakage.theory.kkt.bounds import Geometry, activation_floor, output_bound
+from leakage.models.two_layer import TwoLayer
+from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, activation_sums, output_bound
+from leakage.theory.kkt.conditions import check
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
 """The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
@@ -26,8 +28,11 @@ factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2
 _MOST_NUMBERS = 2**23  # of inner products drawn at once: 64 MiB
 
 
+# ── the dimension ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(frozen=True, eq=False)
-class Staircase:
+class StageShares:
     r"""How often each stage is reached, dimension by dimension.
 
     Attributes:
@@ -45,60 +50,41 @@ class Staircase:
         return self.shares[stage].mean(-1)
 
 
-def staircase(
+def measure_stages(
     law: str | Law, *, rows: int, dimensions: Sequence[int], runs: int, fresh: int, generator: torch.Generator
-) -> Staircase:
+) -> StageShares:
     """Draw `runs` training sets of `rows` points, with `fresh` points each, in every dimension, and measure stages."""
     ratios, shares = [], {name: [] for name in STAGES}
-    for dimension, size in itertools.product(dimensions, _parts(runs, rows, fresh)):
+    for dimension, size in itertools.product(dimensions, _batches(runs, rows, fresh)):
         sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
         ratios.append(Geometry.of(sample.train).ratio)
-        for name, reached in stages(sample).items():
+        for name, reached in stage_flags(sample).items():
             shares[name].append(reached.to(sample.train).mean(-1))
 
     def table(parts: list[Tensor]) -> Float[Tensor, "dimensions runs"]:
         return torch.cat(parts).view(len(dimensions), runs)
 
-    return Staircase(tuple(dimensions), table(ratios), {name: table(parts) for name, parts in shares.items()})
+    return StageShares(tuple(dimensions), table(ratios), {name: table(parts) for name, parts in shares.items()})
 
 
 def stage_probability(
     law: str | Law, stage: str, *, rows: int, dimension: int, runs: int, generator: torch.Generator
 ) -> Estimate:
-    """How often a training set reaches a stage with one fresh point, over `runs` independent pairs of both.
-
-    The interval is the exact one, which is conservative.
-    """
+    """How often a training set reaches a stage with one fresh point, of `runs` pairs; the interval is conservative."""
     reached = 0
-    for size in _parts(runs, rows, 1):
+    for size in _batches(runs, rows, 1):
         sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=size, generator=generator)
-        reached += int(stages(sample)[stage].sum())
+        reached += int(stage_flags(sample)[stage].sum())
     return clopper_pearson(reached, runs)
 
 
-def _parts(runs: int, rows: int, fresh: int) -> list[int]:
+def _batches(runs: int, rows: int, fresh: int) -> list[int]:
     """The numbers of training sets that are drawn at a time."""
     at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
     return [min(at_once, runs - first) for first in range(0, runs, at_once)]
 
 
-def decay(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -> Estimate:
-    r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
-
-    The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
-    square. Each variance is known from the training sets of one dimension alone, so the quantile is Student's for their
-    number, which is conservative for few training sets.
-    """
-    runs = ratios.shape[-1]
-    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
-    weights = (x - x.mean()) / (x - x.mean()).square().sum()
-    means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
-    slope = float(weights @ means.log())
-    half = float(special.stdtrit(runs - 1, 0.975)) * float((weights * spread / means).square().sum().sqrt())
-    return Estimate(slope, slope - half, slope + half, n=ratios.numel())
-
-
-def stages(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
+def stage_flags(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
     """Which of `STAGES` every fresh point reaches with its training set."""
     geometry = Geometry.of(sample.train)
     delta_x = geometry.delta_x(sample.fresh @ sample.train.mT)
@@ -124,6 +110,22 @@ def first_dimension(
     return float(dimensions[low] * (dimensions[low + 1] / dimensions[low]) ** part)
 
 
+def ratio_exponent(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -> Estimate:
+    r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
+
+    The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
+    square. Each variance is known from the training sets of one dimension alone, so the quantile is Student's for their
+    number, which is conservative for few training sets.
+    """
+    runs = ratios.shape[-1]
+    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
+    weights = (x - x.mean()) / (x - x.mean()).square().sum()
+    means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
+    slope = float(weights @ means.log())
+    half = float(special.stdtrit(runs - 1, 0.975)) * float((weights * spread / means).square().sum().sqrt())
+    return Estimate(slope, slope - half, slope + half, n=ratios.numel())
+
+
 def overlap_tail(dimension: int) -> float:
     r"""Exact $\Pr(|x^\top y| > \sqrt d \log d)$ of independent uniform points on the sphere of radius $\sqrt d$.
 
@@ -133,10 +135,7 @@ def overlap_tail(dimension: int) -> float:
 
 
 def overlap_tail_bound(dimension: int) -> float:
-    r"""The bound on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, and so empty, for $d < e^4 \approx 54.6$.
-
-    Source: Smorodinsky et al., Lemma D.1.
-    """
+    r"""The bound of Lemma D.1 on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, so empty, for $d < e^4 \approx 54.6$."""
     return float(dimension ** (1 - math.log(dimension) / 4))
 
 
@@ -160,11 +159,65 @@ class LearnableCase:
         r"""The least and the largest $\lVert\mu\rVert^2$ allowed; none is where the first exceeds the second."""
         return self.n**0.51 * math.sqrt(self.dimension), self.dimension / self.n**2
 
-    def terms(self, mean_square: float, *, exponent: float = 0.6) -> tuple[float, float]:
-        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$, which Assumption 3.1 sends to 0."""
-        return self.n * mean_square / self.dimension, self.n * self.dimension ** (exponent - 1)
+    def terms(self, mean_square: float) -> tuple[float, float]:
+        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$ at $\epsilon = 0.6$, which Assumption 3.1 sends to 0."""
+        return self.n * mean_square / self.dimension, self.n * self.dimension ** (0.6 - 1)
 
     def law(self, mean_square: float) -> Law:
         r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
         r = math.sqrt(mean_square)
         return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
+
+
+# ── the bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Tightness:
+    """How close networks come to the bounds: the value found over the bound, for each network.
+
+    Attributes:
+        ceiling: the largest of the `activation_sums` over `activation_ceiling`; at most 1 at a KKT point.
+        floor: the least of the own sign over `activation_floor`; at least 1, and infinite where the bound says nothing.
+        fresh: the largest fresh answer over `output_bound` with factor 1; at most 1.
+        member: the largest training answer over the margin, less 1, which is 0 at a KKT point where the floor is
+            positive; elsewhere set to 0.
+    """
+
+    ceiling: Float[Tensor, "*b"]
+    floor: Float[Tensor, "*b"]
+    fresh: Float[Tensor, "*b"]
+    member: Float[Tensor, "*b"]
+
+    @classmethod
+    def worst(cls, found: Sequence["Tightness"]) -> "Tightness":
+        """The numbers closest to a violation of each bound: the least floor, and the largest of the others."""
+        every = {each.name: torch.cat([getattr(one, each.name).flatten() for one in found]) for each in fields(cls)}
+        return cls(**{name: values.amin() if name == "floor" else values.amax() for name, values in every.items()})
+
+
+def measure_tightness(
+    model: TwoLayer,
+    points: Float[Tensor, "*b n d"],
+    labels: Float[Tensor, "*b n"],
+    *,
+    margin: Float[Tensor, "*#b"],
+    products: Float[Tensor, "*b t n"],
+    answers: Float[Tensor, "*b t"],
+    kinks: float = 1e-2,
+) -> Tightness:
+    r"""The tightness of networks at KKT points, or near them, with `kinks` as in `conditions.check`.
+
+    `products` are $x_i^\top x$ of fresh points x with the training points, `answers` are $\Phi(x)$.
+    """
+    geometry = Geometry.of(points)
+    ceiling, floor = (bound(geometry, margin).unsqueeze(-1) for bound in (activation_ceiling, activation_floor))
+    plus, minus = activation_sums(model, check(model, points, labels, kinks=kinks))
+    own = torch.where(labels > 0, plus, minus)
+    excess = (labels * model(points)).amax(-1) / margin - 1
+    return Tightness(
+        ceiling=(torch.maximum(plus, minus) / ceiling).amax(-1),
+        floor=torch.where(floor > 0, own / floor, torch.inf).amin(-1),
+        fresh=(answers.abs() / output_bound(geometry, geometry.delta_x(products), margin, factor=1)).amax(-1),
+        member=torch.where(floor.squeeze(-1) > 0, excess, 0.0),
+    )
