@@ -85,7 +85,7 @@ QUICK = {
     "studies_blessing_support_vectors": ("every_law_has_one_point_and_labels_of_both_signs",),
     "studies_blessing_theory_checks": ("one_threshold_wins_all_that_the_ratio_can",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
-    "studies_gradient_inversion_moment_error": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
+    "studies_gradient_inversion_error_laws": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
     "studies_kkt_margin_line_theorems": (
         "a_point_without_a_multiplier_next_to_a_kink_does_not_split_it",
         "free_runs_are_maximal_and_count_the_points_at_their_ends",

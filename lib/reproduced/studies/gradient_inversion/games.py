@@ -82,23 +82,32 @@ def exchange(
     weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
-        labels = torch.tensor([1.0, -1.0], dtype=DTYPE, device=inputs.device).repeat(len(inputs))[: len(inputs)]
+        labels = alternating_signs(len(inputs), inputs.device)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
-        gradient = _noisy(gradient, game, stream(seed, f"noise/{game.width}/{index}", inputs.device))
+        draws = stream(seed, f"noise/{game.width}/{index}", inputs.device)
+        norm = torch.stack([value.norm() for value in gradient.values()]).norm()
+        for name, value in gradient.items():
+            size = value.std() if game.calibration == "entry" else norm
+            gradient[name] = value + game.noise * size * gaussian(tuple(value.shape), generator=draws)
     # The activation and the bias, which `Observation.from_module` would find out, are known here.
     seen = Observation(weights, module.activation, game.bias, gradient["outputs"], gradient["hidden"])
     return Round(seen, inputs, labels)
 
 
-def errors(
+def alternating_signs(count: int, device: torch.device | str) -> Float[Tensor, " count"]:
+    """1 and -1 in turn."""
+    return torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(count)[:count]
+
+
+def attack_errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """`compared` for one attack."""
-    return compared(game, {"attack": attack}, seeds=seeds, seed=seed, signs=signs, device=device)["attack"]
+    """`compare_attacks` for one attack."""
+    return compare_attacks(game, {"": attack}, seeds=seeds, seed=seed, signs=signs, device=device)[""]
 
 
-def compared(
+def compare_attacks(
     game: Game,
     attacks: Mapping[str, Attack],
     *,
@@ -156,14 +165,3 @@ def _chain(game: Game, generator: torch.Generator) -> Tensor:
 INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {"axes": _axes, "sphere": _sphere, "chain": _chain}
 """Laws of the batch: the first unit vectors, as in the paper's Figure 2; uniform on the sphere; neighbours that
 overlap."""
-
-
-def _noisy(gradient: Mapping[str, Tensor], game: Game, generator: torch.Generator) -> dict[str, Tensor]:
-    norm = torch.stack([value.norm() for value in gradient.values()]).norm()
-    return {
-        name: value
-        + game.noise
-        * (value.std() if game.calibration == "entry" else norm)
-        * gaussian(tuple(value.shape), generator=generator)
-        for name, value in gradient.items()
-    }

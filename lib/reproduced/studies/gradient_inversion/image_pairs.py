@@ -43,7 +43,7 @@ class Answers:
     rows: Float[Tensor, "pairs 2 d"]
 
 
-def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
+def draw_pairs(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
     """Pairs of different images of unit length; their classes are drawn first."""
     found, draws = [], stream(seed, "image pairs", pixels.device)
     known = classes.unique().to(pixels.device)
@@ -59,7 +59,7 @@ def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int
     return Pairs(torch.stack(found), labels.repeat(pairs, 1, 1).flatten(0, 1)[:pairs])
 
 
-def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
+def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> Answers:
     r"""The answers to each pair, from a network with activation $x^2 + x^3$ and weights of its own."""
     images, errors, rows = {name: [] for name in METHODS}, {name: [] for name in METHODS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
