@@ -101,8 +101,11 @@ QUICK = {
     "studies_kkt_margin_theorem_bounds": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
     "studies_min_norm_cosine_regression": ("the_mixture_with_known_alias_probability_has_the_sampled_mean",),
     "studies_min_norm_latent_space": ("the_left_branch_of_figure_5a_needs_the_fresh_label",),
+    "studies_min_norm_linear_regressions": (
+        "trained_least_squares_has_the_exact_law",
+        "trained_ridge_has_the_exact_law",
+    ),
     "studies_min_norm_random_features": ("which_of_two_labels_is_positive_does_not_matter",),
-    "studies_min_norm_regressions": ("trained_least_squares_has_the_exact_law", "trained_ridge_has_the_exact_law"),
     "studies_min_norm_relu_features": ("predictions_drawn_from_the_variances_match_fitted_predictions",),
     "studies_polytopes_boundary_walk": ("losses_are_what_they_are_called",),
     "studies_polytopes_clusters": ("walls_are_orthogonal_to_axes",),

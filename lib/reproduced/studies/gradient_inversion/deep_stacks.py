@@ -23,14 +23,11 @@ from reproduced.studies.gradient_inversion.games import INPUTS, Game, alternatin
 
 
 class StackErrors(NamedTuple):
-    """The error of the inputs in each draw; NaN where no inputs give the features that were found.
+    """The error of the inputs in each draw, by three attacks; NaN where no inputs give the features that were found.
 
-    Attributes:
-        recovered: by exact recovery of the features and inversion of the layers.
-        by_moments: of the features, by the paper's tensor from the hidden gradient, up to signs; NaN for a stack that
-            changes its input.
-        searched: as `recovered`, from the directions of the features and a search for their length; NaN where the
-            activation is not 0 at 0, or the stack does not change its input.
+    `recovered` is by exact recovery of the features and inversion of the layers. `by_moments` is that of the features,
+    by the paper's tensor from the hidden gradient, up to signs, for stacks that keep their input. `searched` is from
+    the directions of the features and a search for their length, for other stacks with an activation that is 0 at 0.
     """
 
     recovered: Float[Tensor, " rounds"]
@@ -88,10 +85,9 @@ _long = np.vectorize(Decimal, otypes=[object])
 def long_errors(
     *, dimension: int, depth: int, rounds: int, seed: int, rounded: bool = False
 ) -> Float[Tensor, " rounds"]:
-    """The largest distance between an input and its reconstruction, in each draw of two inputs and 60 neurons.
+    """The largest distance of an input from its reconstruction in each draw, from a gradient that may be `rounded`.
 
-    The attack starts at the fixed point of the layers, near the features of every such network. It sees the weights
-    and the gradient, which is `rounded` to double precision or not.
+    The attack sees the weights, and starts at the fixed point of the layers, near the features of every such network.
     """
     errors = []
     for index in range(rounds):

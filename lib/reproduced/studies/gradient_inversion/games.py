@@ -31,31 +31,19 @@ Attack = Callable[..., Reconstruction]
 
 @dataclass(frozen=True)
 class Game:
-    r"""The rules of a round.
-
-    Attributes:
-        dimension: d.
-        width: m.
-        batch: B; labels are 1 and -1 in turn.
-        activation: σ.
-        bias: b, the output bias that the server fixes (Wang et al., Remark 1; 30 in their experiments).
-        inputs: law of the batch, a name in `INPUTS`.
-        overlap: cosine of the angle between neighbours, for inputs that have one.
-        weights: how the server draws its weights, a name in `design.KINDS`.
-        noise: z; each entry of the gradient gets $N(0, z^2 s^2)$ added.
-        calibration: s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole
-            gradient ("norm"), as after clipping to a fixed length.
-    """
+    """The rules of a round."""
 
     dimension: int
     width: int
-    batch: int = 2
+    batch: int = 2  # labels are 1 and -1 in turn
     activation: str = "polynomial"
-    bias: float = 30.0
-    inputs: str = "axes"
-    overlap: float = 0.0
-    weights: str = "iid"
-    noise: float = 0.0
+    bias: float = 30.0  # of the output, fixed by the server (Wang et al., Remark 1; 30 in their experiments)
+    inputs: str = "axes"  # law of the batch, a name in `INPUTS`
+    overlap: float = 0.0  # cosine of the angle between neighbours, for inputs that have one
+    weights: str = "iid"  # how the server draws its weights, a name in `design.KINDS`
+    noise: float = 0.0  # z: each entry of the gradient gets N(0, z² s²) added
+    # s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole gradient ("norm"), as
+    # after clipping to a fixed length.
     calibration: str = "entry"
 
 
@@ -144,14 +132,6 @@ def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
     return mean_interval(torch.tensor([trends.slope(places, one) for one in rounds], dtype=DTYPE))
 
 
-def _axes(game: Game, generator: torch.Generator) -> Tensor:
-    return torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device)
-
-
-def _sphere(game: Game, generator: torch.Generator) -> Tensor:
-    return sphere(game.batch, game.dimension, generator=generator)
-
-
 def _chain(game: Game, generator: torch.Generator) -> Tensor:
     """Unit vectors, each with the given overlap with the one before."""
     rows = list(sphere(1, game.dimension, generator=generator))
@@ -162,6 +142,10 @@ def _chain(game: Game, generator: torch.Generator) -> Tensor:
     return torch.stack(rows)
 
 
-INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {"axes": _axes, "sphere": _sphere, "chain": _chain}
+INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {
+    "axes": lambda game, generator: torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device),
+    "sphere": lambda game, generator: sphere(game.batch, game.dimension, generator=generator),
+    "chain": _chain,
+}
 """Laws of the batch: the first unit vectors, as in the paper's Figure 2; uniform on the sphere; neighbours that
 overlap."""

@@ -5,7 +5,6 @@ has to beat that answer. These functions see the secret.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -28,19 +27,12 @@ class Pairs(NamedTuple):
     labels: Float[Tensor, "pairs 2"]
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """The answers of each method of `METHODS` to each pair.
+class Answers(NamedTuple):
+    """The answers of each method of `METHODS` to each pair, and what the server sees of it."""
 
-    Attributes:
-        images: by method, in the order of the true images that they match.
-        errors: by method, the root mean square error of each pair (`metrics.reconstruction.match_error`).
-        rows: the first two rows of the gradient of the hidden layer that the server receives.
-    """
-
-    images: Mapping[str, Float[Tensor, "pairs 2 d"]]
-    errors: Mapping[str, Float[Tensor, " pairs"]]
-    rows: Float[Tensor, "pairs 2 d"]
+    images: Mapping[str, Float[Tensor, "pairs 2 d"]]  # in the order of the true images that they match
+    errors: Mapping[str, Float[Tensor, " pairs"]]  # root mean squares (`metrics.reconstruction.match_error`)
+    rows: Float[Tensor, "pairs 2 d"]  # the first two rows of the gradient of the hidden layer
 
 
 def draw_pairs(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:

@@ -59,21 +59,13 @@ def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
 
 
 class Deviations(NamedTuple):
-    """How far the moments of each of `SOURCES` and `ORDERS` are from what they estimate, over draws of the weights.
+    """How far the moments of each of `SOURCES` and `ORDERS` are from what they estimate, over draws of the weights."""
 
-    Attributes:
-        values: the largest mean error of an entry in standard errors, around 3 to 4 if a moment has no bias.
-        biased: how many of the different entries are further off than chance allows for the largest of all.
-        entries: how many different entries a moment of each order has.
-        sizes: the component of each draw's moment along its expected value, in units of that: 1 up to noise.
-        errors: the norm of each draw's error.
-    """
-
-    values: Float[Tensor, "sources orders"]
-    biased: Int[Tensor, "sources orders"]
-    entries: tuple[int, ...]
-    sizes: Float[Tensor, "sources orders rounds"]
-    errors: Float[Tensor, "sources orders rounds"]
+    values: Float[Tensor, "sources orders"]  # largest mean error of an entry in standard errors: 3 to 4 without bias
+    biased: Int[Tensor, "sources orders"]  # how many entries are further off than chance allows for the largest of all
+    entries: tuple[int, ...]  # how many different entries a moment of each order has
+    sizes: Float[Tensor, "sources orders rounds"]  # component along the expected value, in units of that
+    errors: Float[Tensor, "sources orders rounds"]  # norm of each draw's error
 
 
 def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -31,17 +32,9 @@ _MOST_NUMBERS = 2**23  # of inner products drawn at once: 64 MiB
 # ── the dimension ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class StageShares:
-    r"""How often each stage is reached, dimension by dimension.
+class StageShares(NamedTuple):
+    r"""$n\delta/\Delta$ of every training set, and by stage the share of its fresh points for which it is reached."""
 
-    Attributes:
-        dimensions: d.
-        ratios: $n\delta/\Delta$ of every training set.
-        shares: by stage, the share of each training set's fresh points for which it is reached.
-    """
-
-    dimensions: tuple[int, ...]
     ratios: Float[Tensor, "dimensions runs"]
     shares: Mapping[str, Float[Tensor, "dimensions runs"]]
 
@@ -55,33 +48,24 @@ def measure_stages(
 ) -> StageShares:
     """Draw `runs` training sets of `rows` points, with `fresh` points each, in every dimension, and measure stages."""
     ratios, shares = [], {name: [] for name in STAGES}
-    for dimension, size in itertools.product(dimensions, _batches(runs, rows, fresh)):
+    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
+    for dimension, first in itertools.product(dimensions, range(0, runs, at_once)):
+        size = min(at_once, runs - first)
         sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
         ratios.append(Geometry.of(sample.train).ratio)
         for name, reached in stage_flags(sample).items():
             shares[name].append(reached.to(sample.train).mean(-1))
-
-    def table(parts: list[Tensor]) -> Float[Tensor, "dimensions runs"]:
-        return torch.cat(parts).view(len(dimensions), runs)
-
-    return StageShares(tuple(dimensions), table(ratios), {name: table(parts) for name, parts in shares.items()})
+    shape = len(dimensions), runs
+    by_stage = {name: torch.cat(parts).view(shape) for name, parts in shares.items()}
+    return StageShares(torch.cat(ratios).view(shape), by_stage)
 
 
 def stage_probability(
     law: str | Law, stage: str, *, rows: int, dimension: int, runs: int, generator: torch.Generator
 ) -> Estimate:
     """How often a training set reaches a stage with one fresh point, of `runs` pairs; the interval is conservative."""
-    reached = 0
-    for size in _batches(runs, rows, 1):
-        sample = draw(law, rows=rows, fresh=1, dimension=dimension, runs=size, generator=generator)
-        reached += int(stage_flags(sample)[stage].sum())
-    return clopper_pearson(reached, runs)
-
-
-def _batches(runs: int, rows: int, fresh: int) -> list[int]:
-    """The numbers of training sets that are drawn at a time."""
-    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
-    return [min(at_once, runs - first) for first in range(0, runs, at_once)]
+    found = measure_stages(law, rows=rows, dimensions=[dimension], runs=runs, fresh=1, generator=generator)
+    return clopper_pearson(int(found.shares[stage].sum()), runs)
 
 
 def stage_flags(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
@@ -176,17 +160,13 @@ class LearnableCase:
 class Tightness:
     """How close networks come to the bounds: the value found over the bound, for each network.
 
-    Attributes:
-        ceiling: the largest of the `activation_sums` over `activation_ceiling`; at most 1 at a KKT point.
-        floor: the least of the own sign over `activation_floor`; at least 1, and infinite where the bound says nothing.
-        fresh: the largest fresh answer over `output_bound` with factor 1; at most 1.
-        member: the largest training answer over the margin, less 1, which is 0 at a KKT point where the floor is
-            positive; elsewhere set to 0.
+    `member` is the largest training answer over the margin, less 1: 0 at a KKT point where the floor is positive, and
+    set to 0 elsewhere.
     """
 
-    ceiling: Float[Tensor, "*b"]
-    floor: Float[Tensor, "*b"]
-    fresh: Float[Tensor, "*b"]
+    ceiling: Float[Tensor, "*b"]  # largest of the `activation_sums` over `activation_ceiling`: at most 1
+    floor: Float[Tensor, "*b"]  # least of the own sign over `activation_floor`: at least 1; inf if the bound is empty
+    fresh: Float[Tensor, "*b"]  # largest fresh answer over `output_bound` with factor 1: at most 1
     member: Float[Tensor, "*b"]
 
     @classmethod
