@@ -274,7 +274,7 @@ def networks():
         yield Row(
             network_intervals.rate, f"{n} networks, {points} points at {chance}", found, chance, conservative=True
         )
-    found = each(network_intervals.rate, lambda g, times: torch.rand(times, 8, generator=g, dtype=DTYPE), points=1000)
+    found = each(network_intervals.rate, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000)
     yield Row(network_intervals.rate, "networks that differ", found, 0.5)
     answers = lambda generator, times: normal(generator, times, 5, 20)  # noqa: E731
     truth = 2 * tail(1.0)
