@@ -1,7 +1,7 @@
 r"""Batches below a stack of layers that lose no information, and the error of their recovery, over draws of both.
 
-`stack_errors` attacks every kind of stack in double precision, `long_errors` plain sigmoid layers in fifty digits.
-These functions see the secret.
+`stack_errors` attacks every kind of stack in double precision, `long_arithmetic_errors` plain sigmoid layers in fifty
+digits. These functions see the secret.
 """
 
 from decimal import Decimal, localcontext
@@ -72,7 +72,7 @@ def stack_errors(
 # leading order the gradient fixes R and μ by itself, then m by terms of order two in the distance, then s by terms of
 # order three.
 
-DIGITS = 50
+_DIGITS = 50
 _NEURONS = 60
 _BIAS = 30  # the output bias, as in the paper's experiments
 _STEPS = 100
@@ -82,7 +82,7 @@ _exp, _log = (np.vectorize(function, otypes=[object]) for function in (Decimal.e
 _long = np.vectorize(Decimal, otypes=[object])
 
 
-def long_errors(
+def long_arithmetic_errors(
     *, dimension: int, depth: int, rounds: int, seed: int, rounded: bool = False
 ) -> Float[Tensor, " rounds"]:
     """The largest distance of an input from its reconstruction in each draw, from a gradient that may be `rounded`.
@@ -95,7 +95,7 @@ def long_errors(
         draws = stream(seed, f"{name}/server")
         weights = _long(design.draw("iid", m=_NEURONS, d=dimension, generator=draws).numpy())
         inputs = _long(sphere(2, dimension, generator=stream(seed, f"{name}/client")).numpy())
-        with localcontext(prec=DIGITS):
+        with localcontext(prec=_DIGITS):
             features = inputs
             for _ in range(depth - 1):
                 features = _sigmoid(features)
