@@ -19,8 +19,8 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt import optimum
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.studies.kkt_margin.gaussian_networks import Targets, fresh_outputs, gaussian_targets
 from reproduced.studies.kkt_margin.line_problems import draw_problem
+from reproduced.studies.kkt_margin.targets import Targets, fresh_outputs, train_on_gaussians
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 PATHS = 0.02  # 1 − cos at one margin: two plain rates, 0.01 and 0.05, reach 0.016, plain and normalised steps 0.006
@@ -136,7 +136,7 @@ def far(sizes: Sizes) -> Case:
     problem = explicit("far", sizes.rows, near, width, dtype=torch.float32)
 
     def ours() -> Targets:
-        return gaussian_targets(
+        return train_on_gaussians(
             dimension,
             rows=sizes.rows,
             width=width,

@@ -106,7 +106,10 @@ def test_moments_estimate_sums_of_powers_of_the_inputs(name):
 
 def test_the_one_sided_tensor_becomes_the_moment_when_its_slots_are_made_alike():
     seen = draw("tanh", 2, 6, 500).observation
-    one_sided, moment_3 = step_errors.one_sided(seen), of_hidden(seen, centre=False).tensor(torch.eye(6).double())
+    one_sided, moment_3 = (
+        step_errors.one_sided_tensor(seen),
+        of_hidden(seen, centre=False).tensor(torch.eye(6).double()),
+    )
     torch.testing.assert_close(symmetrised(one_sided), moment_3, rtol=0, atol=float(1e-13 * moment_3.norm()))
     assert (one_sided - one_sided.permute(1, 0, 2)).norm() > 0.1 * moment_3.norm()
     assert (moment_3 - moment_3.permute(1, 0, 2)).norm() < 1e-13 * moment_3.norm()

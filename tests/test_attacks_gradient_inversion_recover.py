@@ -16,7 +16,7 @@ from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
-from reproduced.studies.gradient_inversion.gradient_symmetries import mirrored
+from reproduced.studies.gradient_inversion.gradient_symmetries import mirror
 
 EXACT = 1e-10  # the claim; measured are 1e-15 to 5e-14
 SIGNS = (-1.0, 1.0)
@@ -175,8 +175,8 @@ def test_labels_tell_a_sigmoid_from_its_mirror_image():
     observation, inputs, labels = problem("sigmoid", bias=0.0)
     residuals = observation.predictions(inputs) - labels
     flips = torch.tensor([True, False, True])
-    mirror = mirrored(inputs, residuals, flips=flips)
-    signs, ambiguous = upright(observation, *mirror, outputs_seen=True)
+    image = mirror(inputs, residuals, flips=flips)
+    signs, ambiguous = upright(observation, *image, outputs_seen=True)
     assert signs.tolist() == [-1, 1, -1]
     assert not ambiguous
     assert_exact(recovered(observation, 3), inputs, labels)

@@ -12,7 +12,7 @@ from leakage.attacks.gradient_inversion.moments import Moments, of_hidden, of_ou
 from leakage.attacks.gradient_inversion.span import of_moments, of_rows, sharpened
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from reproduced.studies.gradient_inversion.moment_error import span_error
+from reproduced.studies.gradient_inversion.error_laws import span_error
 
 
 def generator(name="span"):

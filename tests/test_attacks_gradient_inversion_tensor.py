@@ -13,7 +13,7 @@ from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
-from reproduced.studies.gradient_inversion.gradient_symmetries import mirrored, mirrored_labels
+from reproduced.studies.gradient_inversion.gradient_symmetries import mirror, mirror_labels
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "leaky_relu", "gelu", "silu", "softplus", "elu", "sin", "polynomial")
 BIAS = 30.0
@@ -163,8 +163,8 @@ def test_an_odd_activation_without_bias_hides_every_sign(activation):
     inputs, labels = batch_of(2, 30)
     observation = send(inputs, labels, activation=activation, bias=0.0)
     flips = torch.tensor([True, False])
-    image, _ = mirrored(inputs, labels, flips=flips)
-    image_labels = torch.where(flips, mirrored_labels(labels, observation.activation, bias=0.0), labels)
+    image, _ = mirror(inputs, labels, flips=flips)
+    image_labels = torch.where(flips, mirror_labels(labels, observation.activation, bias=0.0), labels)
     other = send(image, image_labels, activation=activation, bias=0.0)
     assert match_error(image, inputs) == pytest.approx(FAR)  # one of two unit vectors turned round
     for name in ("outputs", "hidden"):

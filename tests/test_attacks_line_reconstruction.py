@@ -20,7 +20,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.optimum import single, univariate
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
-from reproduced.studies.kkt_margin.line_statements import recovery
+from reproduced.studies.kkt_margin.line_theorems import recovery
 
 KINKS = 1e-5  # of the margin: more than what the solver leaves of a kink that two neurons share
 

@@ -17,7 +17,7 @@ from leakage.attacks.membership.posterior import margin as margin_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.kkt_margin.gaussian_networks import line_ups
+from reproduced.studies.kkt_margin.targets import candidate_groups
 
 NETS, MEMBERS, FRESH = 6, 20, 900
 
@@ -72,8 +72,8 @@ def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margi
 
 def test_planted_members_are_found_by_every_attacker():
     members, fresh, level = world()
-    line_up = line_ups(member=members, outsider=fresh)
-    leak = leaked_point(line_up)
+    group = candidate_groups(member=members, outsider=fresh)
+    leak = leaked_point(group)
     assert bool((leak.named == 9).all())
     assert bool((leak.margin == 4).all())
     for verdict in (
@@ -100,7 +100,7 @@ def test_members_that_answer_like_fresh_points_are_not_found():
 def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
     generator = stream(1, "blind")
     members, fresh = gaussian((1, 20), generator=generator), gaussian((1, 18_000), generator=generator)
-    groups = line_ups(member=members, outsider=fresh, size=4)
+    groups = candidate_groups(member=members, outsider=fresh, size=4)
     # Members take turns and so are no independent draws: shuffle who sits in the last place.
     order = torch.rand(groups.shape, generator=generator).argsort(-1)
     hits = (leaked_point(groups.gather(-1, order)).named == 3).double()
@@ -139,12 +139,12 @@ def test_the_leaked_point_by_hand():
 
 def test_a_line_up_uses_no_fresh_point_twice_and_all_members_in_turn():
     members, fresh = tensor([-1.0, -2.0]), torch.arange(11, dtype=DTYPE).unsqueeze(0)
-    groups = line_ups(member=members, outsider=fresh, size=3)
+    groups = candidate_groups(member=members, outsider=fresh, size=3)
     assert groups.tolist() == [[[2.0 * g, 2.0 * g + 1, -1.0 - g % 2] for g in range(5)]]
 
 
 def test_equal_answers_are_decided_against_the_attacker():
-    groups = line_ups(member=tensor([1.0]), outsider=tensor([1.0, 1.0, 1.0]), size=4)
+    groups = candidate_groups(member=tensor([1.0]), outsider=tensor([1.0, 1.0, 1.0]), size=4)
     assert leaked_point(groups).named.tolist() == [[0]]
 
 

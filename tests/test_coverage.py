@@ -27,7 +27,7 @@ from leakage.theory.logistic.prox import prox
 from reproduced.studies.blessing import logistic_models, private_training
 from reproduced.studies.blessing.logistic_models import PointOutputs, Points
 from reproduced.studies.gradient_inversion import games
-from reproduced.studies.kkt_margin import orthogonality, over_networks
+from reproduced.studies.kkt_margin import network_intervals, theorem_bounds
 from reproduced.studies.polytopes import clusters_2d, theorems
 from reproduced.studies.polytopes.clusters_2d import Motion
 
@@ -270,20 +270,28 @@ def networks():
         def shares(generator, times, n=n, chance=chance, points=points):
             return binary(generator, times, n, points, chance=chance).mean(-1)
 
-        found = each(over_networks.rate, shares, points=points)
-        yield Row(over_networks.rate, f"{n} networks, {points} points at {chance}", found, chance, conservative=True)
-    found = each(over_networks.rate, lambda g, times: torch.rand(times, 8, generator=g, dtype=DTYPE), points=1000)
-    yield Row(over_networks.rate, "networks that differ", found, 0.5)
+        found = each(network_intervals.rate, shares, points=points)
+        yield Row(
+            network_intervals.rate, f"{n} networks, {points} points at {chance}", found, chance, conservative=True
+        )
+    found = each(network_intervals.rate, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000)
+    yield Row(network_intervals.rate, "networks that differ", found, 0.5)
     answers = lambda generator, times: normal(generator, times, 5, 20)  # noqa: E731
     truth = 2 * tail(1.0)
     yield Row(
-        over_networks.above, "normal answers", each(over_networks.above, answers, level=1.0), truth, conservative=True
+        network_intervals.rate_above,
+        "normal answers",
+        each(network_intervals.rate_above, answers, level=1.0),
+        truth,
+        conservative=True,
     )
     for n, spread in ((2, 0.1), (8, 0.1), (10, 0.25), (10, 0.01)):
-        found = each(over_networks.variation, gaussian(n, shift=1, spread=spread))
-        yield Row(over_networks.variation, f"{n} values, {spread}", found, spread)
+        found = each(network_intervals.variation, gaussian(n, shift=1, spread=spread))
+        yield Row(network_intervals.variation, f"{n} values, {spread}", found, spread)
     for places, n, slope in ((2, 2, 1.0), (3, 3, 1.0), (2, 10, 0.3), (3, 5, 1.0)):
-        known = functools.cache(lambda ranks: over_networks.rank_correlation(range(len(ranks[0])), of_sequences(ranks)))
+        known = functools.cache(
+            lambda ranks: network_intervals.rank_correlation(range(len(ranks[0])), of_sequences(ranks))
+        )
 
         def correlation(shares, known=known):
             return known(tuple(sorted(map(tuple, shares.argsort(0).argsort(0).T.tolist()))))
@@ -293,7 +301,7 @@ def networks():
 
         truth = _expected_rank_correlation(sequences(stream(1, "truth"), 20_000)[..., 0])
         case = f"{places} places, {n} networks, slope {slope}"
-        yield Row(over_networks.rank_correlation, case, each(correlation, sequences), truth, conservative=True)
+        yield Row(network_intervals.rank_correlation, case, each(correlation, sequences), truth, conservative=True)
     dimensions = [100, 1000, 10_000]
     for n, spread in ((2, 0.2), (5, 0.2), (10, 0.5), (50, 0.2)):
 
@@ -301,16 +309,16 @@ def networks():
             scale = torch.tensor(dimensions, dtype=DTYPE).pow(-0.5).unsqueeze(-1)
             return scale * normal(generator, times, 3, n, spread=spread).exp()
 
-        found = each(orthogonality.decay, ratios, dimensions=dimensions)
-        yield Row(orthogonality.decay, f"{n} runs, {spread}", found, -0.5, conservative=True)
+        found = each(theorem_bounds.ratio_exponent, ratios, dimensions=dimensions)
+        yield Row(theorem_bounds.ratio_exponent, f"{n} runs, {spread}", found, -0.5, conservative=True)
     asked = {"rows": 4, "dimension": 400}
-    sample = orthogonality.stage_probability("gaussian", "den > 0", **asked, runs=20_000, generator=stream(1, "truth"))
+    sample = theorem_bounds.stage_probability("gaussian", "den > 0", **asked, runs=20_000, generator=stream(1, "truth"))
 
     def stages(generator, times):
         for _ in range(times):
-            yield orthogonality.stage_probability("gaussian", "den > 0", **asked, runs=25, generator=generator)
+            yield theorem_bounds.stage_probability("gaussian", "den > 0", **asked, runs=25, generator=generator)
 
-    yield Row(orthogonality.stage_probability, "25 runs", stages, sample.estimate, conservative=True)
+    yield Row(theorem_bounds.stage_probability, "25 runs", stages, sample.estimate, conservative=True)
 
 
 def _expected_rank_correlation(values):

@@ -14,7 +14,15 @@ from leakage.metrics.estimates import mean_interval
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import batch_gradient
-from reproduced.studies.gradient_inversion.games import Game, compared, errors, exchange, play, power, ratio
+from reproduced.studies.gradient_inversion.games import (
+    Game,
+    attack_errors,
+    compare_attacks,
+    exchange,
+    play,
+    power,
+    ratio,
+)
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
 
@@ -84,9 +92,9 @@ def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_
         return Reconstruction(sphere(batch, 60, generator=generator), torch.zeros(batch, dtype=torch.float64))
 
     told.calls = 0
-    assert errors(GAME, told, seeds=3, seed=8).tolist() == [0, 0, 0]
+    assert attack_errors(GAME, told, seeds=3, seed=8).tolist() == [0, 0, 0]
     # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
-    assert bool((errors(GAME, blind, seeds=3, seed=8) > 1).all())
+    assert bool((attack_errors(GAME, blind, seeds=3, seed=8) > 1).all())
 
 
 def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
@@ -102,9 +110,9 @@ def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
 
 def test_attacks_that_are_compared_find_what_each_finds_alone():
     attacks = {source: partial(reconstruct, source=source) for source in ("outputs", "hidden")}
-    together = compared(GAME, attacks, seeds=2, seed=8)
+    together = compare_attacks(GAME, attacks, seeds=2, seed=8)
     for name, attack in attacks.items():
-        torch.testing.assert_close(together[name], errors(GAME, attack, seeds=2, seed=8))
+        torch.testing.assert_close(together[name], attack_errors(GAME, attack, seeds=2, seed=8))
 
 
 def test_a_batch_of_ones_own_can_be_played():

@@ -41,7 +41,7 @@ def assert_same(module, ours, theirs, *, layers=("outputs", "hidden")):
 def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
     module, r = client(name, bias=bias)
     sigma = activation(name)
-    mirror = twins.mirrored(X, r, flips=FLIPS)
+    mirror = twins.mirror(X, r, flips=FLIPS)
     assert_same(module, mirror, (X, r), layers=("hidden",))
     shift = gradients(module, *mirror)["outputs"] - gradients(module, X, r)["outputs"]
     expected = torch.full_like(shift, -2 * sigma.centre * float(r[FLIPS].sum()))
@@ -53,8 +53,8 @@ def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
 @pytest.mark.parametrize("name", CENTRED)
 def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
     module, r = client(name, bias=bias)
-    inputs, residuals = twins.mirrored(X, r, flips=torch.ones(B, dtype=torch.bool))
-    expected = twins.mirrored_labels(Y, activation(name), bias=bias)
+    inputs, residuals = twins.mirror(X, r, flips=torch.ones(B, dtype=torch.bool))
+    expected = twins.mirror_labels(Y, activation(name), bias=bias)
     torch.testing.assert_close(module(inputs).detach() - residuals, expected, rtol=0, atol=1e-12)
 
 
@@ -78,7 +78,7 @@ def test_for_logistic_labels_the_mirror_swaps_the_classes():
 def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
     module = Client(W, activation="quadratic")
     r = torch.tensor([2.0, 0.7, 1.1], dtype=DTYPE) * torch.tensor(signs)
-    other = twins.rotated(X, r, angle=0.6)
+    other = twins.rotate(X, r, angle=0.6)
     assert_same(module, other, (X, r))
     assert float((other[0] - X).norm()) > 0.5
     torch.testing.assert_close(other[0][2:], X[2:])
@@ -86,7 +86,7 @@ def test_a_rotated_batch_of_a_quadratic_network_has_the_same_gradient(signs):
 
 def test_a_displaced_batch_of_a_linear_network_has_the_same_gradient():
     module, r = client("linear")
-    other = twins.displaced(X, r, shift=torch.ones(D, dtype=DTYPE))
+    other = twins.displace(X, r, shift=torch.ones(D, dtype=DTYPE))
     assert_same(module, other, (X, r))
     assert float((other[0] - X).norm()) > 0.5
 

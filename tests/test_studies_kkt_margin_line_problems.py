@@ -9,7 +9,7 @@ import torch
 from leakage.runtime import stream
 from leakage.theory.kkt import conditions
 from leakage.theory.kkt.optimum import univariate
-from reproduced.studies.kkt_margin import line_statements
+from reproduced.studies.kkt_margin import line_theorems
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
 
 
@@ -23,7 +23,7 @@ def test_problems_are_drawn_sorted_with_both_signs_equally_often(law):
 
 
 def test_spaced_points_keep_their_distance():
-    points = draw_problem("random", count=50, generator=stream(0, "spaced"), points="spaced")[0]
+    points = draw_problem("random", count=50, generator=stream(0, "spaced"), spaced=True)[0]
     assert -2 < float(points[0]) < float(points[-1]) < 2
     assert float(points.diff().min()) >= 0.5 * 4 / 50 - 1e-12
 
@@ -38,7 +38,7 @@ def test_blocks_alternate():
 def drawn(law="alternating", *, count=5, tries=12, problems=8):
     generator = stream(0, f"elsewhere/{law}")
     for _ in range(problems):
-        points, labels = draw_problem(law, count=count, generator=generator, points="spaced")
+        points, labels = draw_problem(law, count=count, generator=generator, spaced=True)
         for other in restricted_optima(points, labels, share=0.5, tries=tries, generator=generator):
             yield points, labels, other
 
@@ -55,14 +55,14 @@ def test_restricted_optima_meet_the_kkt_conditions_and_are_no_optima(law):
         checked = conditions.check(other.model, points[:, None], labels, kinks=1e-4)
         assert float(checked.residual) < 1e-3
         assert float((other.multipliers * (answers - 1)).max()) < 1e-4
-        lengths = line_statements.unit_lengths(other.model, points, labels, other.multipliers)
+        lengths = line_theorems.unit_lengths(other.model, points, labels, other.multipliers)
         assert bool(((lengths - 1).abs() < 1e-4).all())
 
 
 def test_the_statements_about_all_kkt_points_hold_at_restricted_optima():
     for points, _, other in itertools.islice(drawn(), 6):
-        own = line_statements.marginal(points, other.multipliers)
-        assert line_statements.kinks_in_gaps(other.model, own).violations == 0
+        own = line_theorems.marginal_points(points, other.multipliers)
+        assert line_theorems.check_lemma_f1(other.model, own).violations == 0
 
 
 def test_without_cones_there_are_no_restricted_optima():

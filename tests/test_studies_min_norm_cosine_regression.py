@@ -12,13 +12,11 @@ from leakage.theory.scale_mixture import total_variation
 from reproduced.studies.min_norm import cosine_regression
 from reproduced.studies.min_norm.cosine_regression import (
     Cosines,
+    alias_law,
     exact_outsider_variances,
-    member_variance,
     outsider_variances,
-    rows,
     training_times,
     uncovered_probability,
-    with_aliases,
 )
 
 QUERIES = torch.tensor([0, 5, 20])
@@ -71,7 +69,7 @@ def test_aliases_are_predicted_as_members():
     model = Cosines.released(10, 32, 12)  # period 23: 3 and 20, 5 and 18 and 28 look alike
     times = torch.tensor([[[20, 1, 2, 4, 6, 7, 8, 9, 10, 11]]])
     exact = exact_outsider_variances(model, times, torch.tensor([3]))
-    assert exact.item() == pytest.approx(member_variance(model))
+    assert exact.item() == pytest.approx(model.member_variance)
 
 
 def test_the_chance_of_an_alias_counts_subsets():
@@ -84,9 +82,7 @@ def test_the_chance_of_an_alias_counts_subsets():
 def test_the_mixture_with_known_alias_probability_has_the_sampled_mean():
     model = Cosines.released(10, 64, 20)
     sampled = exact_outsider_variances(model, setting(model, trials=4000), QUERIES)
-    law = with_aliases(
-        model, QUERIES, exact_outsider_variances(model, setting(model, trials=50, aliases=False), QUERIES)
-    )
+    law = alias_law(model, QUERIES, exact_outsider_variances(model, setting(model, trials=50, aliases=False), QUERIES))
     error = sampled.std(-1) / math.sqrt(4000)
     assert ((law.mean_variance - sampled.mean(-1)).abs() < 4 * error).all()
 
@@ -109,10 +105,10 @@ def test_training_times_without_aliases_keep_none():
 def test_reduced_phases_make_aliases_equal():
     model = Cosines.released(10, 1024, 300)
     times = torch.tensor([7, 599 - 7, 599 + 7])
-    reduced = rows(model, times)
+    reduced = model.rows(times)
     for alias in reduced[1:]:
         torch.testing.assert_close(alias, reduced[0], rtol=0, atol=1e-15)
-    released = rows(model, times, phase="left-to-right")
+    released = model.rows(times, phase="left-to-right")
     assert 1e-14 < float((released[0] - released[1]).abs().max()) < 1e-11
 
 
@@ -120,10 +116,10 @@ def test_rounding_noise_decides_the_released_curve():
     """p = 256: published 0.4517; exact arithmetic gives 0.62, the default cutoff on unreduced phases less."""
     model, queries = Cosines.released(128, 1024, 256), torch.tensor([300, 41, 700])
     times = setting(model, trials=30, aliases=False, queries=queries)
-    member = torch.tensor([member_variance(model)]).double()
+    member = torch.tensor([model.member_variance]).double()
 
     def advantage(variances):
-        return float(total_variation(outsider=with_aliases(model, queries, variances), member=member).mean())
+        return float(total_variation(outsider=alias_law(model, queries, variances), member=member).mean())
 
     exact = advantage(exact_outsider_variances(model, times, queries))
     cut = advantage(outsider_variances(model, times, queries, phase="left-to-right", cutoff=1e-10))
@@ -137,14 +133,14 @@ def test_one_full_period_reveals_membership_almost_surely():
     """p = 1024: no aliases, leverage 1.1e-4, exact advantage 0.9724 (a histogram of 10⁵ samples shows 0.960)."""
     model, queries = Cosines.released(128, 1024, 1024), torch.tensor([41, 800])
     variances = exact_outsider_variances(model, setting(model, queries=queries), queries)
-    advantage = total_variation(outsider=variances, member=torch.tensor([member_variance(model)]).double())
+    advantage = total_variation(outsider=variances, member=torch.tensor([model.member_variance]).double())
     torch.testing.assert_close(advantage, torch.full((2,), 0.9724).double(), rtol=0, atol=2e-4)
 
 
 def test_a_fit_below_n_recovers_a_band_limited_signal():
     model = Cosines.band_limited(20, 64, 10)
     variances = outsider_variances(model, setting(model), QUERIES)
-    torch.testing.assert_close(variances, torch.full_like(variances, member_variance(model)), rtol=1e-9, atol=0)
+    torch.testing.assert_close(variances, torch.full_like(variances, model.member_variance), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize(("width", "signal"), [(132, 132), (160, 1024), (320, 1024), (512, 512)])
@@ -177,7 +173,7 @@ def test_a_failed_decomposition_is_repeated_in_another_order(monkeypatch):
 def test_fitted_predictions_have_the_variance_of_the_member():
     model, generator = Cosines.released(40, 64, 12), stream(0, "members")  # p < n and aliases: still consistent
     times = setting(model, trials=1, queries=torch.tensor([5]))[0, 0]
-    design = rows(model, times)
+    design = model.rows(times)
     coefficients = gaussian((model.width, 500), generator=generator)
     fits = torch.linalg.lstsq(design, design @ coefficients, driver="gelsd").solution
     torch.testing.assert_close(design @ fits, design @ coefficients)

@@ -31,31 +31,19 @@ Attack = Callable[..., Reconstruction]
 
 @dataclass(frozen=True)
 class Game:
-    r"""The rules of a round.
-
-    Attributes:
-        dimension: d.
-        width: m.
-        batch: B; labels are 1 and -1 in turn.
-        activation: σ.
-        bias: b, the output bias that the server fixes (Wang et al., Remark 1; 30 in their experiments).
-        inputs: law of the batch, a name in `INPUTS`.
-        overlap: cosine of the angle between neighbours, for inputs that have one.
-        weights: how the server draws its weights, a name in `design.KINDS`.
-        noise: z; each entry of the gradient gets $N(0, z^2 s^2)$ added.
-        calibration: s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole
-            gradient ("norm"), as after clipping to a fixed length.
-    """
+    """The rules of a round."""
 
     dimension: int
     width: int
-    batch: int = 2
+    batch: int = 2  # labels are 1 and -1 in turn
     activation: str = "polynomial"
-    bias: float = 30.0
-    inputs: str = "axes"
-    overlap: float = 0.0
-    weights: str = "iid"
-    noise: float = 0.0
+    bias: float = 30.0  # of the output, fixed by the server (Wang et al., Remark 1; 30 in their experiments)
+    inputs: str = "axes"  # law of the batch, a name in `INPUTS`
+    overlap: float = 0.0  # cosine of the angle between neighbours, for inputs that have one
+    weights: str = "iid"  # how the server draws its weights, a name in `design.KINDS`
+    noise: float = 0.0  # z: each entry of the gradient gets N(0, z² s²) added
+    # s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole gradient ("norm"), as
+    # after clipping to a fixed length.
     calibration: str = "entry"
 
 
@@ -82,23 +70,32 @@ def exchange(
     weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
-        labels = torch.tensor([1.0, -1.0], dtype=DTYPE, device=inputs.device).repeat(len(inputs))[: len(inputs)]
+        labels = alternating_signs(len(inputs), inputs.device)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
-        gradient = _noisy(gradient, game, stream(seed, f"noise/{game.width}/{index}", inputs.device))
+        draws = stream(seed, f"noise/{game.width}/{index}", inputs.device)
+        norm = torch.stack([value.norm() for value in gradient.values()]).norm()
+        for name, value in gradient.items():
+            size = value.std() if game.calibration == "entry" else norm
+            gradient[name] = value + game.noise * size * gaussian(tuple(value.shape), generator=draws)
     # The activation and the bias, which `Observation.from_module` would find out, are known here.
     seen = Observation(weights, module.activation, game.bias, gradient["outputs"], gradient["hidden"])
     return Round(seen, inputs, labels)
 
 
-def errors(
+def alternating_signs(count: int, device: torch.device | str) -> Float[Tensor, " count"]:
+    """1 and -1 in turn."""
+    return torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(count)[:count]
+
+
+def attack_errors(
     game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " seeds"]:
-    """`compared` for one attack."""
-    return compared(game, {"attack": attack}, seeds=seeds, seed=seed, signs=signs, device=device)["attack"]
+    """`compare_attacks` for one attack."""
+    return compare_attacks(game, {"": attack}, seeds=seeds, seed=seed, signs=signs, device=device)[""]
 
 
-def compared(
+def compare_attacks(
     game: Game,
     attacks: Mapping[str, Attack],
     *,
@@ -135,14 +132,6 @@ def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
     return mean_interval(torch.tensor([trends.slope(places, one) for one in rounds], dtype=DTYPE))
 
 
-def _axes(game: Game, generator: torch.Generator) -> Tensor:
-    return torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device)
-
-
-def _sphere(game: Game, generator: torch.Generator) -> Tensor:
-    return sphere(game.batch, game.dimension, generator=generator)
-
-
 def _chain(game: Game, generator: torch.Generator) -> Tensor:
     """Unit vectors, each with the given overlap with the one before."""
     rows = list(sphere(1, game.dimension, generator=generator))
@@ -153,17 +142,10 @@ def _chain(game: Game, generator: torch.Generator) -> Tensor:
     return torch.stack(rows)
 
 
-INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {"axes": _axes, "sphere": _sphere, "chain": _chain}
+INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {
+    "axes": lambda game, generator: torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device),
+    "sphere": lambda game, generator: sphere(game.batch, game.dimension, generator=generator),
+    "chain": _chain,
+}
 """Laws of the batch: the first unit vectors, as in the paper's Figure 2; uniform on the sphere; neighbours that
 overlap."""
-
-
-def _noisy(gradient: Mapping[str, Tensor], game: Game, generator: torch.Generator) -> dict[str, Tensor]:
-    norm = torch.stack([value.norm() for value in gradient.values()]).norm()
-    return {
-        name: value
-        + game.noise
-        * (value.std() if game.calibration == "entry" else norm)
-        * gaussian(tuple(value.shape), generator=generator)
-        for name, value in gradient.items()
-    }

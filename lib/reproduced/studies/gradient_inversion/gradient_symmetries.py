@@ -19,7 +19,7 @@ Batch = tuple[Float[Tensor, "B d"], Float[Tensor, " B"]]
 """Inputs and residuals."""
 
 
-def mirrored(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"]) -> Batch:
+def mirror(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"]) -> Batch:
     r"""$(x_i, r_i) \to (-x_i, -r_i)$ for the inputs chosen.
 
     If $\sigma(-t) = 2c - \sigma(t)$ it leaves every $G_j$ as it is and lowers every $g_j$ by $2c \sum_{i \in
@@ -32,13 +32,13 @@ def mirrored(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"]) ->
     return signs.unsqueeze(-1) * inputs, signs * residuals
 
 
-def mirrored_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias: float) -> Float[Tensor, " B"]:
-    r"""The labels $y' = 2(c + b) - y$ that make `mirrored` residuals, if $\sum_j a_j = 1$ and the loss is squared."""
+def mirror_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias: float) -> Float[Tensor, " B"]:
+    r"""The labels $y' = 2(c + b) - y$ that give `mirror` residuals, if $\sum_j a_j = 1$ and the loss is squared."""
     assert activation.centre is not None
     return 2 * (activation.centre + bias) - labels
 
 
-def rotated(inputs: Tensor, residuals: Tensor, *, angle: float) -> Batch:
+def rotate(inputs: Tensor, residuals: Tensor, *, angle: float) -> Batch:
     r"""Turn the first two inputs of a quadratic network into each other, with $z_i = \sqrt{|r_i|}\, x_i$:
 
     $$ (z_1, z_2) \to (z_1 \cos\omega + z_2 \sin\omega,\; z_2 \cos\omega - z_1 \sin\omega) $$
@@ -48,19 +48,17 @@ def rotated(inputs: Tensor, residuals: Tensor, *, angle: float) -> Batch:
 
     Source: Wang et al., Section 5 (only the span can be recovered); the rotations are ours.
     """
-    first, second = residuals[:2].abs().sqrt().unsqueeze(-1) * inputs[:2]
+    sizes = residuals[:2].abs().sqrt().unsqueeze(-1)
+    first, second = sizes * inputs[:2]
     if bool(residuals[0] * residuals[1] > 0):
         same, other, sign = math.cos(angle), math.sin(angle), -1.0
     else:
         same, other, sign = math.cosh(angle), math.sinh(angle), 1.0
     pair = torch.stack([same * first + other * second, same * second + sign * other * first])
-    return torch.cat([pair / residuals[:2].abs().sqrt().unsqueeze(-1), inputs[2:]]), residuals
+    return torch.cat([pair / sizes, inputs[2:]]), residuals
 
 
-def displaced(inputs: Tensor, residuals: Tensor, *, shift: Float[Tensor, " d"]) -> Batch:
-    r"""$x_1 \to x_1 + v / r_1$ and $x_2 \to x_2 - v / r_2$ for a linear network, whose gradient is $\sum_i r_i x_i$.
-
-    Source: Wang et al., Section 5.
-    """
+def displace(inputs: Tensor, residuals: Tensor, *, shift: Float[Tensor, " d"]) -> Batch:
+    r"""$x_1 \to x_1 + v / r_1$ and $x_2 \to x_2 - v / r_2$ for a linear network, whose gradient is $\sum_i r_i x_i$."""
     moves = torch.stack([shift, -shift]) / residuals[:2].unsqueeze(-1)
     return torch.cat([inputs[:2] + moves, inputs[2:]]), residuals

@@ -5,7 +5,6 @@ has to beat that answer. These functions see the secret.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -28,22 +27,15 @@ class Pairs(NamedTuple):
     labels: Float[Tensor, "pairs 2"]
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """The answers of each method of `METHODS` to each pair.
+class PairAnswers(NamedTuple):
+    """The answers of each attack of `PAIR_ATTACKS` to each pair, and what the server sees of it."""
 
-    Attributes:
-        images: by method, in the order of the true images that they match.
-        errors: by method, the root mean square error of each pair (`metrics.reconstruction.match_error`).
-        rows: the first two rows of the gradient of the hidden layer that the server receives.
-    """
-
-    images: Mapping[str, Float[Tensor, "pairs 2 d"]]
-    errors: Mapping[str, Float[Tensor, " pairs"]]
-    rows: Float[Tensor, "pairs 2 d"]
+    images: Mapping[str, Float[Tensor, "pairs 2 d"]]  # in the order of the true images that they match
+    errors: Mapping[str, Float[Tensor, " pairs"]]  # root mean squares (`metrics.reconstruction.match_error`)
+    rows: Float[Tensor, "pairs 2 d"]  # the first two rows of the gradient of the hidden layer
 
 
-def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
+def draw_pairs(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
     """Pairs of different images of unit length; their classes are drawn first."""
     found, draws = [], stream(seed, "image pairs", pixels.device)
     known = classes.unique().to(pixels.device)
@@ -59,19 +51,19 @@ def draw(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int
     return Pairs(torch.stack(found), labels.repeat(pairs, 1, 1).flatten(0, 1)[:pairs])
 
 
-def answers(pairs: Pairs, *, width: int, seed: int) -> Answers:
+def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
     r"""The answers to each pair, from a network with activation $x^2 + x^3$ and weights of its own."""
-    images, errors, rows = {name: [] for name in METHODS}, {name: [] for name in METHODS}, []
+    images, errors, rows = {name: [] for name in PAIR_ATTACKS}, {name: [] for name in PAIR_ATTACKS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
         seen = exchange(game, inputs, labels, seed=seed, index=index).observation
         assert seen.hidden is not None
         rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
-        for name, method in METHODS.items():
-            found = method(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
+        for name, attack in PAIR_ATTACKS.items():
+            found = attack(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
             images[name].append(matched(found, inputs))
             errors[name].append(match_error(found, inputs))
-    return Answers(
+    return PairAnswers(
         {name: torch.stack(found) for name, found in images.items()},
         {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()},
         torch.stack(rows),
@@ -91,10 +83,10 @@ def _exact(seen: Observation, generator: torch.Generator) -> Tensor:
     return recover.recover(seen, batch=2, norm=1.0, labels=(-1.0, 1.0), generator=generator).inputs
 
 
-METHODS: Mapping[str, Callable[[Observation, torch.Generator], Tensor]] = {
+PAIR_ATTACKS: Mapping[str, Callable[[Observation, torch.Generator], Tensor]] = {
     "sum": _sum,
     **{source: partial(_tensor, source=source) for source in ("outputs", "hidden", "span")},
     "exact": _exact,
 }
-"""The methods by name: the direction of the moment of order 1 for both images; the paper's tensor attack on either
+"""The attacks by name: the direction of the moment of order 1 for both images; the paper's tensor attack on either
 gradient and in the exact span; the exact recovery, which gets the length of the images and the possible labels."""

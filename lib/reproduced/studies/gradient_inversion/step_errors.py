@@ -1,7 +1,7 @@
 r"""How far each step of the attack is from what it estimates: moments from powers of the inputs, terms from factors.
 
-For chapters and tests alone: these functions see the secret, and no attack may. Every function plays rounds of its own,
-determined by the seed, and gives numbers that fall as the step gets better.
+These functions see the secret, and no attack may. They play rounds of their own, determined by the seed, and give
+numbers that fall as the step gets better.
 """
 
 import math
@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from scipy import special
 from tensorly.decomposition import parafac
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion import decompose, moments
 from leakage.attacks.gradient_inversion.decompose import Problem, assemble, powers
@@ -23,7 +24,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
 from leakage.theory import hermite
-from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, exchange, play
+from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, exchange, play
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
     "outputs": lambda seen: moments.of_outputs(seen, centre=False),
@@ -36,19 +37,11 @@ _POWER_STEPS = 100
 _ALS_SWEEPS = 1000
 
 
-def moment_error(
-    played: Round, basis: Float[Tensor, "d b"], *, source: str = "outputs", order: int = 2
-) -> Float[Tensor, "b b *b"]:
-    r"""A moment in a basis V less its expected value, $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
+def estimate_moment(played: Round, basis: Float[Tensor, "d b"], *, source: str, order: int) -> tuple[Tensor, Tensor]:
+    r"""A moment in a basis V, and its expected value $s_p \sum_i r_i (V^\top x_i)^{\otimes p}$, for unit inputs.
 
     Source: Wang et al., Lemma 4.1.
     """
-    estimate, truth = _moment(played, basis, source, order)
-    return estimate - truth
-
-
-def _moment(played: Round, basis: Tensor, source: str, order: int) -> tuple[Tensor, Tensor]:
-    """A moment in a basis, and its expected value."""
     seen = played.observation
     residuals = seen.predictions(played.inputs) - played.labels
     weight = hermite.moment(seen.activation, residuals.new_ones(()), order=order)
@@ -57,11 +50,8 @@ def _moment(played: Round, basis: Tensor, source: str, order: int) -> tuple[Tens
     return basis.mT @ found.second(basis) if order == 2 else found.tensor(basis, order=order), truth
 
 
-def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
-    r"""$\sum_j G_j \otimes H_2(w_j)$, before its first slot is made like the others.
-
-    Source: Wang et al., Appendix B, $T_1$; its symmetric part is `HiddenMoments.tensor`.
-    """
+def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
+    r"""$\sum_j G_j \otimes H_2(w_j)$, the $T_1$ of Appendix B, whose symmetric part is `HiddenMoments.tensor`."""
     found = moments.of_hidden(observation, centre=False)
     identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
     cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
@@ -69,33 +59,17 @@ def one_sided(observation: Observation) -> Float[Tensor, "d d d"]:
 
 
 class Deviations(NamedTuple):
-    """How far moments are from what they estimate, over draws of the weights.
+    """How far the moments of each of `SOURCES` and `ORDERS` are from what they estimate, over draws of the weights."""
 
-    Attributes:
-        sources: names of `SOURCES`, one for each row.
-        orders: of the moments, one for each column.
-        values: the largest mean error of an entry in standard errors, around 3 to 4 if a moment has no bias.
-        biased: how many of the different entries are further off than chance allows for the largest of all.
-        entries: how many different entries a moment of each order has.
-        sizes: the component of each draw's moment along its expected value, in units of that: 1 up to noise.
-        errors: the norm of each draw's error.
-    """
-
-    sources: tuple[str, ...]
-    orders: tuple[int, ...]
-    values: Float[Tensor, "sources orders"]
-    biased: Int[Tensor, "sources orders"]
-    entries: tuple[int, ...]
-    sizes: Float[Tensor, "sources orders rounds"]
-    errors: Float[Tensor, "sources orders rounds"]
-
-    def of(self, source: str) -> Float[Tensor, " orders"]:
-        """The largest deviations of one gradient."""
-        return self.values[self.sources.index(source)]
+    values: Float[Tensor, "sources orders"]  # largest mean error of an entry in standard errors: 3 to 4 without bias
+    biased: Int[Tensor, "sources orders"]  # how many entries are further off than chance allows for the largest of all
+    entries: tuple[int, ...]  # how many different entries a moment of each order has
+    sizes: Float[Tensor, "sources orders rounds"]  # component along the expected value, in units of that
+    errors: Float[Tensor, "sources orders rounds"]  # norm of each draw's error
 
 
-def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
-    """The deviations of the moments of each gradient and order, for one batch and `rounds` draws of weights."""
+def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
+    """The deviations for one batch and `rounds` draws of weights."""
     basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
     inputs = play(game, seed=seed, device=device).inputs
     # The batch's own seed was played with already.
@@ -106,10 +80,9 @@ def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str
     biased = torch.zeros(len(SOURCES), len(ORDERS), dtype=torch.int64)
     for row, source in enumerate(SOURCES):
         for column, order in enumerate(ORDERS):
-            found, truths = map(
-                torch.stack, zip(*(_moment(played, basis, source, order) for played in rows), strict=True)
-            )
-            off, truths = (found - truths).flatten(1), truths.flatten(1)
+            pairs = [estimate_moment(played, basis, source=source, order=order) for played in rows]
+            found, truths = (torch.stack(parts).flatten(1) for parts in zip(*pairs, strict=True))
+            off = found - truths
             scores = (off.mean(0) / (off.std(0) / math.sqrt(rounds))).abs()
             different = torch.combinations(torch.arange(game.dimension), order, with_replacement=True)
             places = (different * game.dimension ** torch.arange(order - 1, -1, -1)).sum(-1).to(scores.device)
@@ -117,7 +90,7 @@ def deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str
             biased[row, column] = (scores[places] > most).sum()
             sizes[row, column] = 1 + (off * truths).sum(-1) / truths.square().sum(-1)
             errors[row, column] = off.norm(dim=-1)
-    return Deviations(tuple(SOURCES), ORDERS, values.squeeze(-1), biased, tuple(entries), sizes, errors)
+    return Deviations(values.squeeze(-1), biased, tuple(entries), sizes, errors)
 
 
 class Remainders(NamedTuple):
@@ -127,7 +100,7 @@ class Remainders(NamedTuple):
     tensor: Float[Tensor, " rounds"]
 
 
-def remainders(
+def measure_remainders(
     game: Game, *, labels: Sequence[float], rounds: int, seed: int, device: torch.device | str = "cpu"
 ) -> Remainders:
     r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
@@ -140,11 +113,11 @@ def remainders(
     norms = []
     for index in range(rounds):
         inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}", device))
-        bases = {2: everywhere, 3: torch.linalg.qr(inputs.mT).Q}
         played = exchange(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
-        errors = (moment_error(played, basis, order=order) for order, basis in bases.items())
-        norms.append(torch.stack([torch.linalg.matrix_norm(error.flatten(1), 2) for error in errors]))
-    return Remainders(*torch.stack(norms, dim=1))
+        for order, basis in ((2, everywhere), (3, torch.linalg.qr(inputs.mT).Q)):
+            found, truth = estimate_moment(played, basis, source="outputs", order=order)
+            norms.append(torch.linalg.matrix_norm((found - truth).flatten(1), 2))
+    return Remainders(*torch.stack(norms).view(rounds, 2).T)
 
 
 def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
@@ -156,7 +129,7 @@ def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
     for _ in range(problem.side):
         vector = problem.unit_vectors((problem.starts, *left.shape[:-3]))
         for _ in range(_POWER_STEPS):
-            vector = torch.nn.functional.normalize(_apply(left, vector, problem.order), dim=-1)
+            vector = normalize(_apply(left, vector, problem.order), dim=-1)
         sizes = (vector * _apply(left, vector, problem.order)).sum(-1)
         best = sizes.abs().argmax(0)[None]
         vector = torch.take_along_dim(vector, best.unsqueeze(-1), 0)[0]
@@ -167,7 +140,7 @@ def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
     return torch.stack(found, -2).unsqueeze(0)
 
 
-def als(problem: Problem) -> Float[Tensor, "starts *b k k"]:
+def alternating_least_squares(problem: Problem) -> Float[Tensor, "starts *b k k"]:
     """Alternating least squares of TensorLy on the CPU, which do not use the symmetry of the tensor."""
     flat, side, order = problem.slices, problem.side, problem.order
     starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
@@ -181,7 +154,7 @@ def als(problem: Problem) -> Float[Tensor, "starts *b k k"]:
 
     found = [fit(tensor, start) for start in starts for tensor in tensors]
     vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
-    return torch.nn.functional.normalize(vectors.to(flat), dim=-1)
+    return normalize(vectors.to(flat), dim=-1)
 
 
 def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
@@ -189,44 +162,32 @@ def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], ord
     return torch.einsum("...ijs,...j,...s->...i", slices, vector, powers(vector.unsqueeze(-2), order - 2).squeeze(-2))
 
 
-METHODS: Mapping[str, Callable[[Problem], Tensor]] = {**decompose.METHODS, "deflation": deflation, "als": als}
+METHODS: Mapping[str, Callable[[Problem], Tensor]] = {
+    **decompose.METHODS,
+    "deflation": deflation,
+    "als": alternating_least_squares,
+}
 """The methods of `decompose` and two usual ones: each gives unit vectors, `decompose.decompose` finds their weights."""
-
-
-class FactorErrors(NamedTuple):
-    """The errors of each method on the same tensors.
-
-    Attributes:
-        methods: names of `METHODS`, one for each row.
-        errors: root mean squares over the factors of each tensor.
-    """
-
-    methods: tuple[str, ...]
-    errors: Float[Tensor, "methods rounds"]
-
-    @property
-    def medians(self) -> dict[str, float]:
-        """The median error of each method."""
-        return dict(zip(self.methods, np.median(self.errors.numpy(force=True), axis=-1).tolist(), strict=True))
 
 
 def factor_errors(
     *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> FactorErrors:
+) -> dict[str, Float[Tensor, " rounds"]]:
     r"""The error of every method of decomposition on synthetic tensors of order 3, up to signs.
 
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
-    size relative to the tensor's.
+    size relative to the tensor's. Errors are root mean squares over the factors of each tensor.
     """
     gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
-    weights = torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(batch)[:batch]
-    found: list[list[float]] = []
+    weights = alternating_signs(batch, device)
+    errors = {name: [] for name in METHODS}
     for index in range(rounds):
         draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
         factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
         clean = assemble(factors, weights, order=3)
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
         blurred = clean + noise * blur * clean.norm() / blur.norm()
-        guesses = (decompose.decompose(blurred, method=method, generator=draws) for method in METHODS.values())
-        found.append([match_error(terms.factors, factors, signs=False) for terms in guesses])
-    return FactorErrors(tuple(METHODS), torch.tensor(found, dtype=DTYPE).T)
+        for name, method in METHODS.items():
+            guess = decompose.decompose(blurred, method=method, generator=draws).factors
+            errors[name].append(match_error(guess, factors, signs=False))
+    return {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()}

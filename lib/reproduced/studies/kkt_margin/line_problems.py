@@ -49,25 +49,20 @@ LABEL_LAWS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
 """Laws of the labels of points on the line, in ascending order of the points."""
 
 
-def _normal(count: int, generator: torch.Generator) -> Tensor:
-    return gaussian((count,), generator=generator).sort().values
-
-
-def _spaced(count: int, generator: torch.Generator) -> Tensor:
-    """One point near the middle of each of `count` equal parts of [-2, 2]: a network of moderate width can fit them."""
-    shifts = torch.rand(count, generator=generator, device=generator.device, dtype=DTYPE) / 2 + 0.25
-    return 4 * (torch.arange(count, device=generator.device) + shifts) / count - 2
-
-
-POINT_LAWS: dict[str, Callable[[int, torch.Generator], Tensor]] = {"normal": _normal, "spaced": _spaced}
-"""Laws of ascending points on the line."""
-
-
 def draw_problem(
-    law: str, *, count: int, generator: torch.Generator, points: str = "normal"
+    law: str, *, count: int, generator: torch.Generator, spaced: bool = False
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    """`count` ascending points on the line, by a law of `POINT_LAWS`, and their labels, by a law of `LABEL_LAWS`."""
-    return POINT_LAWS[points](count, generator), LABEL_LAWS[law](count, generator).to(DTYPE)
+    """`count` ascending points on the line and their labels, by a law of `LABEL_LAWS`.
+
+    The points are normal or, if `spaced`, one each near the middle of equal parts of [-2, 2], which a network of
+    moderate width can fit.
+    """
+    if spaced:
+        shifts = torch.rand(count, generator=generator, device=generator.device, dtype=DTYPE) / 2 + 0.25
+        points = 4 * (torch.arange(count, device=generator.device) + shifts) / count - 2
+    else:
+        points = gaussian((count,), generator=generator).sort().values
+    return points, LABEL_LAWS[law](count, generator).to(DTYPE)
 
 
 def restricted_optima(
@@ -83,24 +78,21 @@ def restricted_optima(
     x, y = (values.cpu().double().numpy() for values in (points, labels))
     cones, least, found = half_lines(x), univariate(points, labels).value, []
     for _ in range(tries):
-        chosen = (
-            (torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device) < share)
-            .cpu()
-            .numpy()
-        )
+        draws = torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device)
+        chosen = (draws < share).cpu().numpy()
         if not (cones.active[chosen] & (cones.signs[chosen, None] == y)).any(0).all():
             continue  # some point has no active neuron of its sign
         try:
             weights, signs, multipliers, gap = solve(cones.subset(chosen), y)
         except RuntimeError:  # no certificate: these cones fit no network to the labels
             continue
-        if _meets(cones.points, y, weights, signs, multipliers):
+        if _meets_conditions(cones.points, y, weights, signs, multipliers):
             other = network_of(weights, signs, torch.as_tensor(multipliers).to(points), gap)
             found += [other] if other.value > (1 + _WORSE) * least else []
     return found
 
 
-def _meets(
+def _meets_conditions(
     points: np.ndarray, labels: np.ndarray, weights: np.ndarray, signs: np.ndarray, multipliers: np.ndarray
 ) -> bool:
     """Whether each neuron is the sum of its active points, plus a share in [0, 1] of each point on its kink."""

@@ -29,20 +29,18 @@ _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
 _CONDITION = 1e4  # of a design, up to which a Gram matrix, which squares it, gives eight digits
 
 
-def _left_to_right(k: Tensor, t: Tensor, period: int) -> Tensor:
-    return 2 * math.pi * k * t / period
-
-
-def _product_first(k: Tensor, t: Tensor, period: int) -> Tensor:
-    return 2 * math.pi * (k * t) / period
-
-
-def _reduced(k: Tensor, t: Tensor, period: int) -> Tensor:
+def _reduced_phase(k: Tensor, t: Tensor, period: int) -> Tensor:
     remainder = (k.long() * t.long()) % period
     return 2 * math.pi * torch.minimum(remainder, period - remainder).to(DTYPE) / period
 
 
-PHASES = {"left-to-right": _left_to_right, "product-first": _product_first, "reduced": _reduced}
+PHASES = {
+    "left-to-right": lambda k, t, period: 2 * math.pi * k * t / period,
+    "product-first": lambda k, t, period: 2 * math.pi * (k * t) / period,
+    "reduced": _reduced_phase,
+}
+r"""How $2\pi kt/N$ is rounded: as in the authors' release, product first, or kt modulo N first, so that aliases have
+equal rows."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,21 @@ class Cosines:
         """The model without aliases: period 2T − 1 at every width; the signal has p cosines, or `signal`."""
         return cls(n, horizon, width, 2 * horizon - 1, width if signal is None else signal)
 
+    @property
+    def member_variance(self) -> float:
+        r"""$V_1 = 1/D$, where the fit returns the noise-free label at every observed time: $p \ge \min(n, D)$."""
+        return 1 / self.signal
 
-def member_variance(model: Cosines) -> float:
-    r"""$V_1 = 1/D$, where the fit returns the noise-free label at every observed time: $p \ge \min(n, D)$."""
-    return 1 / model.signal
+    def alias_class(self, times: Int[Tensor, "*b"]) -> Int[Tensor, "*b"]:
+        """The smallest time with the same cosines."""
+        remainder = times % self.period
+        return torch.minimum(remainder, self.period - remainder)
+
+    def rows(self, times: Int[Tensor, "*b"], *, phase: str = "reduced") -> Float[Tensor, "*b signal"]:
+        """The unit vectors c(t), with a rounding of `PHASES`."""
+        k = torch.arange(self.signal, dtype=DTYPE, device=times.device)
+        cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), self.period))
+        return cosines / cosines.norm(dim=-1, keepdim=True)
 
 
 def training_times(
@@ -80,28 +89,16 @@ def training_times(
     """Draw n distinct times out of the horizon, never the query time, `trials` times for each query.
 
     Without `aliases` no alias of the query time is drawn either: the draw is conditional on the event whose
-    probability is `uncovered_probability`, which must be positive; see `with_aliases`.
+    probability is `uncovered_probability`, which must be positive; see `alias_law`.
     """
     queries = query_times.to(generator.device)
     horizon = torch.arange(model.horizon, device=generator.device)
     excluded = horizon == queries.unsqueeze(-1)
     if not aliases:
-        excluded = _classes(model, horizon) == _classes(model, queries).unsqueeze(-1)
-    keys = torch.rand(
-        (*queries.shape, trials, model.horizon), generator=generator, device=generator.device, dtype=DTYPE
-    )
+        excluded = model.alias_class(horizon) == model.alias_class(queries).unsqueeze(-1)
+    size = (*queries.shape, trials, model.horizon)
+    keys = torch.rand(size, generator=generator, device=generator.device, dtype=DTYPE)
     return keys.masked_fill(excluded.unsqueeze(-2), -1.0).topk(model.n, dim=-1).indices
-
-
-def rows(model: Cosines, times: Int[Tensor, "*b"], *, phase: str = "reduced") -> Float[Tensor, "*b signal"]:
-    r"""The unit vectors $c(t)$.
-
-    `phase` says how $2\pi kt/N$ is rounded. `"left-to-right"`: $((2\pi k)\,t)/N$, as in the authors' release;
-    `"product-first"`: $(2\pi\,(kt))/N$; `"reduced"`: $kt$ modulo N first, so that aliases have equal rows.
-    """
-    k = torch.arange(model.signal, dtype=DTYPE, device=times.device)
-    cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), model.period))
-    return cosines / cosines.norm(dim=-1, keepdim=True)
 
 
 def outsider_variances(
@@ -112,20 +109,18 @@ def outsider_variances(
     cutoff: float | None = None,
     phase: str = "reduced",
 ) -> Float[Tensor, "*b trials"]:
-    r"""$V_0$ for each set of observed times, from a singular value decomposition of the design.
+    r"""$V_0 = \lVert C^\top w \rVert^2 / D$ for each set of observed times, where $w = (C_p^\top)^+ c_p(t_0)$.
 
-    With $C$ the observed rows and $C_p$ their first p columns, $V_0 = \lVert C^\top w \rVert^2 / D$ where
-    $w = (C_p^\top)^+ c_p(t_0)$.
-
-    Singular values up to `cutoff` times the largest count as zero. None is the default of NumPy's `lstsq`,
-    $\epsilon \max(n, p)$, which keeps directions that are rounding noise when the phases are not reduced (see `rows`).
+    $C$ are the observed rows and $C_p$ their first p columns. Singular values up to `cutoff` times the largest count as
+    zero. None is the default of NumPy's `lstsq`, $\epsilon \max(n, p)$, which keeps directions that are rounding noise
+    when the phases are not reduced.
     """
     queries = query_times.to(times.device)
     if cutoff is None:
         cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
-    targets = rows(model, queries, phase=phase)
+    targets = model.rows(queries, phase=phase)
     distinct, places = times.unique(return_inverse=True)
-    known = rows(model, distinct, phase=phase)
+    known = model.rows(distinct, phase=phase)
     step = max(1, _CHUNK // max(1, queries.numel() * model.n * model.signal))
     parts = [_squared_answer(known[chunk], targets, model.width, cutoff) for chunk in places.split(step, dim=-2)]
     return torch.cat(parts, dim=-1) / model.signal
@@ -144,8 +139,8 @@ def exact_outsider_variances(
 
     Not in the paper. A fit with any cutoff well above rounding computes the same.
     """
-    own = _classes(model, query_times.to(times.device)).unsqueeze(-1)
-    classes = _classes(model, times).sort(dim=-1).values
+    own = model.alias_class(query_times.to(times.device)).unsqueeze(-1)
+    classes = model.alias_class(times).sort(dim=-1).values
     first = torch.diff(classes, dim=-1, prepend=torch.full_like(classes[..., :1], -1)) != 0
     tau = (torch.where(classes == 0, 0.5, 1.0).to(DTYPE) * first).sum(-1) / model.period
     norm = 2 + torch.where(own == 0, 2, 1) * model.period
@@ -156,20 +151,20 @@ def exact_outsider_variances(
 def uncovered_probability(model: Cosines, query_times: Int[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     r"""Probability that none of the $a$ aliases of $t_0$ is observed, $\binom{T-1-a}{n} / \binom{T-1}{n}$."""
     horizon = torch.arange(model.horizon, device=query_times.device)
-    aliases = (_classes(model, horizon) == _classes(model, query_times).unsqueeze(-1)).sum(-1) - 1
+    aliases = (model.alias_class(horizon) == model.alias_class(query_times).unsqueeze(-1)).sum(-1) - 1
     # One factor for each observed time: the chance that it, too, is no alias.
     free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE, device=query_times.device)
     return ((free - aliases.unsqueeze(-1)).clamp_min(0) / free).prod(-1)
 
 
-def with_aliases(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]) -> ScaleMixture:
+def alias_law(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[Tensor, "*b trials"]) -> ScaleMixture:
     """The law of an outsider's prediction, from the variances of `training_times(..., aliases=False)`.
 
     With an observed alias the variance is that of a member. The probability of that is known, so it is not left to
     sampling: the law has one more component, the last, with that weight.
     """
     share = uncovered_probability(model, query_times).to(uncovered).unsqueeze(-1)
-    atom = torch.full_like(uncovered[..., :1], 1 / model.signal)
+    atom = torch.full_like(uncovered[..., :1], model.member_variance)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
     return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
 
@@ -189,18 +184,13 @@ def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float)
     whole = width == designs.shape[-1]
     answer = (half if whole else designs.mT @ (inverse.mT @ half)).square().sum(dim=(-2, -1))
     if not bool(clear.all()):
-        answer[~clear] = _by_singular_values(designs[~clear], asked[~clear], width, cutoff)
+        left, sizes, right = _svd(fitted[~clear])
+        kept = sizes > cutoff * sizes[..., :1]
+        along = (right @ asked[~clear, :width, None]).squeeze(-1) * kept
+        weights = left @ torch.where(kept, along / sizes, 0.0).unsqueeze(-1)
+        wide = along if whole else (designs[~clear].mT @ weights).squeeze(-1)
+        answer[~clear] = wide.square().sum(-1)
     return answer.view(shape)
-
-
-def _by_singular_values(designs: Tensor, asked: Tensor, width: int, cutoff: float) -> Tensor:
-    left, sizes, right = _svd(designs[..., :width])
-    kept = sizes > cutoff * sizes[..., :1]
-    along = (right @ asked[:, :width, None]).squeeze(-1) * kept
-    if width == designs.shape[-1]:
-        return along.square().sum(-1)
-    weights = left @ torch.where(kept, along / sizes, 0.0).unsqueeze(-1)
-    return (designs.mT @ weights).square().sum(dim=(-2, -1))
 
 
 def _svd(design: Tensor, attempt: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,9 +206,3 @@ def _svd(design: Tensor, attempt: int = 0) -> tuple[Tensor, Tensor, Tensor]:
             raise
         return _svd(design, attempt + 1)
     return left.roll(-attempt, dims=-2), sizes, right
-
-
-def _classes(model: Cosines, times: Tensor) -> Tensor:
-    """The smallest time with the same cosines."""
-    remainder = times % model.period
-    return torch.minimum(remainder, model.period - remainder)

@@ -21,7 +21,6 @@ What is left:
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -42,13 +41,6 @@ class LatentSpace:
     sigma: float = 1.0
 
 
-class _Weights(NamedTuple):
-    r"""$Z^\top w$ and $\lVert w \rVert^2$, from which the variances follow."""
-
-    signal: Float[Tensor, "*b trials d"]
-    square: Float[Tensor, "*b trials"]
-
-
 def outsider_variances(
     model: LatentSpace,
     latent: Float[Tensor, "*b d"],
@@ -63,9 +55,8 @@ def outsider_variances(
 
     `directions` is $W$, the same in all trials. For one point at several widths, pass the first p rows of one matrix.
     """
-    factor, corner = _query(latent, directions, generator.device)
-    weights = _weights(model.n, directions.shape[-2], factor, corner, trials=trials, generator=generator)
-    return weights.signal.square().sum(-1) / model.d + model.sigma**2 * weights.square
+    signal, square = _weights(model.n, latent, directions, trials=trials, generator=generator)
+    return signal.square().sum(-1) / model.d + model.sigma**2 * square
 
 
 def member_variances(
@@ -89,38 +80,33 @@ def member_variances(
     is the label of another point, $z \sim N(0, I_d)$ anew in every trial, as in the authors' released simulation,
     which replaces the features of the first row and leaves its label.
     """
-    factor, corner = _query(latent, directions, generator.device)
     own = latent.to(generator.device, DTYPE).unsqueeze(-2)
     shape = (*own.shape[:-2], trials, model.d)
     answered = gaussian(shape, generator=generator) if label == "fresh" else own.expand(shape)
     if directions.shape[-2] >= model.n:
         return answered.square().sum(-1) / model.d + model.sigma**2
-    others = _weights(model.n - 1, directions.shape[-2], factor, corner, trials=trials, generator=generator)
-    leverage = others.square
-    signal = (leverage.unsqueeze(-1) * answered + others.signal).square().sum(-1) / model.d
+    others, leverage = _weights(model.n - 1, latent, directions, trials=trials, generator=generator)
+    signal = (leverage.unsqueeze(-1) * answered + others).square().sum(-1) / model.d
     return (signal + model.sigma**2 * (leverage.square() + leverage)) / (1 + leverage).square()
 
 
-def _query(latent: Tensor, directions: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The factor R of the directions, and the query's rotated features."""
-    factor = torch.linalg.qr(directions.to(device, DTYPE), mode="r").R
-    return factor, (factor @ latent.to(device, DTYPE).unsqueeze(-1)).squeeze(-1)
-
-
-def _weights(rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator) -> _Weights:
-    r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points and p features, a few at a time."""
-    head, d = factor.shape[-2:]
+def _weights(
+    rows: int, latent: Tensor, directions: Tensor, *, trials: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "*b trials d"], Float[Tensor, "*b trials"]]:
+    r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points, a few trials at a time."""
+    factor = torch.linalg.qr(directions.to(generator.device, DTYPE), mode="r").R
+    corner = (factor @ latent.to(generator.device, DTYPE).unsqueeze(-1)).squeeze(-1)  # the query's rotated features
+    (p, _), (head, d) = directions.shape[-2:], factor.shape[-2:]
     step = max(1, _CHUNK // (corner.shape[:-1].numel() * (d + head) ** 2))
-    parts = [
-        _drawn_weights(rows, p, factor, corner, trials=min(step, trials - start), generator=generator)
-        for start in range(0, trials, step)
-    ]
-    return _Weights(torch.cat([part.signal for part in parts], -2), torch.cat([part.square for part in parts], -1))
+    counts = [min(step, trials - start) for start in range(0, trials, step)]
+    parts = [_reduced_weights(rows, p, factor, corner, trials=count, generator=generator) for count in counts]
+    signals, squares = zip(*parts, strict=True)
+    return torch.cat(signals, -2), torch.cat(squares, -1)
 
 
-def _drawn_weights(
+def _reduced_weights(
     rows: int, p: int, factor: Tensor, corner: Tensor, *, trials: int, generator: torch.Generator
-) -> _Weights:
+) -> tuple[Tensor, Tensor]:
     r"""$Z^\top w$ and $\lVert w \rVert^2$ of all trials at once, by the reduction of the module's docstring."""
     head, d = factor.shape[-2:]  # head = min(p, d): features that carry signal once rotated
     effective = rows if p >= rows else rows - p + head
@@ -140,4 +126,4 @@ def _drawn_weights(
         weights = torch.linalg.solve_triangular(r, q[..., :head, :].mT @ target, upper=True)
         rest = chi_square(rows - kept, core.shape[:-2], generator=generator)
         scale = 1 + rest / chi_square(spare + 1, core.shape[:-2], generator=generator)
-    return _Weights((latents @ weights).squeeze(-1), weights.squeeze(-1).square().sum(-1) * scale)
+    return (latents @ weights).squeeze(-1), weights.squeeze(-1).square().sum(-1) * scale

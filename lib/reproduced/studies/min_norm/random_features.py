@@ -7,6 +7,7 @@ labels can follow any law without being sampled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -43,11 +44,9 @@ def label_weights(
     """Label weights at input number `query` of `designs` models, each on `rows` inputs drawn without replacement.
 
     The query is the first training row of a member's designs and in none of an outsider's. Features are drawn anew for
-    every design, and shared by its widths, which increase.
-
-    From p = n on a model whose features have rank n interpolates, and a member's weights are 1 for its own label and 0
-    for the others. Inputs in one orthant, in few dimensions or given twice may have a lower rank at any p: the weights
-    are then its row of the projector on the columns of the features.
+    every design, and shared by its widths, which increase. From p = n on a model whose features have rank n
+    interpolates: a member's weights are 1 for its own label and 0 for the others. Inputs in one orthant, in few
+    dimensions or given twice may have a lower rank at any p: the weights are then a row of the features' projector.
     """
     keys = torch.rand(designs, len(inputs), dtype=torch.float32, generator=generator, device=generator.device)
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
@@ -128,10 +127,7 @@ def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Gener
 def teacher_variances(
     trained: LabelWeights, inputs: Float[Tensor, "pool d"], *, sigma: float
 ) -> Float[Tensor, "widths designs"]:
-    r"""Variance of the prediction given the design when $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$.
-
-    $$ V = \lVert X^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2 $$
-    """
+    r"""Variance $\lVert X^\top w \rVert^2 / d + \sigma^2 \lVert w \rVert^2$ of the prediction if a teacher labels."""
     signal = (trained.weights @ inputs[trained.rows]).square().sum(-1) / inputs.shape[1]
     return (signal + sigma**2 * trained.weights.square().sum(-1)).T
 
@@ -145,12 +141,7 @@ def label_noise_law(
 
 
 class Advantages(NamedTuple):
-    r"""Advantages of the best attack for two kinds of labels, both with noise $\varepsilon \sim N(0, \sigma^2)$.
-
-    Attributes:
-        teacher: $y = x^\top\beta + \varepsilon$, $\beta \sim N(0, I/d)$, as in the linear theory.
-        labels: the labels of the data plus ε.
-    """
+    r"""Advantages of the best attack for noisy labels: of a teacher with $\beta \sim N(0, I/d)$, and of the data."""
 
     teacher: Float[Tensor, "*b widths"]
     labels: Float[Tensor, "*b widths"]
@@ -172,16 +163,9 @@ def random_feature_advantage(
     `designs` models are trained with the input and as many without it; the noise of the labels is integrated out, so
     the only sampling is over designs. σ is positive: without noise an interpolated label would identify the member.
     """
+    label = partial(label_weights, inputs, query, rows=rows, widths=widths, designs=designs)
     trained = {
-        who: label_weights(
-            inputs,
-            query,
-            rows=rows,
-            widths=widths,
-            designs=designs,
-            member=member,
-            generator=stream(seed, f"random features/{query}/{member}", inputs.device),
-        )
+        who: label(member=member, generator=stream(seed, f"random features/{query}/{member}", inputs.device))
         for who, member in (("outsider", False), ("member", True))
     }
     teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}

@@ -18,8 +18,7 @@ $$ [x_0; X]\, v_j = L Z_j \big/ \sqrt{\lVert Z_j \rVert^2 + \chi^2_{D-r}}. $$
 Only an outsider's norm matters: $w$ is proportional to $\lVert x_0 \rVert$, so one set of draws serves every $x_0$.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -33,13 +32,6 @@ from leakage.trainers.min_norm import nested_weights
 QUERIES = {"relu": torch.relu, "linear": torch.clone}
 _SURE = 64  # with more features than this, and than n, a design of full rank is as good as certain: 1 - n / 2^64
 _CHUNK = 2**24  # features held at once, to bound memory
-
-
-class _Draw(NamedTuple):
-    """Points in coordinates of their span (row 0 has unit norm), and their inner products with the directions."""
-
-    points: Float[Tensor, "trials rows rank"]
-    products: Float[Tensor, "trials rows p"]
 
 
 def outsider_variances(
@@ -58,9 +50,9 @@ def outsider_variances(
     """
     squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
     parts = []
-    for draw in _draws(design, design.n + 1, widths[-1], trials, generator):
-        weights = nested_weights(draw.products[:, 1:].relu(), activation(draw.products[:, :1]), widths=widths)
-        parts.append(_variance(design, draw.points[:, 1:], weights))
+    for points, products in _draw_designs(design, design.n + 1, widths[-1], trials, generator):
+        weights = nested_weights(products[:, 1:].relu(), activation(products[:, :1]), widths=widths)
+        parts.append(_variance(design, points[:, 1:], weights))
     return squares[..., None, None] * torch.cat(parts).mT
 
 
@@ -75,14 +67,10 @@ def member_variances(
 ) -> Float[Tensor, "*b w trials"]:
     r"""Variances of the prediction at $x_0$, for `trials` designs whose first row is $x_0$ with its label.
 
-    For $p > n$ this is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$, wherever the features of the
-    training rows have full rank: a ReLU query of a training row gives the label, and the authors' simulation returns it
-    although it queries outsiders linearly. A row has no positive feature with probability $2^{-p}$, and its prediction
-    is then 0; rows with too few positive features among them lose rank, too. So up to p = 64, and wherever $D < n$, the
-    designs are drawn and queried with the ReLU. Elsewhere the chance is about $n\,2^{-p}$, and the label's variance is
-    returned.
-
-    For $p \le n$ the model is trained, and queried as `query` says. Arguments as in `outsider_variances`.
+    For $p > n$ it is the variance of the label, $\lVert x_0 \rVert^2 / D + \sigma^2$, wherever the features of the
+    training rows have full rank, whatever the query. A row has no positive feature, and a prediction of 0, with
+    probability $2^{-p}$; rows with too few among them lose rank, too. So designs with $p \le 64$ or $D < n$ are drawn
+    and queried with the ReLU. For $p \le n$ the model is trained, and queried as `query` says.
     """
     squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
     label = squares / design.D + design.sigma**2
@@ -90,29 +78,25 @@ def member_variances(
     sure = max(design.n, _SURE) if design.D >= design.n else widths[-1]
     narrow, drawn = ([p for p in widths if p <= most] for most in (design.n, sure))
     if drawn:
+        fits = [(part, asked) for part, asked in ((narrow, activation), (drawn[len(narrow) :], torch.relu)) if part]
         trained = [
-            torch.cat(
-                [
-                    _trained_member(design, draw, squares, part, asked)
-                    for part, asked in ((narrow, activation), (drawn[len(narrow) :], torch.relu))
-                    if part
-                ],
-                dim=-2,
-            )
-            for draw in _draws(design, design.n, drawn[-1], trials, generator)
+            torch.cat([_fit_member(design, points, products, squares, *fit) for fit in fits], dim=-2)
+            for points, products in _draw_designs(design, design.n, drawn[-1], trials, generator)
         ]
         variances[..., : len(drawn), :] = torch.cat(trained, dim=-1)
     return variances
 
 
-def _trained_member(design: Design, draw: _Draw, squares: Tensor, widths: list[int], activation) -> Tensor:
-    """Variances `[*b, w, trials]` of fits in which row 0 has each of the norms in turn."""
+def _fit_member(
+    design: Design, points: Tensor, products: Tensor, squares: Tensor, widths: list[int], activation: Callable
+) -> Float[Tensor, "*b w trials"]:
+    """Variances of fits in which row 0 has each of the norms in turn."""
     scale = squares.sqrt().reshape(*squares.shape, 1, 1, 1)
-    points = torch.cat([scale * draw.points[:, :1], draw.points[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)], dim=-2)
-    own = scale * draw.products[:, :1]
-    others = draw.products[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)
-    features = torch.cat([own, others], dim=-2)[..., : widths[-1]].relu()
-    weights = nested_weights(features, activation(own)[..., : widths[-1]], widths=widths)
+    points, products = (
+        torch.cat([scale * part[:, :1], part[:, 1:].expand(*scale.shape[:-3], -1, -1, -1)], dim=-2)
+        for part in (points, products[..., : widths[-1]])
+    )
+    weights = nested_weights(products.relu(), activation(products[..., :1, :]), widths=widths)
     return _variance(design, points, weights).mT
 
 
@@ -122,22 +106,21 @@ def _variance(design: Design, points: Tensor, weights: Float[Tensor, "*b w 1 n"]
     return (weights @ points).square().sum(-1) / design.D + design.sigma**2 * weights.square().sum(-1)
 
 
-def _draws(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> Iterator[_Draw]:
-    """Draw designs of `rows` points, the first of unit norm, a bounded number at a time."""
+def _draw_designs(
+    design: Design, rows: int, p: int, trials: int, generator: torch.Generator
+) -> Iterator[tuple[Float[Tensor, "trials rows rank"], Float[Tensor, "trials rows p"]]]:
+    """Points in coordinates of their span (row 0 has unit norm) and their products with the directions, in pieces."""
     step = max(1, _CHUNK // (rows * p))
     for start in range(0, trials, step):
-        yield _draw(design, rows, p, min(step, trials - start), generator)
-
-
-def _draw(design: Design, rows: int, p: int, trials: int, generator: torch.Generator) -> _Draw:
-    points = torch.ones((trials, 1, 1), dtype=DTYPE, device=generator.device)
-    if rows > 1:
-        column = gaussian((trials, rows - 1, 1), generator=generator)
-        rest = gaussian_factor(rows - 1, design.D - 1, (trials,), generator=generator)
-        first = torch.cat([points, torch.zeros_like(rest[:, :1])], dim=-1)
-        points = torch.cat([first, torch.cat([column, rest], dim=-1)], dim=-2)
-    rank = points.shape[-1]
-    directions = gaussian((trials, rank, p), generator=generator)
-    outside = chi_square(design.D - rank, (trials, p), generator=generator)
-    norm = (directions.square().sum(-2) + outside).sqrt()
-    return _Draw(points, points @ directions / norm.unsqueeze(-2))
+        count = min(step, trials - start)
+        points = torch.ones((count, 1, 1), dtype=DTYPE, device=generator.device)
+        if rows > 1:
+            column = gaussian((count, rows - 1, 1), generator=generator)
+            rest = gaussian_factor(rows - 1, design.D - 1, (count,), generator=generator)
+            first = torch.cat([points, torch.zeros_like(rest[:, :1])], dim=-1)
+            points = torch.cat([first, torch.cat([column, rest], dim=-1)], dim=-2)
+        rank = points.shape[-1]
+        directions = gaussian((count, rank, p), generator=generator)
+        outside = chi_square(design.D - rank, (count, p), generator=generator)
+        norm = (directions.square().sum(-2) + outside).sqrt()
+        yield points, points @ directions / norm.unsqueeze(-2)

@@ -1,4 +1,4 @@
-"""Rates, scatter and rank correlations over independent networks, with intervals over networks."""
+"""Rates, variation and rank correlations over independent networks, with intervals over networks."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
     return Estimate(between.estimate, low, high, within.n)
 
 
-def above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
+def rate_above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
     """The `rate` of answers whose size is above a level, as conservative."""
     return rate((answers.abs() > level).double().mean(-1), points=answers.shape[-1])
 
@@ -48,11 +48,8 @@ def variation(values: Float[Tensor, " networks"]) -> Estimate:
     many = len(values)
     found = float(values.std() / values.mean())
     quantiles = (2 * float(special.gammaincinv((many - 1) / 2, level)) for level in (0.975, 0.025))
-    low, high = (
-        found / math.sqrt(size) if size > 0 else math.inf
-        for u in quantiles
-        for size in [found**2 * ((u + 2) / many - 1) + u / (many - 1)]
-    )
+    sizes = [found**2 * ((u + 2) / many - 1) + u / (many - 1) for u in quantiles]
+    low, high = (found / math.sqrt(size) if size > 0 else math.inf for size in sizes)
     return Estimate(found, low, high, many)
 
 

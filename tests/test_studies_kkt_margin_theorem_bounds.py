@@ -1,4 +1,4 @@
-"""Stages come in their order, the tail of Lemma D.1 is exact, and the learnable case has the limits it should."""
+"""Stages come in their order, the tail of Lemma D.1 and the tightness of KKT points are as in closed form."""
 
 import math
 from itertools import pairwise
@@ -9,33 +9,34 @@ import torch
 from leakage.data.mixtures import LAWS, draw
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.bounds import Geometry
-from reproduced.studies.kkt_margin.orthogonality import (
+from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, output_bound
+from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
     LearnableCase,
-    decay,
+    Tightness,
     first_dimension,
+    measure_stages,
+    measure_tightness,
     overlap_tail,
     overlap_tail_bound,
+    ratio_exponent,
+    stage_flags,
     stage_probability,
-    stages,
-    staircase,
 )
-
-
-def of(*values):
-    return torch.tensor(values, dtype=DTYPE)
+from test_theory_kkt_bounds import CLOSE, WIDE, of
 
 
 def stairs(dimensions, *, law="mixture", rows=20, runs=40, fresh=20):
-    return staircase(law, rows=rows, dimensions=dimensions, runs=runs, fresh=fresh, generator=stream(0, "stairs"))
+    return measure_stages(law, rows=rows, dimensions=dimensions, runs=runs, fresh=fresh, generator=stream(0, "stairs"))
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_each_stage_implies_the_one_before(law):
     for dimension in (300, 30_000, 60_000, 150_000):
         generator = stream(0, f"stages {dimension}")
-        reached = list(stages(draw(law, rows=20, fresh=20, dimension=dimension, runs=20, generator=generator)).values())
+        reached = list(
+            stage_flags(draw(law, rows=20, fresh=20, dimension=dimension, runs=20, generator=generator)).values()
+        )
         for earlier, later in pairwise(reached):
             assert bool((earlier | ~later).all())
 
@@ -101,7 +102,7 @@ def test_the_conditions_for_learning_are_compatible_from_n_to_the_502(n):
 
 def test_the_learnable_case_meets_the_assumption_as_n_grows():
     cases = [LearnableCase(n, math.ceil(n**5.02)) for n in (5, 20, 80, 320)]
-    terms = [case.terms(case.mean_squares[1], exponent=0.6) for case in cases]
+    terms = [case.terms(case.mean_squares[1]) for case in cases]
     for n, (mean, noise) in zip((5, 20, 80, 320), terms, strict=True):
         assert mean == pytest.approx(1 / n, rel=1e-12)
         assert noise <= n ** (1 - 5.02 * 0.4)
@@ -124,7 +125,7 @@ def test_the_labels_of_the_learnable_case_are_those_of_an_exclusive_or():
 
 
 def test_the_slope_of_a_power_law_is_its_exponent():
-    found = decay(of(100, 1000, 10_000).pow(-0.5)[:, None] * of(1.0, 1.0, 1.0), [100, 1000, 10_000])
+    found = ratio_exponent(of(100, 1000, 10_000).pow(-0.5)[:, None] * of(1.0, 1.0, 1.0), [100, 1000, 10_000])
     assert (found.estimate, found.low, found.high) == pytest.approx((-0.5, -0.5, -0.5))
 
 
@@ -134,3 +135,32 @@ def test_a_stage_has_the_probability_of_the_staircase():
     beside = stairs([15_000], runs=400).probability("den > 0")
     # two samples of 400
     assert abs(alone.estimate - float(beside)) < 4 * math.sqrt(2 * 0.25 / 400)
+
+
+def held_against(point, *, fresh=None, kinks=1e-6):
+    """The tightness of a symmetric KKT point, asked about `fresh` points."""
+    fresh = point.points if fresh is None else fresh
+    asked = dict(products=fresh @ point.points.mT, answers=point.network()(fresh), margin=of(point.margin)[0])
+    return measure_tightness(point.network(), point.points, point.labels, kinks=kinks, **asked)
+
+
+def test_the_tightness_of_a_kkt_point_is_as_in_closed_form():
+    found, geometry, margin = held_against(WIDE), Geometry.of(WIDE.points), of(WIDE.margin)[0]
+    own = WIDE.margin / WIDE.height * WIDE.multiplier
+    torch.testing.assert_close(found.ceiling, own / activation_ceiling(geometry, margin), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.floor, own / activation_floor(geometry, margin), rtol=1e-6, atol=0)
+    # Asked about the training points themselves, whose answers are m and whose largest product is Δ.
+    bound = output_bound(geometry, geometry.most[None], margin, factor=1)
+    torch.testing.assert_close(found.fresh, margin / bound[0], rtol=1e-9, atol=0)
+    assert abs(float(found.member)) < 1e-9
+
+
+def test_bounds_that_say_nothing_are_kept_by_everyone():
+    found = held_against(CLOSE)
+    assert [float(getattr(found, name)) for name in ("ceiling", "floor", "fresh", "member")] == [0, math.inf, 0, 0]
+
+
+def test_the_worst_of_all_is_the_least_floor_and_the_largest_else():
+    one, other = (Tightness(of(a, 0.5), of(a, 2.0), of(a, 0.1), of(a, 0.0)) for a in (1.5, 0.9))
+    found = Tightness.worst([one, other])
+    assert [float(getattr(found, name)) for name in ("ceiling", "floor", "fresh", "member")] == [1.5, 0.9, 1.5, 1.5]

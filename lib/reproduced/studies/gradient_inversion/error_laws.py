@@ -6,7 +6,6 @@ of the matrix, so that they hold while $\delta$ is below about 0.6.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Real
@@ -17,7 +16,7 @@ from leakage.runtime import DTYPE
 from leakage.theory.hermite import gaussian_mean, moment
 
 
-def error(tilt: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+def tilt_error(tilt: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     r"""The distance between unit vectors an angle $\arctan\delta$ apart, $2 \sin(\tfrac12 \arctan \delta)$."""
     return 2 * torch.sin(torch.atan(tilt) / 2)
 
@@ -48,11 +47,11 @@ def outputs_tilt(
     `width`, B is `batch` and z is `noise`.
     """
     others, device = batch - 1, dimension.device
-    rest, whole = (_averages(activation, order=0, centre=less, device=device) for less in (centre, False))
-    cross = rest.square + 2 * rest.bent * rest.mean + (batch - 2) * rest.mean.square()
-    power = batch * (whole.square + others * whole.mean.square())
-    variance = (rest.tilted + others * cross) / width + noise**2 * power
-    return _tilt(activation, dimension, variance, batch=batch, order=2)
+    mean, square, bent, tilted = _averages(activation, order=0, centre=centre, device=device)
+    whole_mean, whole_square, *_ = _averages(activation, order=0, centre=False, device=device)
+    cross = square + 2 * bent * mean + (batch - 2) * mean.square()
+    power = batch * (whole_square + others * whole_mean.square())
+    return _tilt(activation, dimension, (tilted + others * cross) / width + noise**2 * power, batch=batch)
 
 
 def hidden_tilt(
@@ -70,29 +69,18 @@ def hidden_tilt(
 
     Each row of G is in the span, so that one of the two slots of the moment has no error; hence the 4, and no B.
     """
-    slopes = _averages(activation, order=1, centre=centre, device=dimension.device)
-    return _tilt(activation, dimension, slopes.square / (4 * width), batch=batch, order=2)
+    _, square, *_ = _averages(activation, order=1, centre=centre, device=dimension.device)
+    return _tilt(activation, dimension, square / (4 * width), batch=batch)
 
 
-def _tilt(
-    activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int, order: int
-) -> Float[Tensor, "*b"]:
-    r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
-    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
+def _tilt(activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int) -> Float[Tensor, "*b"]:
+    r"""$\delta = \sqrt{(d - B) V} / |s_2|$, from the variance V in each direction into which an input can turn."""
+    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=2).abs()
     return ((dimension - batch).to(DTYPE) * variance).sqrt() / size
 
 
-class _Averages(NamedTuple):
-    r"""Averages of a function over $u \sim N(0, 1)$: $\E f$, $\E f^2$, $\E f u^2$ and $\E f^2 u^2$."""
-
-    mean: Tensor
-    square: Tensor
-    bent: Tensor
-    tilted: Tensor
-
-
-def _averages(activation: Activation, *, order: int, centre: bool, device: torch.device) -> _Averages:
-    r"""The averages of σ (order 0) or σ' (order 1), with `centre` of σ less its line $s_0 + s_1 u$."""
+def _averages(activation: Activation, *, order: int, centre: bool, device: torch.device) -> list[Tensor]:
+    r"""$\E f$, $\E f^2$, $\E f u^2$, $\E f^2 u^2$ for f = σ (order 0) or σ', of σ less $s_0 + s_1 u$ with `centre`."""
     one = torch.ones((), dtype=DTYPE, device=device)
     first, linear = (moment(activation, one, order=degree) * centre for degree in (0, 1))
 
@@ -103,9 +91,5 @@ def _averages(activation: Activation, *, order: int, centre: bool, device: torch
 
         return gaussian_mean(integrand, device=device)
 
-    return _Averages(
-        mean(lambda f, u: f),
-        mean(lambda f, u: f.square()),
-        mean(lambda f, u: f * u.square()),
-        mean(lambda f, u: (f * u).square()),
-    )
+    powers = (lambda f, u: f, lambda f, u: f.square(), lambda f, u: f * u.square(), lambda f, u: (f * u).square())
+    return [mean(power) for power in powers]

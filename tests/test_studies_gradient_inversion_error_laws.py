@@ -10,7 +10,7 @@ from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs
 from leakage.attacks.gradient_inversion.span import of_moments
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.gradient_inversion.moment_error import error, hidden_tilt, outputs_tilt, span_error
+from reproduced.studies.gradient_inversion.error_laws import hidden_tilt, outputs_tilt, span_error, tilt_error
 
 POLYNOMIAL, TANH = activation("polynomial"), activation("tanh")
 
@@ -22,7 +22,7 @@ def of(*values):
 def test_the_error_is_the_distance_of_unit_vectors():
     tilt = of(0.0, 0.3, 1.0, 1e9)
     other = torch.stack([torch.ones_like(tilt), tilt]) / (1 + tilt.square()).sqrt()
-    torch.testing.assert_close(error(tilt), (other - of(1, 0)[:, None]).norm(dim=0))
+    torch.testing.assert_close(tilt_error(tilt), (other - of(1, 0)[:, None]).norm(dim=0))
 
 
 def test_the_span_error_is_what_lies_outside():

@@ -1,18 +1,21 @@
-"""Batches of trained regressions are the textbook fits, and their predictions have the laws of the theory."""
+"""Trained regressions are the textbook fits with the laws of the theory; quadrature is the mean over drawn points."""
 
 import pytest
 import torch
 from scipy import stats
 
 from leakage.data.gaussians import gaussian
+from leakage.metrics import estimates
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares_law, ridge_law
+from leakage.theory import least_squares, least_squares_law, ridge_law
 from leakage.theory.least_squares import Design, Query
-from reproduced.studies.min_norm import regressions
-from reproduced.studies.min_norm.regressions import ridge_predictions, trained_predictions
+from reproduced.studies.min_norm import linear_regressions
+from reproduced.studies.min_norm.linear_regressions import point_quadrature, ridge_predictions, trained_predictions
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 PENALTIES = [1e-6, 0.1, 3.0, 1e6]
+MEDIUM = Design(n=20, D=60)
+WIDTHS = [24, 39, 60]
 
 
 def dense(features, labels, query, penalty):
@@ -85,11 +88,39 @@ def test_a_member_gets_its_label_back_at_every_interpolating_width():
 
 
 def test_trials_trained_in_small_batches_are_as_many_and_as_independent(monkeypatch):
-    monkeypatch.setattr(regressions, "_CHUNK", 7 * 6 * 30)
+    monkeypatch.setattr(linear_regressions, "_CHUNK", 7 * 6 * 30)
     answers = predictions(trials=1000)[:, 1]
     assert len(answers.unique()) == 1000
     monkeypatch.undo()
     assert stats.ks_2samp(answers, predictions(trials=1000, seed=1)[:, 1]).pvalue > P_VALUE
+
+
+def test_the_moments_of_the_two_norms_are_those_of_chi_squares():
+    points = point_quadrature(MEDIUM, WIDTHS, nodes=(200, 50))
+    p = torch.tensor(WIDTHS, dtype=torch.float64)
+    torch.testing.assert_close(points.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
+    # Quantiles at 200 nodes leave a relative 1e-3 of the tails.
+    torch.testing.assert_close(points.mean(points.query.used), p, rtol=1e-3, atol=0)
+    torch.testing.assert_close(points.mean(points.query.used.square()), p * (p + 2), rtol=1e-3, atol=0)
+    torch.testing.assert_close(points.mean(points.query.unused), MEDIUM.D - p, rtol=1e-2, atol=0)
+    torch.testing.assert_close(points.mean(points.query.used * points.query.unused), p * (60 - p), rtol=1e-2, atol=0)
+
+
+def test_the_mean_advantage_is_that_over_drawn_points():
+    points = point_quadrature(MEDIUM, WIDTHS)
+    mean = points.mean(least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), points.query))
+    drawn = Query.draw(MEDIUM, WIDTHS, count=20_000, generator=stream(0, "points"))
+    sampled = least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), drawn)
+    for value, column in zip(mean.tolist(), sampled.T, strict=True):
+        assert estimates.mean_interval(column, level=0.9999).agrees_with(value)
+
+
+def test_more_nodes_change_little():
+    few, many = (point_quadrature(MEDIUM, WIDTHS, nodes=nodes) for nodes in ((64, 4), (256, 16)))
+    means = [
+        points.mean(least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), points.query)) for points in (few, many)
+    ]
+    assert float((means[0] - means[1]).abs().max()) < 1e-3
 
 
 @pytest.mark.gpu

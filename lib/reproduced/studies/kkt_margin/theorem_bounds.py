@@ -1,0 +1,203 @@
+r"""In which dimension the proof of Theorem 3.2 begins, and how near networks come to its bounds (`theory.kkt.bounds`).
+
+Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
+become useful one after the other as d grows, in the stages named by `STAGES`.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from scipy import special
+from torch import Tensor
+
+from leakage.data.mixtures import Law, Sample, clusters, draw
+from leakage.metrics.intervals import Estimate, clopper_pearson
+from leakage.models.two_layer import TwoLayer
+from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, activation_sums, output_bound
+from leakage.theory.kkt.conditions import check
+
+STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
+"""The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
+points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
+factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
+
+_MOST_NUMBERS = 2**23  # of inner products drawn at once: 64 MiB
+
+
+# ── the dimension ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StageShares(NamedTuple):
+    r"""$n\delta/\Delta$ of every training set, and by stage the share of its fresh points for which it is reached."""
+
+    ratios: Float[Tensor, "dimensions runs"]
+    shares: Mapping[str, Float[Tensor, "dimensions runs"]]
+
+    def probability(self, stage: str) -> Float[Tensor, " dimensions"]:
+        """The probability of a stage over training sets and fresh points."""
+        return self.shares[stage].mean(-1)
+
+
+def measure_stages(
+    law: str | Law, *, rows: int, dimensions: Sequence[int], runs: int, fresh: int, generator: torch.Generator
+) -> StageShares:
+    """Draw `runs` training sets of `rows` points, with `fresh` points each, in every dimension, and measure stages."""
+    ratios, shares = [], {name: [] for name in STAGES}
+    at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
+    for dimension, first in itertools.product(dimensions, range(0, runs, at_once)):
+        size = min(at_once, runs - first)
+        sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
+        ratios.append(Geometry.of(sample.train).ratio)
+        for name, reached in stage_flags(sample).items():
+            shares[name].append(reached.to(sample.train).mean(-1))
+    shape = len(dimensions), runs
+    by_stage = {name: torch.cat(parts).view(shape) for name, parts in shares.items()}
+    return StageShares(torch.cat(ratios).view(shape), by_stage)
+
+
+def stage_probability(
+    law: str | Law, stage: str, *, rows: int, dimension: int, runs: int, generator: torch.Generator
+) -> Estimate:
+    """How often a training set reaches a stage with one fresh point, of `runs` pairs; the interval is conservative."""
+    found = measure_stages(law, rows=rows, dimensions=[dimension], runs=runs, fresh=1, generator=generator)
+    return clopper_pearson(int(found.shares[stage].sum()), runs)
+
+
+def stage_flags(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
+    """Which of `STAGES` every fresh point reaches with its training set."""
+    geometry = Geometry.of(sample.train)
+    delta_x = geometry.delta_x(sample.fresh @ sample.train.mT)
+    margin = torch.ones_like(geometry.den)
+    bound = output_bound(geometry, delta_x, margin, factor=1)
+    proved = [geometry.den > 0, activation_floor(geometry, margin) > 0]
+    flags = [flag.unsqueeze(-1).expand(bound.shape) for flag in proved] + [bound < share for share in (1, 0.5, 0.25)]
+    return dict(zip(STAGES, flags, strict=True))
+
+
+def first_dimension(
+    dimensions: Sequence[int], probability: Float[Tensor, " dimensions"], *, level: float = 0.9
+) -> float:
+    """The dimension from which on the probability stays at `level`, interpolated in log d; infinite if it does not.
+
+    Where the level is reached everywhere, the smallest dimension given is returned.
+    """
+    values = probability.tolist()
+    low = max((i for i, value in enumerate(values) if value < level), default=-1)
+    if low in (-1, len(values) - 1):
+        return float(dimensions[0]) if low == -1 else math.inf
+    part = (level - values[low]) / (values[low + 1] - values[low])
+    return float(dimensions[low] * (dimensions[low + 1] / dimensions[low]) ** part)
+
+
+def ratio_exponent(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequence[int]) -> Estimate:
+    r"""The slope of the logarithm of the mean ratio in $\log d$, with an interval over training sets.
+
+    The means of different dimensions are independent, and the variance of $\log \bar r$ is that of $\bar r$ over its
+    square. Each variance is known from the training sets of one dimension alone, so the quantile is Student's for their
+    number, which is conservative for few training sets.
+    """
+    runs = ratios.shape[-1]
+    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
+    weights = (x - x.mean()) / (x - x.mean()).square().sum()
+    means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
+    slope = float(weights @ means.log())
+    half = float(special.stdtrit(runs - 1, 0.975)) * float((weights * spread / means).square().sum().sqrt())
+    return Estimate(slope, slope - half, slope + half, n=ratios.numel())
+
+
+def overlap_tail(dimension: int) -> float:
+    r"""Exact $\Pr(|x^\top y| > \sqrt d \log d)$ of independent uniform points on the sphere of radius $\sqrt d$.
+
+    $(x^\top y / d)^2 \sim \text{Beta}(\frac12, \frac{d - 1}2)$.
+    """
+    return float(special.betaincc(0.5, (dimension - 1) / 2, min(1.0, math.log(dimension) ** 2 / dimension)))
+
+
+def overlap_tail_bound(dimension: int) -> float:
+    r"""The bound of Lemma D.1 on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, so empty, for $d < e^4 \approx 54.6$."""
+    return float(dimension ** (1 - math.log(dimension) / 4))
+
+
+@dataclass(frozen=True)
+class LearnableCase:
+    r"""The mixture of four Gaussians that can be learned from n points, where the conditions have constants 1.
+
+    Xu et al. (2023) ask for $n^{0.51} \sqrt d \le \lVert\mu\rVert^2 \le d / n^2$, which is possible for
+    $d \ge n^{5.02}$. Assumption 3.1 follows from $n \lVert\mu\rVert^2 / d \to 0$ and $n d^{\epsilon - 1} \to 0$ with
+    some $\epsilon > \frac12$. The first is at most $1/n$, the second at most $d^{\epsilon - 1 + 1/5.02}$: both vanish
+    if n grows, but with n fixed the first stays at $1/n$ where $\lVert\mu\rVert^2$ is as large as allowed.
+
+    Source: Smorodinsky et al., Appendix C and Section 3, item 3.
+    """
+
+    n: int
+    dimension: int
+
+    @property
+    def mean_squares(self) -> tuple[float, float]:
+        r"""The least and the largest $\lVert\mu\rVert^2$ allowed; none is where the first exceeds the second."""
+        return self.n**0.51 * math.sqrt(self.dimension), self.dimension / self.n**2
+
+    def terms(self, mean_square: float) -> tuple[float, float]:
+        r"""$n \lVert\mu\rVert^2 / d$ and $n d^{\epsilon - 1}$ at $\epsilon = 0.6$, which Assumption 3.1 sends to 0."""
+        return self.n * mean_square / self.dimension, self.n * self.dimension ** (0.6 - 1)
+
+    def law(self, mean_square: float) -> Law:
+        r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
+        r = math.sqrt(mean_square)
+        return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
+
+
+# ── the bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Tightness:
+    """How close networks come to the bounds: the value found over the bound, for each network.
+
+    `member` is the largest training answer over the margin, less 1: 0 at a KKT point where the floor is positive, and
+    set to 0 elsewhere.
+    """
+
+    ceiling: Float[Tensor, "*b"]  # largest of the `activation_sums` over `activation_ceiling`: at most 1
+    floor: Float[Tensor, "*b"]  # least of the own sign over `activation_floor`: at least 1; inf if the bound is empty
+    fresh: Float[Tensor, "*b"]  # largest fresh answer over `output_bound` with factor 1: at most 1
+    member: Float[Tensor, "*b"]
+
+    @classmethod
+    def worst(cls, found: Sequence["Tightness"]) -> "Tightness":
+        """The numbers closest to a violation of each bound: the least floor, and the largest of the others."""
+        every = {each.name: torch.cat([getattr(one, each.name).flatten() for one in found]) for each in fields(cls)}
+        return cls(**{name: values.amin() if name == "floor" else values.amax() for name, values in every.items()})
+
+
+def measure_tightness(
+    model: TwoLayer,
+    points: Float[Tensor, "*b n d"],
+    labels: Float[Tensor, "*b n"],
+    *,
+    margin: Float[Tensor, "*#b"],
+    products: Float[Tensor, "*b t n"],
+    answers: Float[Tensor, "*b t"],
+    kinks: float = 1e-2,
+) -> Tightness:
+    r"""The tightness of networks at KKT points, or near them, with `kinks` as in `conditions.check`.
+
+    `products` are $x_i^\top x$ of fresh points x with the training points, `answers` are $\Phi(x)$.
+    """
+    geometry = Geometry.of(points)
+    ceiling, floor = (bound(geometry, margin).unsqueeze(-1) for bound in (activation_ceiling, activation_floor))
+    plus, minus = activation_sums(model, check(model, points, labels, kinks=kinks))
+    own = torch.where(labels > 0, plus, minus)
+    excess = (labels * model(points)).amax(-1) / margin - 1
+    return Tightness(
+        ceiling=(torch.maximum(plus, minus) / ceiling).amax(-1),
+        floor=torch.where(floor > 0, own / floor, torch.inf).amin(-1),
+        fresh=(answers.abs() / output_bound(geometry, geometry.delta_x(products), margin, factor=1)).amax(-1),
+        member=torch.where(floor.squeeze(-1) > 0, excess, 0.0),
+    )

@@ -1,0 +1,251 @@
+"""The statements about networks on the line hold at exact optima, and the counters notice where they would not.
+
+Shifting a kink keeps the function at the training points and changes the norm at the stated rate.
+"""
+
+import math
+from functools import cache
+
+import pytest
+import torch
+
+from leakage.data.gaussians import gaussian
+from leakage.models.two_layer import TwoLayer
+from leakage.runtime import DTYPE, stream
+from leakage.theory.kkt.optimum import univariate
+from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from reproduced.studies.kkt_margin import line_theorems as facts
+from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
+from reproduced.studies.kkt_margin.line_theorems import figure_6, norm_derivative, shift_kink
+
+
+@cache
+def optima(law, *, count, problems):
+    generator, solved = stream(0, f"{law}/{count}"), []
+    for _ in range(problems):
+        points, labels = draw_problem(law, count=count, generator=generator)
+        found = univariate(points, labels)
+        function = simplify(from_network(found.model), low=-20, high=20, tolerance=facts.SIMPLIFICATION)
+        solved.append((found.model, function, facts.marginal_points(points, found.multipliers)))
+    return solved
+
+
+@pytest.mark.parametrize("law", LABEL_LAWS)
+def test_no_statement_fails_at_exact_optima(law):
+    pieces, gaps = facts.Tally(0, 0), facts.Tally(0, 0)
+    for model, function, points in optima(law, count=12, problems=15):
+        pieces = add(pieces, facts.check_theorem_4_2(function, points))
+        gaps = add(gaps, facts.check_lemma_f1(model, points))
+        assert facts.check_theorem_4_3(function, points).violations == 0
+        assert len(function.nodes) <= 2 * len(points) - 1
+        if not bool(Margins.of(function, 1.0, tolerance=facts.TOLERANCE).flat.any()):
+            assert len(points) <= facts.crossings(function) <= 6 * len(points)
+    assert pieces.violations == gaps.violations == 0
+    # Premises occur: alternating labels put all kinks at points, triples leave no two pieces off the margin in a row.
+    assert pieces.occurrences > 10 or law == "triples"
+    assert gaps.occurrences > 10 or law == "alternating"
+
+
+def add(one, other):
+    return facts.Tally(*(a + b for a, b in zip(one, other, strict=True)))
+
+
+def zigzag(values):
+    nodes = torch.arange(len(values), dtype=DTYPE)
+    slope = torch.tensor(0.0, dtype=DTYPE)
+    return PiecewiseLinear(nodes, torch.tensor(values, dtype=DTYPE), slope, slope)
+
+
+def test_two_free_pieces_without_a_point_are_a_violation():
+    function = zigzag([0.0, 2, 0, 3])
+    assert facts.check_theorem_4_2(function, torch.tensor([1.5], dtype=DTYPE)) == (2, 0)
+    assert facts.check_theorem_4_2(function, torch.tensor([2.5], dtype=DTYPE)) == (2, 1)
+    assert facts.check_theorem_4_2(function, torch.tensor([9.0], dtype=DTYPE)) == (2, 2)
+    assert facts.check_theorem_4_2(zigzag([1.0, 1, -1, -1]), torch.ones(1, dtype=DTYPE)) == (0, 0)
+
+
+def test_free_runs_are_maximal_and_count_the_points_at_their_ends():
+    function = zigzag([0.0, 2, 0, 1, 1, 0, 3, 0])  # free: pieces 0-3, flat: 3-4, free: 4-7
+    ends = torch.tensor([0.0, 3, 5.5], dtype=DTYPE)
+    assert facts.free_runs(function, ends) == [(3, 2, 3), (3, 1, 3)]
+    assert facts.free_runs(zigzag([1.0, 1, -1, -1]), ends) == []
+
+
+@pytest.mark.parametrize("law", ["random", "pairs"])
+def test_no_run_at_an_exact_optimum_has_more_pieces_than_counting_allows(law):
+    runs = [
+        run for _, function, points in optima(law, count=12, problems=15) for run in facts.free_runs(function, points)
+    ]
+    assert runs
+    assert all(run.pieces <= 2 * run.inside + 1 and run.crossings <= 4 * run.inside for run in runs)
+
+
+def test_points_on_flat_pieces_are_left_out():
+    function = zigzag([0.0, 2, 1, 1, 0])  # flat at 1 between 2 and 3
+    points = torch.tensor([0.5, 1.5, 2, 2.5, 3, 3.5], dtype=DTYPE)
+    assert facts.points_beside_flats(function, points).tolist() == pytest.approx([0.5, 1.5, 3.5])
+
+
+def test_the_vectors_of_live_neurons_at_exact_optima_have_length_one():
+    generator = stream(0, "units")
+    for law in ("random", "flipped"):
+        points, labels = draw_problem(law, count=12, generator=generator)
+        found = univariate(points, labels)
+        lengths = facts.unit_lengths(found.model, points, labels, found.multipliers)
+        # 1e-6: the solver's relative gap is about 1e-9, and lengths feel its square root at most tenfold
+        assert len(lengths)
+        assert bool(((lengths - 1).abs() < 1e-5).all())
+        wrong = facts.unit_lengths(found.model, points, labels, 1.1 * found.multipliers)
+        torch.testing.assert_close(wrong, 1.1 * lengths)
+
+
+def test_kinks_are_counted_between_neighbours():
+    points = torch.tensor([-0.5, 0.5, 2.0, 9.0], dtype=DTYPE)
+    assert facts.kinks_between(zigzag([0.0, 2, 0, 3]).nodes, points).tolist() == [1, 1, 1]
+
+
+def test_a_ramp_needs_a_point_at_one_of_its_ends():
+    model, points, _ = figure_6()
+    ramp = zigzag([1.0, 1, -1, -1])
+    for point, violations in ((1.0, 0), (2.0, 0), (1.5, 1)):
+        assert facts.check_theorem_4_3(ramp, torch.tensor([point], dtype=DTYPE)) == (1, violations)
+    # The network of Figure 6 breaks the statement once its first piece gets an end: it is no KKT point.
+    ended = TwoLayer(
+        torch.cat([model.weights, -torch.ones_like(model.weights[:1])]),
+        torch.cat([model.biases, torch.full_like(model.biases[:1], -3)]),
+        torch.cat([model.outputs, torch.ones_like(model.outputs[:1])]),
+    )
+    assert facts.check_theorem_4_3(from_network(ended), points) == (1, 1)
+
+
+def test_two_kinks_of_one_sign_in_a_gap_are_a_violation():
+    points = torch.tensor([0.0, 1], dtype=DTYPE)
+
+    def counted(*neurons):
+        w, b = torch.tensor(neurons, dtype=DTYPE).T
+        return facts.check_lemma_f1(TwoLayer(w[:, None], b, torch.ones_like(w)), points)
+
+    assert counted((1, -0.3), (-1, 0.6)) == (2, 0)
+    assert counted((1, -0.3), (2, -1.2)) == (1, 1)
+    assert counted((1, -0.3), (2, -0.600001)) == (1, 0)  # the same kink twice
+    assert counted((1, 0), (1, -1), (1, -2), (-1, -2)) == (0, 0)  # at points and outside
+    assert counted((0, 1)) == (0, 0)
+
+
+def test_crossings_that_two_pieces_share_count_once():
+    assert facts.crossings(zigzag([0.0, 1, 0, 1.5])) == 2
+    assert facts.crossings(zigzag([1.0, 1, -1, -1])) == 2
+
+
+def test_points_without_a_multiplier_are_not_marginal():
+    points = torch.tensor([2.0, 1, 3], dtype=DTYPE)
+    assert facts.marginal_points(points, torch.tensor([5, 1e-12, 2], dtype=DTYPE)).tolist() == pytest.approx([2, 3])
+
+
+def test_a_neuron_is_active_everywhere_or_none_is():
+    model, points, _ = figure_6()
+    assert facts.has_active_neuron(model, points)
+    assert not facts.has_active_neuron(TwoLayer(*(part[1:3] for part in parts(model))), points)
+
+
+def parts(model):
+    return model.weights, model.biases, model.outputs
+
+
+def test_the_kink_of_a_sum_lies_between_the_kinks_of_its_terms():
+    generator = stream(0, "angles")
+    angles = math.pi * (torch.rand((2, 1_000_000), generator=generator, dtype=DTYPE) - 0.5)
+    units = torch.stack([angles.cos(), angles.sin()], dim=-1)
+    one, other, total = facts.kink_of_sum(*units)
+    low, high = torch.minimum(one, other), torch.maximum(one, other)
+    assert bool(((low < total) & (total < high))[(high - low) > 1e-9].all())
+    # With w of opposite signs it lies outside.
+    total = facts.kink_of_sum(units[0], -units[1])[2]
+    assert not bool(((low < total) & (total < high)).any())
+
+
+def test_a_point_without_a_multiplier_next_to_a_kink_does_not_split_it():
+    # The tenth problem of this stream has one 4e-4 from a kink: first found as two kinks of one sign in one gap.
+    generator = stream(205, "flipped/20")
+    problems = [draw_problem("flipped", count=20, generator=generator) for _ in range(10)]
+    found = univariate(*problems[-1])
+    points = facts.marginal_points(problems[-1][0], found.multipliers)
+    assert len(points) < 20
+    assert facts.check_lemma_f1(found.model, points).violations == 0
+
+
+def test_the_example_is_a_ramp_between_two_flat_pieces_without_a_point_at_its_ends():
+    model, points, labels = figure_6()
+    torch.testing.assert_close(model(points[:, None]), labels, rtol=0, atol=1e-14)
+    function = from_network(model)
+    assert function.nodes.tolist() == pytest.approx([-0.5, 0.5, 4])
+    assert Margins.of(function, 1.0, tolerance=1e-9).flat.tolist() == [True, False, True, False]
+    assert facts.has_active_neuron(model, points)
+    hidden = (model.weights[:, 0].square() + model.biases.square()).sqrt()
+    torch.testing.assert_close(hidden, model.outputs.abs())
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "kink"),
+    [(0.2, -0.833, 0.75), (0.1, -0.526, 0.611), (0.01, -0.0610, 0.510), (-0.01, 0.0627, 0.490)],
+)
+def test_the_shifted_example_fits_its_points_with_another_norm_and_kink(step, change, kink):
+    model, points, _ = figure_6()
+    moved = shift_kink(model, step=step)
+    torch.testing.assert_close(moved(points[:, None]), model(points[:, None]), rtol=0, atol=1e-14)
+    assert float(moved.squared_norm() - model.squared_norm()) == pytest.approx(change, abs=5e-4)  # as many digits
+    assert float(-moved.biases[2] / moved.weights[2, 0]) == pytest.approx(kink, abs=5e-4)
+    assert float(-moved.biases[1] / moved.weights[1, 0]) == pytest.approx(-0.5)
+
+
+def random_ramp(seed):
+    """A neuron active on [-3, 3], one active to the left of -1/2 and one to the right of 1/2, of random sizes."""
+    size = gaussian((3,), generator=stream(seed, "ramp")).exp()
+    weights = size * torch.tensor([0.3, -1.0, 1.0], dtype=DTYPE)
+    biases = size * torch.tensor([2.0, -0.5, -0.5], dtype=DTYPE)
+    outputs = gaussian((3,), generator=stream(seed, "outputs"))
+    return TwoLayer(weights[:, None], biases, outputs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_rate_is_the_derivative_of_the_norm(seed):
+    model, step = random_ramp(seed), 1e-5
+    up, down = (shift_kink(model, step=sign * step).squared_norm() for sign in (1, -1))
+    # Central differences: an error of step², and rounding of 1e-16 / step.
+    torch.testing.assert_close((up - down) / (2 * step), norm_derivative(model), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_function_does_not_change_outside_of_the_ramp(seed):
+    model = random_ramp(seed)
+    outside = torch.cat([torch.linspace(-3, -0.5, 20, dtype=DTYPE), torch.linspace(0.7, 3, 20, dtype=DTYPE)])[:, None]
+    moved = shift_kink(model, step=0.05)  # the kink goes to 0.55
+    torch.testing.assert_close(moved(outside), model(outside), rtol=1e-12, atol=1e-12)
+    inside = torch.tensor([[0.5]], dtype=DTYPE)
+    assert float((moved(inside) - model(inside)).abs()) > 1e-6
+
+
+def test_at_an_exact_optimum_the_norm_does_not_change_to_first_order():
+    generator, rates = stream(0, "stationary"), []
+    for _ in range(100):
+        points, labels = draw_problem("pairs", count=5, generator=generator)
+        model = univariate(points, labels).model
+        for three in shiftable(model, points):
+            own = TwoLayer(*(part[three] for part in parts(model)))
+            rates.append(float(norm_derivative(own) / model.squared_norm()))
+    assert len(rates) > 3
+    # Certified to a gap of about 1e-10, so directions of the neurons are good to about 1e-5.
+    assert max(map(abs, rates)) < 1e-4
+
+
+def shiftable(model, points):
+    """Triples of neurons: active everywhere, and two of opposite signs with their kinks in one gap, apart."""
+    weights, kinks = model.weights[:, 0], -model.biases / model.weights[:, 0]
+    everywhere = (model.preactivations(points[:, None]) > 1e-3).all(0).nonzero().flatten().tolist()
+    gaps = torch.searchsorted(points, kinks)
+    clear = ((kinks[:, None] - points).abs() > 1e-3).all(1)
+    for c in everywhere:
+        for left in ((weights < 0) & clear).nonzero().flatten().tolist():
+            for right in ((weights > 0) & clear).nonzero().flatten().tolist():
+                if len({c, left, right}) == 3 and gaps[left] == gaps[right] and 0 < gaps[left] < len(points):
+                    yield [c, left, right]
