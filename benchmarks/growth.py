@@ -27,7 +27,7 @@ from leakage.theory import least_squares_law
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.run.storage import write_json
+from reproduced.run.book import write_json
 from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.theorems import he_networks

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from leakage.metrics.roc import ks_test
 from reproduced.claims.texts import seconds_text
-from reproduced.run.book import Book
-from reproduced.run.plan import execution_provenance
-from reproduced.run.storage import write_json
+from reproduced.run.book import Book, write_json
+from reproduced.run.chapter_cache import execution_provenance
 
 P_VALUE = 1e-3  # all seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 ROOT = Path(__file__).parents[1]

@@ -123,7 +123,7 @@ def be_worker(kind: str) -> None:
 def be_client(kind: str, arguments: list[str]) -> int:
     """Run the command, as a client to which the first result comes altered if it is of that kind."""
     from leakage import checked_files
-    from reproduced import cli
+    from reproduced import command_line
 
     if kind == "altering":
         unpack, altered = checked_files.unpack, []
@@ -135,7 +135,7 @@ def be_client(kind: str, arguments: list[str]) -> int:
             return unpack(bytes(content), **options)
 
         checked_files.unpack = once
-    return cli.main(arguments)
+    return command_line.main(arguments)
 
 
 def forked(work, *arguments) -> int:
@@ -182,13 +182,13 @@ def command(folder: Path, name: str, *words: str) -> Any:
             path.unlink(missing_ok=True)
         return None
     if name == "learn":
-        from reproduced import cli
+        from reproduced import command_line
         from reproduced.run import book, equipment
 
         if "--root" in words:
             found = book.open_book(Path(words[words.index("--root") + 1]), None)
             equipment.equipment(equipment.needs(found, (), "cpu"))
-        return cli.main(list(words))
+        return command_line.main(list(words))
     receiving, sending = os.pipe()
     with open(receiving) as answers:
         if name == "scheduler":
@@ -225,7 +225,7 @@ def main(folder: Path) -> None:
     import distributed  # noqa: F401
 
     from leakage import content_keys
-    from reproduced import cli  # noqa: F401
+    from reproduced import command_line  # noqa: F401
     from reproduced.run import audit_errands, build, cluster, errands, plan, replicate  # noqa: F401
 
     plan.registered_checksum = lambda name: "absent"

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import chapter_rules
-from reproduced import cli
+from reproduced import command_line
 
 HEADER = f"---\n{chapter_rules.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
@@ -113,7 +113,7 @@ def copy_of(root: Path, target: Path) -> Path:
 def leakage(root: Path, *arguments: str) -> int:
     """Run a command of the command line on the repository; the exit status."""
     command, *rest = arguments
-    return cli.main([command, "--root", str(root), *rest])
+    return command_line.main([command, "--root", str(root), *rest])
 
 
 def run(root: Path, arguments: list[str], capsys) -> tuple[int, str, str]:

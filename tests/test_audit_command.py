@@ -18,7 +18,7 @@ from leakage import blocks
 from leakage.runtime import stream
 from miniature import is_a_refusal
 from patience import HANGS
-from reproduced import cli
+from reproduced import command_line
 
 ROOT = Path(__file__).parents[1]
 MEMBER = (torch.rand(8, 300, generator=stream(0, "member")) < 0.5).numpy()
@@ -45,7 +45,7 @@ def folder(tmp_path):
 
 
 def run(capsys, *arguments):
-    status = cli.main(["audit", *map(str, arguments)])
+    status = command_line.main(["audit", *map(str, arguments)])
     return status, *capsys.readouterr()
 
 
@@ -239,7 +239,7 @@ def test_links_are_followed_and_what_is_no_file_is_written_into(scores, tmp_path
 @pytest.mark.parametrize("piped", [True, False])
 def test_numbers_go_to_the_standard_output_beside_the_table(piped, scores, tmp_path):
     given = ["audit", str(scores), "--json", "/dev/stdout"]
-    code = f"import sys; from reproduced import cli; sys.exit(cli.main({given!r}))"
+    code = f"import sys; from reproduced import command_line; sys.exit(command_line.main({given!r}))"
     with open(tmp_path / "out", "wb") as file:
         to = subprocess.PIPE if piped else file
         done = subprocess.run([sys.executable, "-c", code], stdout=to, check=True, timeout=HANGS)
@@ -264,11 +264,11 @@ class Absent(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from reproduced import cli
+from reproduced import command_line
 before = set(sys.modules)
 import leakage.audit
 assert "matplotlib" not in sys.modules
-print(cli.main(["audit", {scores!r}, "--report", {page!r}]), cli.main(["status"]), cli.main(["build"]))
+print(command_line.main(["audit", {scores!r}, "--report", {page!r}]), command_line.main(["status"]), command_line.main(["build"]))
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduced import cli
+from reproduced import command_line
 
 TEXT = (Path(__file__).parents[1] / "book" / "audit_your_model.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ def test_the_examples_go_on_from_each_other(tmp_path, monkeypatch, capsys):
         assert names["found"].strongest.auc.estimate > 0.5, example
         if "bound" in names:
             assert names["bound"].epsilon > 1.5, example
-    assert cli.main(shlex.split(COMMAND)[1:]) == 0
+    assert command_line.main(shlex.split(COMMAND)[1:]) == 0
     assert "are clipped" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"audit.html", "audit.json", "scores.npz", "trained"}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot, without_chapters
-from reproduced import cli
+from reproduced import command_line
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def small_book(tmp_path):
 def test_a_root_is_a_folder_that_exists(small_book, capsys, monkeypatch, command, value):
     monkeypatch.chdir(small_book)
     before = snapshot(small_book)
-    assert is_a_refusal(cli.main([command, "--root", value]), *capsys.readouterr())
+    assert is_a_refusal(command_line.main([command, "--root", value]), *capsys.readouterr())
     assert snapshot(small_book) == before
 
 
 def test_outside_a_book_there_is_nothing_to_build(tmp_path, capsys):
-    assert is_a_refusal(cli.main(["build", "--root", str(tmp_path)]), *capsys.readouterr())
+    assert is_a_refusal(command_line.main(["build", "--root", str(tmp_path)]), *capsys.readouterr())
 
 
 SOURCES = [".", "..", "book", "book/new/deep", "lib/leakage", ".git", "lib", "mine", "link", "_toc.yml"]
@@ -39,7 +39,7 @@ def test_a_build_takes_no_folder_that_holds_anything_else(small_book, capsys, mo
     (small_book / "link").symlink_to("book")
     monkeypatch.chdir(small_book)
     before = snapshot(small_book)
-    assert is_a_refusal(cli.main(["build", "--no-render", "--build-dir", folder]), *capsys.readouterr())
+    assert is_a_refusal(command_line.main(["build", "--no-render", "--build-dir", folder]), *capsys.readouterr())
     assert snapshot(small_book) == before
 
 
@@ -48,10 +48,10 @@ def test_a_folder_that_a_build_made_or_found_empty_is_its_own(small_book, capsys
     monkeypatch.chdir(without_chapters(small_book))
     (small_book / "empty").mkdir()
     command = ["build", "--no-render", "--build-dir", folder]
-    assert cli.main(command) == 0
+    assert command_line.main(command) == 0
     (small_book / folder / "claims").mkdir()
     (small_book / folder / "claims" / "old.json").write_text("{}", "utf-8")
-    assert cli.main(command) == 0
+    assert command_line.main(command) == 0
     assert not (small_book / folder / "claims" / "old.json").exists()
     assert "may overwrite and delete everything in it" in (small_book / folder / ".leakage-build").read_text("utf-8")
 

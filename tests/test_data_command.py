@@ -13,7 +13,7 @@ import yaml
 
 from leakage.data import fetch, registry
 from patience import HANGS
-from reproduced import cli
+from reproduced import command_line
 from reproduced.run import datasets
 from small_data import entry, pack, put, register, serving, tree
 
@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch, site, add):
 
 def run(capsys, *arguments):
     """Exit status, lines of output and lines of complaint."""
-    status = cli.main(["data", *arguments])
+    status = command_line.main(["data", *arguments])
     told = capsys.readouterr()
     return status, told.out.splitlines(), told.err.splitlines()
 

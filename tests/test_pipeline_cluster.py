@@ -20,7 +20,7 @@ from leakage.checked_files import Damaged
 from leakage.runtime import stream
 from miniature import add_chapter, edit, executions, is_a_refusal, make_repository, run
 from patience import HANGS, wait_until
-from reproduced import cli
+from reproduced import command_line
 from reproduced.run import audit_errands, errands
 from reproduced.run.cluster import Call, Misfit
 from reproduced.run.equipment import Needs
@@ -230,7 +230,7 @@ def test_an_audit_at_a_wrong_place_gets_one_line_and_writes_nothing(
     scores, tmp_path, capsys, monkeypatch, options, message
 ):
     monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
-    status = cli.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
+    status = command_line.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
     out, err = capsys.readouterr()
     assert is_a_refusal(status, out, err)
     assert message in err

@@ -16,7 +16,7 @@ CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?
 ELSEWHERE = frozenset(
     {
         *(f"reproduced.pages.{name}:setup" for name in ("folds", "page_tables", "site")),
-        "reproduced.cli:main",
+        "reproduced.command_line:main",
     }
 )
 """Called by whom no syntax tree of ours shows: Sphinx, and the command that `pyproject.toml` installs."""

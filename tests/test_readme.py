@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduced import cli
+from reproduced import command_line
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -58,7 +58,7 @@ def test_a_network_is_audited_as_the_readme_says(names, folder, capsys):
 
 def test_a_file_is_audited_as_the_readme_says(names, folder, capsys):
     exec(PYTHON[2], names)
-    assert cli.main(shlex.split(COMMAND)[1:]) == 0
+    assert command_line.main(shlex.split(COMMAND)[1:]) == 0
     assert "RMIA" in capsys.readouterr().out
     assert "<svg" in (folder / "audit.html").read_text("utf-8")
 

@@ -48,7 +48,7 @@ def test_a_full_disk_ends_a_build_in_one_line(book, capsys, monkeypatch):
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(book):
-    code = "import sys; sys.modules['{}'] = None; from reproduced import cli; sys.exit(cli.main({}))"
+    code = "import sys; sys.modules['{}'] = None; from reproduced import command_line; sys.exit(command_line.main({}))"
     for package, command in (("jupytext", "status"), ("jupytext", "build")):
         arguments = [command, "--root", str(book)]
         script = [sys.executable, "-c", code.format(package, arguments)]
@@ -62,7 +62,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(boo
 
 def test_data_can_be_listed_without_pytorch_and_the_packages_of_the_book(tmp_path):
     absent = ("jupytext", "nbformat", "papermill", "jupyter_book", "sphinx_external_toc", "torch")
-    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from reproduced import cli; cli.main(['data'])"
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from reproduced import command_line; command_line.main(['data'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist" in done.stdout

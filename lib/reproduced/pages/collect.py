@@ -14,8 +14,7 @@ from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Claim, Declarations
 from reproduced.claims.ledger import RECORD, missing_data_text
 from reproduced.claims.texts import NOT_JUDGED, measured_text, rule_text
-from reproduced.run.executed import PROVENANCE, REPRO
-from reproduced.run.plan import ABSENT
+from reproduced.run.chapter_cache import ABSENT, PROVENANCE, REPRO
 
 _RUN = ("profile", "seed", "seconds")
 

@@ -1,7 +1,7 @@
 """What the pages read besides chapters and claims: contents, plan of the chapters and kept records, read strictly.
 
-A build reads all of it before it executes anything: a fault is a `Refusal` that names the file, the place and the rule.
-Nothing here writes.
+A build reads all of it before it executes anything: a fault is a `UserError` that names file, place and rule. Nothing
+here writes.
 """
 
 import os
@@ -15,8 +15,7 @@ from leakage import arguments
 from reproduced.claims import measurements
 from reproduced.claims.texts import SIGNS
 from reproduced.run import replications
-from reproduced.run.book import Book, Refusal, read_json, read_mapping
-from reproduced.run.storage import lost_links
+from reproduced.run.book import Book, UserError, lost_links, read_json, read_mapping
 
 _Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, in words and as a test
 
@@ -57,9 +56,9 @@ def _are_measurements(values: Any) -> bool:
 
 
 def check(book: Book) -> None:
-    """Read everything that the pages will need; a `Refusal` if something is wrong with it."""
-    for path in (*lost_links(book.folder), *lost_links(book.package)):
-        raise Refusal(f"{path} is a link to {arguments.shown(os.readlink(path))}, where nothing is.")
+    """Read everything that the pages will need; a `UserError` if something is wrong with it."""
+    for path in (path for folder in (book.folder, *book.packages) for path in lost_links(folder)):
+        raise UserError(f"{path} is a link to {arguments.shown(os.readlink(path))}, where nothing is.")
     _check_contents(book)
     read_mapping(book.root / "_config.yml")
     planned_chapters(book)
@@ -77,10 +76,10 @@ def planned_chapters(book: Book) -> list[dict[str, Any]]:
     for number, entry in enumerate(entries, start=1):
         _look(entry, f"{path.name}, chapter {number}", _PLANNED)
         if unknown := sorted(set(entry) - set(_PLANNED)):
-            raise Refusal(f"{path.name}, chapter {number}: unknown field {unknown[0]}; known: {', '.join(_PLANNED)}.")
+            raise UserError(f"{path.name}, chapter {number}: unknown field {unknown[0]}; known: {', '.join(_PLANNED)}.")
     names = [entry["name"] for entry in entries]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise Refusal(f"{path.name}: {repeated[0]} stands there twice.")
+        raise UserError(f"{path.name}: {repeated[0]} stands there twice.")
     return [{name: " ".join(text.split()) for name, text in entry.items()} for entry in entries]
 
 
@@ -102,20 +101,20 @@ def _check_contents(book: Book) -> None:
     try:
         parse_toc_yaml(book.root / "_toc.yml")
     except Exception as error:  # whatever the renderer's reader raises, it shall raise it now
-        raise Refusal(f"_toc.yml is no table of contents: {error}.") from error
+        raise UserError(f"_toc.yml is no table of contents: {error}.") from error
     if missing := [page for page in pages if not (book.folder / f"{page}.md").is_file()]:
-        raise Refusal(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
+        raise UserError(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
 
 
 def _list(content: Mapping[str, Any], name: str, whose: str) -> list[Any]:
     if not isinstance(content.get(name), list):
-        raise Refusal(f"{whose}: `{name}` must be a list; got {arguments.shown(content.get(name))}.")
+        raise UserError(f"{whose}: `{name}` must be a list; got {arguments.shown(content.get(name))}.")
     return content[name]
 
 
 def _look(entry: Any, whose: str, rules: _Rules) -> None:
     if not isinstance(entry, dict):
-        raise Refusal(f"{whose} must be a mapping of fields; got {arguments.shown(entry)}.")
+        raise UserError(f"{whose} must be a mapping of fields; got {arguments.shown(entry)}.")
     for name, (rule, fits) in rules.items():
         if not fits(entry.get(name)):
-            raise Refusal(f"{whose}: `{name}` must be {rule}; got {arguments.shown(entry.get(name))}.")
+            raise UserError(f"{whose}: `{name}` must be {rule}; got {arguments.shown(entry.get(name))}.")

@@ -9,7 +9,7 @@ from string import Template
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from reproduced.run.executed import REPRO
+from reproduced.run.chapter_cache import REPRO
 
 FOLDER = "notebooks"  # below the folder of what a build generates
 BRANCH = "notebooks"  # of the public repository, on which .github/workflows/book.yml puts them

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reproduced.pages import contents, entries, glossary, landing, layers, scoreboard, tables, wrong_papers
-from reproduced.run import lacking_data
-from reproduced.run.book import Book
-from reproduced.run.storage import GENERATED
+from reproduced.run.book import GENERATED, Book
+from reproduced.run.data_command import lacking_data
 
 
 def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -17,7 +16,7 @@ def pages(book: Book, ledgers: Mapping[str, Mapping[str, Any]]) -> dict[str, str
     stories = {name: f"{GENERATED}/{layers.STORY}/{name}.png" for name in book.chapters}
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     texts = {
-        "scoreboard.md": scoreboard.scoreboard(claims, absent, lacking_data.sentence(book, ledgers)),
+        "scoreboard.md": scoreboard.scoreboard(claims, absent, lacking_data(book, ledgers)),
         "claims.csv": scoreboard.as_csv(claims),
         "wrong_papers.md": wrong_papers.page(claims),
         "tally.md": landing.tally(claims),

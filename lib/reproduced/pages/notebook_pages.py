@@ -6,11 +6,9 @@ import jupytext
 
 from reproduced.pages import downloads, layers
 from reproduced.pages.render import copy_alt_texts
-from reproduced.run.book import Book, read_mapping
-from reproduced.run.execute import kernel_variables
-from reproduced.run.executed import REPRO
-from reproduced.run.plan import execution_provenance
-from reproduced.run.storage import GENERATED, write_notebook
+from reproduced.run.book import GENERATED, Book, read_mapping, write_notebook
+from reproduced.run.chapter_cache import REPRO, execution_provenance
+from reproduced.run.run_chapters import kernel_variables
 
 
 def execute_pages(book: Book) -> list[str]:
@@ -35,7 +33,7 @@ def execute_pages(book: Book) -> list[str]:
             config=Config({"KernelManager": {"transport_encryption": "auto"}}),
         )
         try:
-            client.execute(env=os.environ | kernel_variables(package=book.package, build=book.build))
+            client.execute(env=os.environ | kernel_variables(library=book.library, build=book.build))
         except CellExecutionError as error:
             faults.append(f"{name}: {error.ename}: {error.evalue}")
         notebook.metadata[REPRO] = execution_provenance(book, "cpu")

@@ -20,10 +20,10 @@ from nbformat.v4 import new_markdown_cell
 from leakage import store
 from reproduced.pages import contents, downloads, generated, layers, tree
 from reproduced.pages.library import PAGE, Library
-from reproduced.run import executed, lacking_data, replications
-from reproduced.run.book import Book, code, read_mapping
-from reproduced.run.executed import REPRO
-from reproduced.run.storage import GENERATED, copy_tree, write_json, write_notebook, write_text
+from reproduced.run import chapter_cache, replications
+from reproduced.run.book import GENERATED, Book, code, copy_tree, read_mapping, write_json, write_notebook, write_text
+from reproduced.run.chapter_cache import REPRO
+from reproduced.run.data_command import lacking_data
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -50,13 +50,14 @@ def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], no
     if book.staged.exists():
         shutil.rmtree(book.staged)
     copy_tree(book.folder, book.staged)
-    copy_tree(book.package, book.staged / "lib" / book.package.name)
+    for package in book.packages:
+        copy_tree(package, book.staged / "lib" / package.name)
     library = read_library(book)
     repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
     seeds = replications.sentences(book)
     absent = []
     for chapter in book.chapters:
-        notebook, page = executed.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
+        notebook, page = chapter_cache.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
         if notebook is not None:
             write_notebook(
                 book.staged / GENERATED / downloads.FOLDER / f"{chapter}.ipynb",
@@ -87,9 +88,9 @@ def read_library(book: Book) -> Library | None:
     """The library behind the chapters, for a book with a page about it."""
     if PAGE not in book.pages:
         return None
-    known = tree.modules(book.package)
-    used = {name: tree.used(code(book.notebook(name)), known, book.package.name) for name in book.chapters}
-    return Library(book.package, used)
+    known = tree.modules(book.library / "leakage")
+    used = {name: tree.used(code(book.notebook(name)), known, "leakage") for name in book.chapters}
+    return Library(book.library / "leakage", used)
 
 
 def copy_alt_texts(notebook: NotebookNode) -> None:
@@ -103,7 +104,7 @@ def copy_alt_texts(notebook: NotebookNode) -> None:
 
 def _lacking(book: Book, chapter: str, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
     """What the page could not judge for want of data, and what it shows instead."""
-    sentence = lacking_data.sentence(book, {chapter: ledgers[chapter]}) if chapter in ledgers else ""
+    sentence = lacking_data(book, {chapter: ledgers[chapter]}) if chapter in ledgers else ""
     instead = (
         "Captions and sentences about these data describe a build that has them; where a figure or table names other "
         "data in their place, it shows those, and no claim is judged by it."
@@ -154,7 +155,7 @@ def render(book: Book, *, strict: bool) -> Rendered:
     output = book.build / "site"
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [
-        *(sys.executable, "-P", "-m", "reproduced.run.worker", Path(sys.executable).with_name("jupyter-book")),
+        *(sys.executable, "-P", "-m", "reproduced.run.run_chapters", Path(sys.executable).with_name("jupyter-book")),
         *("build", book.staged, "--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml"),
         *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]

@@ -24,7 +24,7 @@ from reproduced.claims.texts import provenance
 from reproduced.pages import downloads, glossary
 from reproduced.pages.layers import duration
 from reproduced.pages.library import PAGE
-from reproduced.run.storage import GENERATED
+from reproduced.run.book import GENERATED
 
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
 _MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")

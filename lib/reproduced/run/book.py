@@ -1,35 +1,33 @@
-"""The book on disk: where its parts lie, which chapters it has, and which parameters they take.
+"""The book on disk: where its parts lie, which chapters it has, which parameters they take, how files are written.
 
-`Book` answers questions and writes nothing. Whatever is wrong with a request or with the book is a `Refusal`, raised
-before anything is executed or changed.
+Whatever is wrong with a request or with the book is a `UserError`, raised before anything is executed or changed.
 """
 
 import ast
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import click
 import jupytext
+import nbformat
 from nbformat import NotebookNode
 
-from leakage import arguments, content_keys
+from leakage import arguments, store
+from reproduced import repository
 from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
-from reproduced.run.storage import MARKER
+from reproduced.run.run_chapters import UserError
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
-
-
-class Refusal(click.ClickException):
-    """A request that cannot be carried out; the message is one line, and nothing was changed."""
-
-    exit_code = 2
+MARKER = ".leakage-build"  # in a build folder: whatever lies beside it may be overwritten and deleted by a build
+GENERATED = "_generated"  # the folder of the staged pages that holds what a build says
+_NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Book:
         contents = read_mapping(self.root / "_toc.yml")
         pages = [contents.get("root", "intro"), *_files(contents)]
         if wrong := [page for page in pages if not isinstance(page, str)]:
-            raise Refusal(f"_toc.yml: a page must be a name; got {arguments.shown(wrong[0])}.")
+            raise UserError(f"_toc.yml: a page must be a name; got {arguments.shown(wrong[0])}.")
         return tuple(dict.fromkeys(pages))
 
     @property
@@ -61,10 +59,15 @@ class Book:
         return self.root / "book"
 
     @property
-    def package(self) -> Path:
-        """The package `leakage` that the chapters import: the repository's own, else the installed one."""
-        own = self.root / "lib" / "leakage"
-        return own if own.is_dir() else content_keys.PACKAGE
+    def library(self) -> Path:
+        """The folder of the packages that the chapters import: the repository's own, else the installed one."""
+        own = self.root / "lib"
+        return own if (own / "leakage").is_dir() else store.LIB
+
+    @property
+    def packages(self) -> tuple[Path, ...]:
+        """The packages in `library`."""
+        return tuple(self.library / name for name in store.PACKAGES if (self.library / name).is_dir())
 
     @property
     def staged(self) -> Path:
@@ -89,54 +92,54 @@ class Book:
         return self.folder / "records" / f"{chapter}.json"
 
     def declarations(self, chapter: str) -> Declarations:
-        """The chapter's claims file; a `Refusal` if it is wrong."""
+        """The chapter's claims file; a `UserError` if it is wrong."""
         try:
             return declarations.load(self.folder / "claims" / f"{chapter}.yml")
         except ValueError as error:
-            raise Refusal(f"book/claims/{error}") from error
+            raise UserError(f"book/claims/{error}") from error
 
     def notebook(self, chapter: str) -> NotebookNode:
-        """The chapter as a notebook; a `Refusal` unless it has one `parameters` cell with the standard parameters."""
+        """The chapter as a notebook; a `UserError` unless it has one `parameters` cell with the standard parameters."""
         try:
             notebook = jupytext.read(self.source(chapter))
         except Exception as error:  # whatever the converter raises of a text, the text is at fault
-            raise Refusal(f"book/{chapter}.md cannot be read: {error}.") from error
+            raise UserError(f"book/{chapter}.md cannot be read: {error}.") from error
         found = defaults(notebook, chapter)
         if {name: type(value) for name, value in found.items()} != {n: type(v) for n, v in STANDARD.items()}:
             wanted = ", ".join(f"{name} = {value!r}" for name, value in STANDARD.items())
-            raise Refusal(f"book/{chapter}.md: the `parameters` cell must hold exactly {wanted}.")
+            raise UserError(f"book/{chapter}.md: the `parameters` cell must hold exactly {wanted}.")
         return notebook
 
     def choose(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The chapters named, in the book's order, all if none is named; a `Refusal` for a name that is no chapter."""
+        """The chapters named, all if none is, in the book's order; a `UserError` for a name that is no chapter."""
         names = [name.removeprefix("book/").removesuffix(".md") for name in names]
         if unknown := [name for name in names if name not in self.chapters]:
             known = ", ".join(self.chapters) or "none yet"
-            raise Refusal(f"{arguments.shown(unknown[0])} is no chapter; the chapters are: {known}.")
+            raise UserError(f"{arguments.shown(unknown[0])} is no chapter; the chapters are: {known}.")
         return tuple(chapter for chapter in self.chapters if not names or chapter in names)
 
     def check_folder(self) -> None:
-        """A `Refusal` unless a build may write and delete in the build folder: it is new, empty or marked as one.
+        """A `UserError` unless a build may write and delete in the build folder: it is new, empty or marked as one.
 
         The folder `_build` of the repository is ours by its name, for a cache may have filled it before.
         """
         folder, root = _real(self.build), _real(self.root)
         if root.is_relative_to(folder) or any(
-            folder.is_relative_to(_real(part)) for part in (self.folder, self.package, self.root / ".git")
+            folder.is_relative_to(_real(part)) for part in (self.folder, *self.packages, self.root / ".git")
         ):
-            raise Refusal(f"{folder} is a folder of the book's sources; choose another with --build-dir.")
+            raise UserError(f"{folder} is a folder of the book's sources; choose another with --build-dir.")
         own = self.root / "_build"
         marked = (folder == _real(own) and not own.is_symlink()) or (folder / MARKER).is_file()
         if folder.is_dir() and not marked and any(folder.iterdir()):
-            raise Refusal(f"{folder} has files in it that are no build's; choose a new or an empty folder.")
+            raise UserError(f"{folder} has files in it that are no build's; choose a new or an empty folder.")
 
 
 def open_book(root: Path | None = None, build: Path | None = None) -> Book:
     """The book at `root`, or the one around the current folder; built into `_build` unless told otherwise."""
     try:
-        found = content_keys.find_root(root)
+        found = repository.find_root(root)
     except FileNotFoundError as error:
-        raise Refusal(str(error)) from error
+        raise UserError(str(error)) from error
     return Book(found, (build or found / "_build").absolute())
 
 
@@ -150,31 +153,32 @@ def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
     """Names and default values in the `parameters` cell."""
     cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
     if len(cells) != 1:
-        raise Refusal(f"book/{chapter}.md must have one cell tagged `parameters`; it has {len(cells)}.")
+        raise UserError(f"book/{chapter}.md must have one cell tagged `parameters`; it has {len(cells)}.")
     try:
         body = ast.parse(cells[0].source).body
-        return {_target(node): ast.literal_eval(node.value) for node in body if isinstance(node, ast.Assign)}
+        assigned = [node for node in body if isinstance(node, ast.Assign)]
+        return {ast.unparse(node.targets[0]): ast.literal_eval(node.value) for node in assigned}
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: of nested brackets
-        raise Refusal(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
+        raise UserError(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
 
 
 def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
     """Check the options `profile`, `seed`, `device` (`None` if not given) and the pairs NAME=VALUE; fill in defaults.
 
     Raises:
-        Refusal: naming the parameter, the rule and the value received.
+        UserError: naming the parameter, the rule and the value received.
     """
     given = {name: value for name, value in options.items() if value is not None}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise Refusal(f"a parameter is written NAME=VALUE; got {arguments.shown(pair)}.")
+            raise UserError(f"a parameter is written NAME=VALUE; got {arguments.shown(pair)}.")
         if name not in STANDARD:
-            raise Refusal(
+            raise UserError(
                 f"{arguments.shown(name)} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}."
             )
         if name in given:
-            raise Refusal(f"`{name}` is given twice.")
+            raise UserError(f"`{name}` is given twice.")
         is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
         given[name] = int(text) if is_number else text
     from leakage import runtime  # and with it PyTorch, which nobody needs who executes nothing
@@ -185,12 +189,8 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
         runtime.check_seed(chosen["seed"])
         runtime.pick_device(chosen["device"])
     except ValueError as error:
-        raise Refusal(str(error)) from error
+        raise UserError(str(error)) from error
     return chosen
-
-
-def _target(node: ast.Assign) -> str:
-    return ast.unparse(node.targets[0])
 
 
 def _real(path: Path) -> Path:
@@ -198,13 +198,13 @@ def _real(path: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file, which must be a mapping; a `Refusal` if it is none."""
+    """The content of a JSON file, which must be a mapping; a `UserError` if it is none."""
     try:
         content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{path.name} is not JSON: {error}.") from error
+        raise UserError(f"{path.name} is not JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise Refusal(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
+        raise UserError(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
     return content
 
 
@@ -213,14 +213,44 @@ def _refuse_constant(name: str) -> None:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The fields of a YAML file written by hand; a `Refusal` if it is not one."""
+    """The fields of a YAML file written by hand; a `UserError` if it is not one."""
     try:
         content = declarations.read_yaml(path)
     except ValueError as error:
-        raise Refusal(str(error)) from error
+        raise UserError(str(error)) from error
     if not isinstance(content, dict):
-        raise Refusal(f"{path.name} must be a mapping.")
+        raise UserError(f"{path.name} must be a mapping.")
     return content
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8 in one step."""
+    store.write(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON; NaN, which is not JSON, is an error."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_notebook(path: Path, notebook: NotebookNode) -> None:
+    """Write a notebook of format 4."""
+    write_text(path, nbformat.writes(notebook) + "\n")
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the sources below `source` into a new folder; a link is copied as what it points to."""
+    shutil.copytree(source, target, ignore=_NOT_PAGES)
+
+
+def lost_links(source: Path) -> Iterator[Path]:
+    """Links to nothing among what `copy_tree` would copy."""
+    names = os.listdir(source)
+    for path in (source / name for name in sorted(set(names) - _NOT_PAGES(str(source), names))):
+        if path.is_dir():
+            yield from lost_links(path)
+        elif not path.exists():
+            yield path
 
 
 def _files(node: Any) -> Iterator[Any]:

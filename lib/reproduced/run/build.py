@@ -5,36 +5,32 @@ from the declared one and a warning of the renderer each make the build fail, af
 """
 
 import fcntl
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage import checked_files, content_keys, runtime
+from leakage import runtime, store
 from reproduced.pages import collect, contents, tables
 from reproduced.pages.notebook_pages import execute_pages
 from reproduced.pages.render import render, stage
-from reproduced.run import execute, executed, replications
-from reproduced.run.book import Book, Refusal
-from reproduced.run.execute import Place
-from reproduced.run.executed import REPRO
-from reproduced.run.executions import Work, carry_out
-from reproduced.run.options import check_place
-from reproduced.run.plan import Checksum, Plan, cores, make_plan
-from reproduced.run.progress import Progress, outcome_line
-from reproduced.run.storage import MARKED, MARKER, write_json, write_record
+from reproduced.run import chapter_cache, replications
+from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
+from reproduced.run.chapter_cache import REPRO, Plan, cores, make_plan, run_plans
+from reproduced.run.run_chapters import Place, Progress, local_place
 
 _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
 """After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _MOST_COMPLAINTS = 20
+_MARKED = "This folder was made by `leakage build`, which may overwrite and delete everything in it.\n"
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,7 @@ def build(
     names: Sequence[str],
     parameters: Mapping[str, Any],
     *,
-    checksum: Checksum,
-    place: Place | None = None,
+    place: Place,
     cell_seconds: int | None = None,
     rendered: bool = True,
     progress: Progress,
@@ -62,38 +57,34 @@ def build(
         book: what to build, and where.
         names: chapters to execute; the others are shown as they were executed before, if they were.
         parameters: profile, seed and device, checked.
-        checksum: gives the checksum of a data set by name.
-        place: where chapters are executed; by default `on_this_machine`.
+        place: where chapters are executed.
         cell_seconds: the longest a cell may take; by default according to the profile.
         rendered: whether to make the site, beyond its staged pages.
         progress: told what happens.
 
     Raises:
-        Refusal: if the request or the book is wrong; nothing was changed then.
+        UserError: if the request or the book is wrong; nothing was changed then.
     """
     chosen = book.choose(names)
     check(book)
-    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
-    plans = {c: make_plan(book, c, parameters, checksum=checksum, device=kind) for c in book.chapters}
+    kind = store.device_kind(runtime.pick_device(parameters["device"]))
+    plans = {chapter: make_plan(book, chapter, parameters, device=kind) for chapter in book.chapters}
     with alone(book.build):
-        todo = [plans[chapter] for chapter in chosen if plans[chapter].state != "fresh"]
         for chapter in chosen:
             progress.say(_intention(plans[chapter]))
-        for plan in todo:  # the ledgers of their last execution go first, whatever happens then
-            book.ledger(plan.chapter).unlink(missing_ok=True)
         # In reverse: the longest chapters are among the last, and one that begins last runs alone.
-        work = [Work(book, plan) for plan in reversed(todo)]
-        device, limit = parameters["device"], cell_seconds or CELL_SECONDS[parameters["profile"]]
-        given = {"device": device, "limit": limit, "checksum": checksum, "tell": progress.tell}
-        done = carry_out(book, work, place=place or on_this_machine(device), **given)
-        ends = {end.work.plan.chapter: end for end in done}
-        faults = [outcome_line(ends[c].outcome) for c in chosen if c in ends and not ends[c].outcome.ok]
-        chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].executed)
-        notebooks = {c: notebook for c, plan in plans.items() if (notebook := executed.read(plan.target)) is not None}
+        todo = {chapter: plans[chapter] for chapter in reversed(chosen) if plans[chapter].state != "fresh"}
+        for chapter in todo:  # the ledgers of their last execution go first, whatever happens then
+            book.ledger(chapter).unlink(missing_ok=True)
+        limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
+        done = run_plans(todo, place=place, cell_seconds=limit, progress=progress)
+        ends = {plan.chapter: execution for plan, execution in done}
+        faults = [ends[chapter].summary(chapter) for chapter in chosen if chapter in ends and ends[chapter].error]
+        chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
+        read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
+        notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
         ledgers = _collect(book, plans, notebooks)
         for chapter in (name for name in chosen if name in ledgers):
-            if changed := notebooks[chapter].metadata[REPRO]["changed"]:
-                faults.append(f"{chapter}: {', '.join(changed)} changed while it ran, so build it again.")
             faults += collect.faults(notebooks[chapter], plans[chapter].declared)
         absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
         faults += execute_pages(book)
@@ -103,7 +94,7 @@ def build(
 
 
 @contextmanager
-def place_of(
+def open_place(
     book: Book,
     names: Sequence[str],
     device: str,
@@ -111,40 +102,34 @@ def place_of(
     jobs: int | None,
     workers: int | None,
     cluster: str | None,
-    say: Callable[[str], None],
+    progress: Progress,
 ) -> Iterator[Place]:
     """Where the chapters named are executed: here, by so many workers on this machine, or by those of a scheduler.
 
-    Args:
-        book: the chapters' book.
-        names: of chapters, all if none is.
-        device: their parameter.
-        jobs: chapters at a time, without workers.
-        workers: how many processes of dask.
-        cluster: the address of a scheduler of dask.
-        say: told which workers are refused, and what is done again.
+    Here `jobs` run at a time, or one for each GPU, or each core where no GPU is used; where there are fewer chapters
+    than cores, the points of their grids use those that are left.
 
     Raises:
-        click.UsageError: as `options.check_place`.
-        Refusal: if there are no such workers.
+        UserError: if there are no such workers, or one of them is not like this machine.
     """
-    if not check_place(jobs=jobs, workers=workers, cluster=cluster):
-        yield on_this_machine(device, jobs)
+    if workers is None and cluster is None:
+        gpus = _gpus(device)
+        with local_place(jobs or len(gpus) or cores(), progress, gpus=gpus, cores=1 if gpus else cores()) as place:
+            yield place
         return
-    from reproduced.run import cluster as clusters  # dask, only for its workers
-    from reproduced.run import equipment, errands
+    from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers
 
-    needs = equipment.needs(book, book.choose(names), device)
-    with clusters.pool(needs, book.package, address=cluster, workers=workers, say=say) as pool:
-        yield partial(errands.place, pool=pool, needs=needs, shared=cluster is None)
+    with connect(address=cluster, workers=workers) as workplace:
+        workplace.check_workers(chapter_needs(book, book.choose(names), device), book.library)
+        yield workplace.place()
 
 
 def check(book: Book) -> None:
-    """A `Refusal` of a book whose chapters cannot be executed, before anything is changed."""
+    """A `UserError` of a book whose chapters cannot be executed, before anything is changed."""
     contents.check(book)
     book.check_folder()
-    if os.pathsep in str(book.package.parent):  # it would end there in PYTHONPATH, and another `leakage` be imported
-        raise Refusal(f"{book.package.parent}: no folder above the package may have {os.pathsep!r} in its name.")
+    if os.pathsep in str(book.library):  # it would end there in PYTHONPATH, and another `leakage` be imported
+        raise UserError(f"{book.library}: no folder above the packages may have {os.pathsep!r} in its name.")
 
 
 def mark(folder: Path) -> None:
@@ -152,7 +137,7 @@ def mark(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / MARKER).open("a", encoding="utf-8") as marker:
         if not marker.tell():
-            marker.write(MARKED)
+            marker.write(_MARKED)
 
 
 @contextmanager
@@ -166,11 +151,12 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Refusal(f"another build is running in {folder}.") from error
+            raise UserError(f"another build is running in {folder}.") from error
         for left in folder.glob("executed/*/*.partial.ipynb"):
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
-        checked_files.sweep_up(folder)
+        for left in folder.rglob("*.partial"):
+            left.unlink(missing_ok=True)
         yield
 
 
@@ -179,7 +165,7 @@ def _intention(plan: Plan) -> str:
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
     # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
-    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != content_keys.processor())
+    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != store.processor())
     return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
 
 
@@ -197,15 +183,6 @@ def _has_gpu(number: int) -> bool:
         return False
 
 
-def on_this_machine(device: str, jobs: int | None = None) -> Place:
-    """Where chapters run by default: `jobs` at a time, or one for each GPU, or each core where no GPU is used.
-
-    Where there are fewer chapters than cores, the points of their grids use those that are left.
-    """
-    gpus = _gpus(device)
-    return partial(execute.here, jobs=jobs or len(gpus) or cores(), gpus=gpus, processors=1 if gpus else cores())
-
-
 def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:
     """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
     ledgers = {}
@@ -220,12 +197,10 @@ def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, Note
 
 
 def _notes(plans: Mapping[str, Plan], chosen: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
-    """What pages must say whose results are of another version or run, or of none in particular."""
+    """What pages must say whose results are of an earlier run."""
     notes = {}
-    for chapter, notebook in notebooks.items():
-        if changed := notebook.metadata[REPRO]["changed"]:
-            notes[chapter] = f"While this chapter ran, this changed: {', '.join(changed)}. Build it again."
-        elif chapter not in chosen and plans[chapter].state == "stale":
+    for chapter in notebooks:
+        if chapter not in chosen and plans[chapter].state == "stale":
             since = ", ".join(plans[chapter].changed)
             notes[chapter] = f"The results on this page are of an earlier run; since then this has changed: {since}."
     return notes
@@ -249,28 +224,33 @@ def verdicts(report: Report) -> str:
 
 
 def keep_record(book: Book, chapter: str) -> Path:
-    """Write the ledger of a finished run in profile `paper` to `book/records/`; a `Refusal` if there is none."""
+    """Write the ledger of a finished run in profile `paper` to `book/records/`; a `UserError` if there is none."""
     (chapter,) = book.choose([chapter])
-    notebook = executed.read(book.executed("paper", chapter))
-    if notebook is None or notebook.metadata[REPRO]["status"] != "ok" or notebook.metadata[REPRO]["changed"]:
-        raise Refusal(f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one.")
+    notebook = chapter_cache.read(book.executed("paper", chapter))
+    if notebook is None or notebook.metadata[REPRO]["status"] != "ok":
+        raise UserError(
+            f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
+        )
     declared = book.declarations(chapter)
     ledger = collect.make_ledger(notebook, declared)
     digests = {claim.id: replications.rule_digest(claim) for claim in declared.claims}
     claims = [{"id": claim["id"], "rule_digest": digests[claim["id"]]} | claim for claim in ledger.pop("claims")]
     ledger["cells"] = replications.cells_digest(notebook)
-    write_record(book.record(chapter), ledger, claims)
+    # A line for the run, and one for each claim.
+    run = json.dumps({**ledger, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
+    rows = ",\n".join(json.dumps(claim, ensure_ascii=False, allow_nan=False) for claim in claims)
+    write_text(book.record(chapter), f"{run}\n{rows}\n]}}\n")
     return book.record(chapter)
 
 
-def state_lines(book: Book, parameters: Mapping[str, Any], *, checksum: Checksum) -> Iterator[str]:
+def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:
     """For each chapter, whether its execution on disk is good for `parameters`, and its verdicts."""
-    kind = content_keys.device_kind(runtime.pick_device(parameters["device"]))
+    kind = store.device_kind(runtime.pick_device(parameters["device"]))
     for chapter in book.chapters:
-        plan = make_plan(book, chapter, parameters, checksum=checksum, device=kind)
+        plan = make_plan(book, chapter, parameters, device=kind)
         changed = f" (changed: {', '.join(plan.changed)})" if plan.changed else ""
         line = f"{chapter}: {plan.state}{changed}"
-        notebook = executed.read(plan.target)
+        notebook = chapter_cache.read(plan.target)
         if plan.state in ("fresh", "stale") and notebook is not None:
             ledger = collect.make_ledger(notebook, plan.declared)
             line += f", {ledger['seconds']:.0f} s, {tables.verdict_counts([ledger])}"

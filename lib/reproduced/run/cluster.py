@@ -1,230 +1,210 @@
-"""The workers of `dask.distributed`, processes of this machine or of others: the only module that imports it.
+"""Workers of dask, processes of this machine or of others: the only module that imports it.
 
-Each worker is asked what it has, and is given work only if that is what is here. Results come back as bytes, and who
-asked judges whether they can be believed. Which worker does what, and does it again after another was lost, is dask's
-affair: nothing here schedules.
+A run begins only if every worker has the code, the packages and the data that are here. Then chapters, or the ten
+recomputations of an audit, are calls like any other: dask gives them to workers, and gives those of a lost worker to
+another. Results come back as bytes.
 """
 
-import asyncio
+import json
 import logging
-import math
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import click
-from dask import config
-from distributed import Client, Future, LocalCluster, Worker, as_completed, get_worker
+from distributed import Client, LocalCluster, get_worker
+from packaging.requirements import Requirement
 
-from leakage.checked_files import Damaged
-from reproduced.run.book import Refusal
-from reproduced.run.equipment import Equipment, Needs, equipment, unlike
-from reproduced.run.worker import one_line
+from leakage import runtime, store
+from leakage.auditing import jackknife, scores_file
+from leakage.auditing.given import given
+from leakage.auditing.jackknife import Again, Means
+from reproduced.run import chapter_cache
+from reproduced.run.book import Book
+from reproduced.run.run_chapters import Execution, Place, Task, UserError, one_line, run_chapter
 
-_ATTEMPTS = 3  # how often a call is made whose results cannot be believed
-_RETRIES = 2  # how often dask makes a call again that raised an error
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
-_LONELY_SECONDS = 300  # without a worker that fits, after which none is taken to come
-_LOOK_SECONDS = 1.0
-_PAUSE = 0.05  # seconds between two looks at what has come
-# A chapter takes minutes on a core that also bears this: dask looks around less often than where tasks take moments.
-_OF_OURS = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.worker.memory.monitor-interval": "1s",
-    "distributed.admin.tick.interval": "1s",
-    "distributed.admin.system-monitor.interval": "5s",
-}
-_Found = TypeVar("_Found")
+_LONELY_SECONDS = 60  # without any worker, after which none is taken to come back
+_RETRIES = 2  # how often dask makes a call again that raised an error
+_LOG = 100_000  # characters of a chapter's log that come back
+_VERSIONS = "version of"
+Description = Mapping[str, Mapping[str, Any]]
 
 
-class Lost(click.ClickException):
-    """The cluster is gone."""
+class ClusterLost(UserError):
+    """Nothing more will come from the cluster."""
 
-    exit_code = 1
-
-
-class Misfit(Damaged):
-    """What was sent by a worker that is not, or no more, what it must be; `differs` names what is other."""
-
-    def __init__(self, worker: str, differs: Sequence[str]) -> None:
-        more = f" and {len(differs) - 3} more" if len(differs) > 3 else ""
-        super().__init__(f"other than here are {', '.join(differs[:3])}{more}")
-        self.worker = worker
+    status = 1
 
 
 @dataclass(frozen=True)
-class Call:
-    """What a worker is asked to do: `key` says it all, `name` is for people."""
+class Needs:
+    """What results depend on besides the code: packages, data sets, files, and the device that a parameter means."""
 
-    key: str
-    name: str
-    arguments: tuple[Any, ...] = field(repr=False)
-
-
-def this_worker() -> Worker:
-    """The worker that makes this call."""
-    return get_worker()
+    packages: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    device: str = "cpu"
 
 
-async def _equipment(needs: Needs) -> Equipment:
-    return await asyncio.to_thread(equipment, needs)  # meanwhile the worker answers others
+def chapter_needs(book: Book, chapters: Iterable[str], device: str) -> Needs:
+    """The packages of the book's lock, and all data that the chapters declare."""
+    lock = book.root / "requirements.txt"
+    pins = lock.read_text("utf-8").splitlines() if lock.is_file() else []
+    packages = (Requirement(line).name for line in pins if line.strip() and not line.startswith("#"))
+    data = {name for chapter in chapters for name in book.declarations(chapter).data}
+    return Needs(tuple(packages), tuple(sorted(data)), device=device)
 
 
-class Pool:
-    """The workers of a cluster that have what is needed.
+def describe(needs: Needs, library: Path = store.LIB) -> Description:
+    """What this machine has: code and files by their digests, versions, checksums of data, the kind of device.
 
-    Args:
-        client: connected to it.
-        needs: what they are asked for.
-        package: which they must have.
-        say: told of every worker that is refused and every result that is not believed.
+    The code that runs chapters counts as well, which no content key holds: it executes the chapter, here or there.
     """
+    store.file_digest.cache_clear()  # a worker may be older than the files
+    code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*.py"))]
+    files = {path.relative_to(library).as_posix(): path for path in code} | {str(path): path for path in needs.files}
+    installed = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    versions = store.environment(None) | {name: installed[name] for name in needs.packages if name in installed}
+    return {
+        "file": {name: store.file_digest(path) for name, path in files.items()},
+        _VERSIONS: versions,
+        "data": {name: chapter_cache.data_checksum(name) for name in needs.data},
+        "kind of": {"device": store.device_kind(runtime.pick_device(needs.device))},
+    }
 
-    def __init__(self, client: Client, needs: Needs, package: Path, *, say: Callable[[str], None]) -> None:
-        self.client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
-        self._needs, self._say = needs, say
-        self.wanted = equipment(needs, package)
-        self._fit: dict[str, int] = {}
-        self._refused: set[str] = set()
-        self._looked = -math.inf
 
-    def look(self) -> Mapping[str, int]:
-        """The workers that are there and fit, with their threads; who has come since the last look is asked.
+def unlike(here: Description, there: Description) -> list[str]:
+    """Names of what differs; a package that only one of them has is no difference, for a chapter fails without it."""
+    both = here[_VERSIONS].keys() & there[_VERSIONS].keys()
+    one, other = ({**side, _VERSIONS: {n: side[_VERSIONS][n] for n in both}} for side in (here, there))
+    return [*chapter_cache.differences(one, other)]
 
-        Raises:
-            Lost: if the scheduler is gone.
-        """
-        if time.monotonic() - self._looked < _LOOK_SECONDS:
-            return self._fit
+
+class Cluster:
+    """The workers of a scheduler that were found to be like this machine, and what they can be asked to do."""
+
+    def __init__(self, client: Client, *, shares_files: bool) -> None:
+        self._client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
+        self._shares_files = shares_files
+        self._workers: set[str] = set(self._client.nthreads())
+        self._seen = time.monotonic()
+
+    def check_workers(self, needs: Needs, library: Path = store.LIB) -> None:
+        """A `UserError` that names a worker and what is other there, if there is one."""
+        here = describe(needs, library)
+        for worker, there in self._client.run(describe, needs, on_error="return").items():
+            if isinstance(there, Exception):
+                why = f"cannot say what it has ({type(there).__name__}: {there})"
+            elif differs := unlike(here, there):
+                more = f" and {len(differs) - 3} more" * (len(differs) > 3)
+                why = f"differs from this machine in {', '.join(differs[:3])}{more}"
+            else:
+                continue
+            raise UserError(one_line(f"nothing was started, for worker {worker} {why}."))
+
+    def place(self) -> Place:
+        """Where chapters run."""
+        executor = self._executor()
+
+        def submit(task: Task) -> Future[bytes]:
+            files = None if self._shares_files else {name: path.read_bytes() for name, path in task.files.items()}
+            return executor.submit(_run_there, task, files)
+
+        return Place(submit, _result, self._check)
+
+    def measures_again(self, scores: Path) -> Again:
+        """The means of an audit without each part of the models."""
+
+        def again(parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
+            try:
+                found = self._executor().map(partial(_means_without, scores, tuple(metrics)), parts)
+                return [store.unpack(content) for content in found]
+            except (CancelledError, OSError, ValueError) as error:
+                raise ClusterLost(one_line(f"not audited: {type(error).__name__}: {error}")) from error
+
+        return again
+
+    def _executor(self) -> Executor:
+        # Processes of this machine are started anew where one was lost, and then have another address.
+        like_this = {} if self._shares_files else {"workers": [*self._workers]}
+        return self._client.get_executor(pure=False, retries=_RETRIES, **like_this)
+
+    def _check(self) -> None:
         try:
-            there = self.client.nthreads()
-            new = [worker for worker in there if worker not in self._fit and worker not in self._refused]
-            answers = self.client.run(_equipment, self._needs, workers=new, on_error="return") if new else {}
+            there = set(self._client.nthreads())
         except (OSError, TimeoutError, CancelledError) as error:
-            raise _lost() from error
-        for worker, found in answers.items():
-            if isinstance(found, Exception):
-                self._refuse(worker, f"it cannot say what it has ({type(found).__name__}: {found})")
-            elif differs := unlike(self.wanted, found):
-                self._refuse(worker, str(Misfit(worker, differs)))
-        self._fit = {worker: threads for worker, threads in there.items() if worker not in self._refused}
-        self._looked = time.monotonic()
-        return self._fit
-
-    def _refuse(self, worker: str, why: str) -> None:
-        self._fit.pop(worker, None)
-        if worker not in self._refused:
-            self._refused.add(worker)
-            self._say(f"  worker {worker} is refused: {one_line(why)}")
-
-    def results(
-        self,
-        function: Callable[..., bytes],
-        calls: Iterable[Call],
-        believe: Callable[[Call, bytes], _Found],
-        *,
-        ahead: int = 1,
-    ) -> Generator[tuple[Call, _Found | Exception], None, None]:
-        """What `believe` makes of the bytes that each call returns, or an error, as they come.
-
-        Args:
-            function: of a module that the workers have.
-            calls: taken one by one, as there is room.
-            believe: raises `Damaged` for bytes that cannot be believed; the call is then made again.
-            ahead: calls under way for each thread; beyond one they are sent before there is a thread free for them, and
-                may wait behind a long one.
-
-        Raises:
-            Lost: if the scheduler is gone, or no worker that fits has been there for five minutes.
-        """
-        waiting = as_completed(with_results=True, raise_errors=False, loop=self.client.loop)
-        begun: dict[Future, tuple[Call, set[str]]] = {}
-        turns, doubts = Counter[str](), Counter[str]()
-        left, seen = iter(calls), time.monotonic()
-        try:
-            while True:
-                fit = self.look()
-                seen = time.monotonic() if fit else seen
-                if time.monotonic() - seen > _LONELY_SECONDS:
-                    raise Lost("no worker that fits is left; what was finished is kept.")
-                # dask waits for the workers named; those that have come in their place have other addresses.
-                stranded = [future for future, (_, workers) in begun.items() if fit and workers.isdisjoint(fit)]
-                if stranded:  # to cancel nothing takes a message, too
-                    left = chain([begun.pop(future)[0] for future in stranded], left)
-                    self.client.cancel(stranded)
-                batch = list(islice(left, max(0, ahead * sum(fit.values()) - len(begun))))
-                if fit and not batch and not begun:
-                    return
-                if batch:
-                    turns.update(call.key for call in batch)
-                    keys = [f"{call.name}-{call.key[:16]}-{turns[call.key]}" for call in batch]
-                    columns = zip(*(call.arguments for call in batch), strict=True)
-                    where = {"workers": [*fit], "retries": _RETRIES, "pure": False}
-                    futures = self.client.map(function, *columns, key=keys, **where)
-                    begun |= {future: (call, {*fit}) for future, call in zip(futures, batch, strict=True)}
-                    waiting.update(futures)
-                if not waiting.has_ready():
-                    time.sleep(_PAUSE)
-                for future, result in waiting.next_batch(block=False):
-                    if future not in begun:
-                        continue  # stranded
-                    (call, _), found = begun.pop(future), None
-                    if future.status == "finished":
-                        try:
-                            found = believe(call, result)
-                        except Damaged as error:
-                            self._doubt(call, error)
-                            doubts[call.key] += 1
-                            found = error if doubts[call.key] == _ATTEMPTS else None
-                            left = left if found else chain([call], left)
-                    elif future.status == "error":
-                        found = result[1]
-                    else:
-                        raise _lost()
-                    if found is not None:
-                        yield call, found
-        finally:
-            self.client.cancel([*begun])
-
-    def _doubt(self, call: Call, error: Damaged) -> None:
-        if isinstance(error, Misfit):
-            self._refuse(error.worker, str(error))
-        else:
-            self._say(f"  {call.name}: its result is not believed, for {error}; it is done again")
-
-
-def _lost() -> Lost:
-    return Lost("the scheduler is gone; what was finished is kept, and the next run goes on from there.")
+            raise _scheduler_lost() from error
+        if there and (self._shares_files or there & self._workers):
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > _LONELY_SECONDS:
+            raise ClusterLost("all workers are lost; what was finished is kept, and the next run goes on from there.")
 
 
 @contextmanager
-def pool(
-    needs: Needs, package: Path, *, address: str | None, workers: int | None, say: Callable[[str], None]
-) -> Iterator[Pool]:
-    """The workers of the scheduler at `address`, or as many processes of this machine, reached from it alone.
+def connect(*, address: str | None, workers: int | None) -> Iterator[Cluster]:
+    """The workers of the scheduler at `address`, or so many processes of this machine, reached from it alone.
 
     Raises:
-        Refusal: if no scheduler answers, or none of its workers fits.
+        UserError: if no scheduler answers, or it has no workers.
     """
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
-            stack.enter_context(config.set(_OF_OURS))
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
             local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-            raise Refusal(f"{address or 'this machine'} gives no workers: {one_line(str(error))}") from error
-        found = Pool(client, needs, package, say=say)
-        if not found.look():
-            raise Refusal("none of the workers fits; what is other is said above.")
-        yield found
+            raise UserError(f"{address or 'this machine'} gives no workers: {one_line(error)}") from error
+        yield Cluster(client, shares_files=address is None)
+
+
+def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
+    """Execute a chapter on this worker; without `files`, its folders are those of the task."""
+    if files is None:
+        return _packed(run_chapter(task))
+    with TemporaryDirectory(dir=get_worker().local_directory) as name:
+        desk = Path(name)
+        for file, content in files.items():
+            store.write(desk / "book" / file, content)
+        target = desk / task.target.name
+        task = replace(task, folder=desk / "book", build=desk / "build", library=store.LIB, target=target)
+        execution = run_chapter(task)
+        log = task.log.read_text("utf-8", "replace")[-_LOG:] if task.log.is_file() else ""
+        return _packed(replace(execution, log=log, machine=chapter_cache.machine(task.parameters["device"])))
+
+
+def _packed(execution: Execution) -> bytes:
+    return json.dumps(asdict(execution)).encode()
+
+
+def _result(future: Future[bytes]) -> Execution:
+    try:
+        return Execution(**json.loads(future.result()))
+    except CancelledError as error:
+        raise _scheduler_lost() from error
+    except Exception as error:  # whatever a worker raises is a failure of this chapter, reported with its name
+        return Execution(one_line(f"not executed: {type(error).__name__}: {error}"))
+
+
+def _scheduler_lost() -> ClusterLost:
+    return ClusterLost("the scheduler is gone; what was finished is kept, and the next run goes on from there.")
+
+
+def _means_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
+    """The means of an audit without some of its models, from this worker's own file of scores."""
+    return store.pack(dict(jackknife.without(given(**scores_file.read(scores)), part, metrics)))
+
+
+def score_files(scores: Path) -> tuple[Path, ...]:
+    """The files that hold the scores of an audit: one, or those of a folder."""
+    return tuple(sorted(scores.glob("*.npy"))) if scores.is_dir() else (scores,)

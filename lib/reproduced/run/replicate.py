@@ -7,37 +7,26 @@ stopped. A chapter is executed whole, at as many new seeds as its claims lack un
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leakage import content_keys, runtime
+from leakage import runtime, store
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Claim
 from reproduced.claims.ledger import missing_data_text
 from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages import collect
-from reproduced.run import executed, replications
-from reproduced.run.book import STANDARD, Book, Refusal
-from reproduced.run.build import CELL_SECONDS, alone, check, mark, on_this_machine
-from reproduced.run.execute import Place
-from reproduced.run.executed import REPRO
-from reproduced.run.executions import Work, carry_out
-from reproduced.run.plan import ABSENT, Checksum, Plan, execution_provenance, make_plan
-from reproduced.run.progress import Progress
+from reproduced.run import chapter_cache, replications
+from reproduced.run.book import STANDARD, Book, UserError
+from reproduced.run.build import CELL_SECONDS, alone, check, mark
+from reproduced.run.chapter_cache import ABSENT, REPRO, Plan, execution_provenance, make_plan, run_plans
+from reproduced.run.run_chapters import Place, Progress
 
 _ORIGIN = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
 
 
-def replicate(
-    book: Book,
-    names: Sequence[str],
-    *,
-    seeds: int,
-    checksum: Checksum,
-    place: Place | None = None,
-    progress: Progress,
-) -> tuple[str, ...]:
+def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, progress: Progress) -> tuple[str, ...]:
     """Execute the chapters named, all if none is, until each claim was judged at `seeds` seeds by the rules it has now.
 
     All chapters at all seeds are one row of tasks, so that no processor waits for the last chapter of a seed.
@@ -46,32 +35,27 @@ def replicate(
         book: what to execute.
         names: chapters.
         seeds: how many seeds each claim shall have, those of earlier commits included.
-        checksum: gives the checksum of a data set by name.
-        place: where chapters are executed; by default `build.on_this_machine`.
+        place: where chapters are executed.
         progress: told what happens.
 
     Returns:
         What went wrong, a line each: chapters that failed. A verdict that differs is no fault but the result.
 
     Raises:
-        Refusal: if the request or the book is wrong, or files differ from the commit.
+        UserError: if the request or the book is wrong, or files differ from the commit.
     """
     chosen = book.choose(names)
     check(book)
-    device = STANDARD["device"]
-    origin = execution_provenance(book, device)
+    origin = execution_provenance(book, STANDARD["device"])
     if origin["commit"] is None or origin["dirty"]:
-        raise Refusal("the seeds are drawn from the hash of a commit: commit first, then replicate.")
+        raise UserError("the seeds are drawn from the hash of a commit: commit first, then replicate.")
     kept = replications.read(book)
     order = replications.drawn(origin["commit"], seeds + max(map(len, kept.values()), default=0))
     wanted = _wanted(book, {chapter: kept[chapter] for chapter in chosen}, order, seeds)
     left = {seed: {*chapters} for seed, chapters in wanted.items()}
-    total = sum(map(len, left.values()))
-    progress.expect(total)
-    progress.say(f"{total} tasks, at {len(wanted)} seeds")
     faults: list[str] = []
 
-    def keep(there: Book, plan: Plan) -> None:
+    def keep(plan: Plan) -> None:
         seed = plan.parameters["seed"]
         run = _run(plan, order.index(seed))
         replications.append(book, run)
@@ -80,31 +64,28 @@ def replicate(
             return
         left[seed].remove(plan.chapter)
         if not left[seed]:
-            shutil.rmtree(there.build)
+            shutil.rmtree(plan.book.build)
 
-    def work() -> Iterator[Work]:
-        nonlocal total
-        kind = content_keys.device_kind(runtime.pick_device(device))
+    mark(book.build)
+    with alone(book.build / "replications"):
+        kind = store.device_kind(runtime.pick_device(STANDARD["device"]))
+        todo = {}
         for seed, chapters in wanted.items():
             there = replace(book, build=book.build / "replications" / str(seed))
             for chapter in reversed(chapters):  # as in a build
-                given = STANDARD | {"seed": seed}
-                plan = make_plan(there, chapter, given, checksum=checksum, device=kind)
-                if plan.state != "fresh":
-                    yield Work(there, plan, f"{chapter}, seed {seed}")
-                    continue
-                keep(there, plan)
-                total -= 1
-                progress.expect(total)
-
-    given = {"place": place or on_this_machine(device), "device": device, "checksum": checksum}
-    mark(book.build)
-    with alone(book.build / "replications"):
-        for end in carry_out(book, work(), **given, limit=CELL_SECONDS[STANDARD["profile"]], tell=progress.tell):
-            if end.executed:
-                keep(end.work.book, end.work.plan)
+                plan = make_plan(there, chapter, STANDARD | {"seed": seed}, device=kind)
+                if plan.state == "fresh":  # it was interrupted before it could be kept
+                    keep(plan)
+                else:
+                    todo[f"{chapter}, seed {seed}"] = plan
+        progress.expected = len(todo)
+        progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
+        limit = CELL_SECONDS[STANDARD["profile"]]
+        for plan, execution in run_plans(todo, place=place, cell_seconds=limit, progress=progress):
+            if execution.notebook:
+                keep(plan)
             else:
-                faults.append(f"{end.work.name}: {end.outcome.error}")
+                faults.append(f"{plan.chapter}, seed {plan.parameters['seed']}: {execution.error}")
     return tuple(faults)
 
 
@@ -131,7 +112,7 @@ def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds:
 
 def _run(plan: Plan, seed_index: int) -> dict[str, Any]:
     """What one execution found; a failed one is kept too, with its error and without claims."""
-    notebook = executed.read(plan.target)
+    notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
     repro = notebook.metadata[REPRO]
     run = {"chapter": plan.chapter, "seed": repro["seed"], "seed_index": seed_index}

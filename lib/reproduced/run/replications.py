@@ -25,8 +25,7 @@ import numpy as np
 from nbformat import NotebookNode
 
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim
-from reproduced.run.book import Book, Refusal
-from reproduced.run.storage import write_text
+from reproduced.run.book import Book, UserError, write_text
 
 _DIGITS = 12  # hexadecimal digits of a digest
 _WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
@@ -124,7 +123,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def read(book: Book) -> dict[str, list[dict[str, Any]]]:
-    """The kept runs of each chapter; a `Refusal` if the file is not what `leakage replicate` writes."""
+    """The kept runs of each chapter; a `UserError` if the file is not what `leakage replicate` writes."""
     path = path_of(book)
     found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in book.chapters}
     lines = path.read_bytes().splitlines() if path.is_file() else []
@@ -135,7 +134,7 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
             for claim in book.declarations(chapter).claims:
                 replication(found[chapter], claim)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Refusal(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
+        raise UserError(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
     return found
 
 

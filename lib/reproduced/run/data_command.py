@@ -1,15 +1,19 @@
-"""What `leakage data` does: list the data sets or fetch them, and say in lines what came of it.
+"""What `leakage data` does: list the data sets or fetch them; and what a build says of data that are not here.
 
 Lines come as things happen. A damaged file is named, with the cure, and left as it is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leakage import content_keys
 from leakage.data import fetch, registry
+from reproduced import repository
 from reproduced.claims import declarations
+
+if TYPE_CHECKING:  # data are listed without the book's packages too
+    from reproduced.run.book import Book
 
 HURRIED = 5.0
 """Seconds that a build waits for a server before it goes on without."""
@@ -29,7 +33,7 @@ def needed(root: Path | None) -> tuple[str, ...]:
         FileNotFoundError: if there is no book.
         ValueError: if a claims file is wrong.
     """
-    files = sorted((content_keys.find_root(root) / "book" / "claims").glob("*.yml"))
+    files = sorted((repository.find_root(root) / "book" / "claims").glob("*.yml"))
     names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
     return tuple(name for name in registry.DATASETS if name in names)
 
@@ -90,3 +94,38 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
             later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
             yield Line(f"not fetched: {missing}. {error} {later}", fault=True)
             return
+
+
+def lacking_data(book: "Book", ledgers: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
+
+    A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
+    once for each set.
+    """
+    needs = [claim for name, ledger in ledgers.items() for claim in _unmet_needs(book, name, ledger)]
+    lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
+    counts = Counter(name for claim in needs for name in claim if name in lacking)
+    if not counts:
+        return ""
+    claims = sum(any(name in lacking for name in claim) for claim in needs)
+    listed = ", ".join(f"{name} {number}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    damaged = {name: files for name in lacking if (files := _damaged_files(name))}
+    absent = [name for name in lacking if name not in damaged]
+    these = ", ".join(absent) if damaged else "these sets" if len(absent) > 1 else "this set"
+    cures = [f"`make data` fetches {these}"] * bool(absent)
+    cures += [
+        f"{name} is damaged ({files}): move it away and run `{registry.COMMAND} {name}`"
+        for name, files in damaged.items()
+    ]
+    return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
+
+
+def _unmet_needs(book: "Book", chapter: str, ledger: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What each claim needs that was not run although the profile is large enough for it."""
+    declared = book.declarations(chapter).by_id
+    not_run = [declared[entry["id"]] for entry in ledger["claims"] if entry["verdict"] == declarations.NOT_RUN]
+    return [claim.needs for claim in not_run if claim.needs and claim.is_judgeable(ledger["profile"])]
+
+
+def _damaged_files(name: str) -> str:
+    return ", ".join(found.file.path for found in fetch.status(name) if found.state == "damaged")

@@ -1,0 +1,386 @@
+"""The command line `leakage`: build the book, keep a record, fetch data, look at what there is, audit saved losses.
+
+Each command checks its arguments, calls one function and turns the result into lines and an exit status: 0 if all is
+well, 1 if something failed (one line for each fault on stderr, what was finished is kept), 2 if the request cannot be
+carried out (one line on stderr, nothing changed), 130 if it was interrupted. Heavy modules are imported inside the
+commands, so that help is instant and `audit` needs none of the packages of the book.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from leakage import __version__, arguments
+from reproduced.run.run_chapters import Progress, UserError, one_line
+
+_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
+_MOST_JOBS = 1024
+_MOST_SEEDS = 1024
+_MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
+_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
+_BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    parser = _parser()
+    words = sys.argv[1:] if words is None else words
+    try:
+        if not words:
+            parser.print_help()
+            return _REFUSED
+        given = parser.parse_args(words)
+        return given.run(given)
+    except KeyboardInterrupt:
+        return _end("interrupted; what was finished is kept, and the next build goes on from there.", _INTERRUPTED)
+    except UserError as error:
+        return _end(str(error), error.status)
+    except ModuleNotFoundError as error:
+        if (error.name or "leakage").partition(".")[0] in ("leakage", "reproduced"):
+            raise
+        extra = "cluster" if error.name in ("dask", "distributed") else "book"
+        cure = f"install leakage[{extra}]: `pip install '.[{extra}]'` in the repository"
+        return _end(f"this needs the package {error.name}, which is not installed; {cure}.", _REFUSED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _end(f"{where}{error.strerror or error}; what was finished is kept.", _FAILED)
+
+
+def _end(message: str, status: int) -> int:
+    """Say in one line why a command ended; its exit status."""
+    with suppress(OSError):
+        _complain(f"leakage: {one_line(message)}")
+    return status
+
+
+def _complain(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+# ── the options ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="leakage",
+        allow_abbrev=False,
+        description="Privacy Leakage, Reproduced: run the attacks, judge the claims, build the book, audit a model.",
+    )
+    parser.add_argument("--version", action="version", version=f"leakage, version {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        text = (run.__doc__ or "").partition("\n\n")
+        summary = " ".join(text[0].split())
+        more = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        added = commands.add_parser(run.__name__, help=summary, description=run.__doc__, **more)
+        added.set_defaults(run=run)
+        return added
+
+    of_audit = command(audit)
+    of_audit.add_argument("scores", metavar="SCORES", type=Path)
+    of_audit.add_argument("--report", metavar="FILE", type=Path, help="Write one HTML page.")
+    of_audit.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
+    text = "Exit 1 if auc, advantage or tpr@F surely exceeds VALUE; may be given again."
+    of_audit.add_argument("--fail-above", dest="bars", action="append", default=[], metavar="METRIC=VALUE", help=text)
+    of_audit.add_argument("--level", type=float, default=0.95, help="Of the intervals.  [default: 0.95]")
+    _add_workers(of_audit)
+
+    of_build = command(build)
+    of_build.add_argument("chapters", metavar="CHAPTERS", nargs="*")
+    _add_parameters(of_build)
+    _add_workers(of_build, jobs=True)
+    text = "Most seconds for a cell.  [default: by profile]"
+    of_build.add_argument("--timeout", metavar="SECONDS", type=_whole(_MOST_SECONDS), help=text)
+    of_build.add_argument("--no-render", action="store_true", help="Execute and judge, but do not make the site.")
+    _add_folders(of_build)
+
+    of_data = command(data)
+    of_data.add_argument("names", metavar="NAMES", nargs="*")
+    text = "The sets that claims need; a damaged file is named and left as it is."
+    of_data.add_argument("--needed", action="store_true", help=text)
+    text = "For a build: do not wait for a network, never fail, and be brief."
+    of_data.add_argument("--if-possible", action="store_true", help=text)
+    text = "The repository whose claims count; by default the one around this folder."
+    of_data.add_argument("--root", metavar="FOLDER", type=_folder, help=text)
+
+    of_record = command(record)
+    of_record.add_argument("chapter", metavar="CHAPTER")
+    _add_folders(of_record)
+
+    of_replicate = command(replicate)
+    of_replicate.add_argument("chapters", metavar="CHAPTERS", nargs="*")
+    text = "How many for each claim.  [default: 10]"
+    of_replicate.add_argument("--seeds", metavar="N", type=_whole(_MOST_SEEDS), default=10, help=text)
+    _add_workers(of_replicate, jobs=True)
+    _add_folders(of_replicate)
+
+    of_status = command(status)
+    _add_parameters(of_status)
+    _add_folders(of_status)
+    return parser
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    text = "smoke (seconds, nothing judged), ci (minutes) or paper (one GPU).  [default: ci]"
+    parser.add_argument("--profile", help=text)
+    parser.add_argument("--seed", type=int, help="Seed of every random stream.  [default: 0]")
+    parser.add_argument("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]")
+    text = "The same, as a pair."
+    parser.add_argument("-p", "--parameter", dest="pairs", action="append", default=[], metavar="NAME=VALUE", help=text)
+
+
+def _add_workers(parser: argparse.ArgumentParser, *, jobs: bool = False) -> None:
+    if jobs:
+        text = "Chapters at a time.  [default: one for each core, or GPU]"
+        parser.add_argument("--jobs", metavar="N", type=_whole(_MOST_JOBS), help=text)
+    text = "Execute in so many processes of dask, on this machine."
+    parser.add_argument("--workers", metavar="N", type=_whole(_MOST_JOBS), help=text)
+    named = os.environ.get("LEAKAGE_CLUSTER") or None
+    text = "Execute on the workers of this scheduler of dask.  [default: LEAKAGE_CLUSTER]"
+    parser.add_argument("--cluster", metavar="ADDRESS", default=named, help=text)
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    text = "The repository; by default the one around the current folder."
+    parser.add_argument("--root", metavar="FOLDER", type=_existing_folder, help=text)
+    text = "Where everything generated goes.  [default: ROOT/_build]"
+    parser.add_argument("--build-dir", metavar="FOLDER", type=_folder, help=text)
+
+
+def _whole(most: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,20}", text) or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}; got {arguments.shown(text)}.")
+        return int(text)
+
+    return convert
+
+
+def _folder(text: str) -> Path:
+    if not text or Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"{arguments.shown(text)} is no folder.")
+    return Path(text)
+
+
+def _existing_folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {arguments.shown(text)}.")
+    return _folder(text)
+
+
+def _check_workers(given: argparse.Namespace) -> None:
+    """A `UserError` if more than one place to execute is given, or the address of a scheduler is none."""
+    if sum(option is not None for option in (getattr(given, "jobs", None), given.workers, given.cluster)) > 1:
+        raise UserError("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
+    if given.cluster is not None and not _ADDRESS.fullmatch(given.cluster):
+        shown = arguments.shown(given.cluster)
+        raise UserError(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {shown}.")
+
+
+# ── the commands ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def audit(given: argparse.Namespace) -> int:
+    """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
+
+    It may hold target, population, correct, labels and groups besides; see
+    `leakage.audit.of_losses`. Or SCORES is a folder with losses.npy, member.npy
+    and so on, which may be larger than memory: an audit of one target holds some
+    200 MB and 200 bytes a row.
+
+    Where several models are attacked, everything is measured again without each
+    tenth of them, for the intervals: ten tasks for workers, which must find SCORES
+    where it is here.
+
+    The exit status is 1 where the lower end of the strongest attack's interval
+    exceeds a bar; it allows for the best of several attacks being taken.
+    """
+    bars = [_bar(text) for text in given.bars]
+    _check_workers(given)
+    _check_targets(given.scores, [path for path in (given.report, given.json) if path is not None])
+    from leakage import audit as audits
+    from leakage.auditing import scores_file
+    from leakage.auditing.audited import audited
+    from leakage.auditing.exposure import check_metric
+    from leakage.auditing.given import given as take
+
+    try:
+        for metric, _ in bars:
+            check_metric(metric)
+        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in bars if metric.startswith("tpr@"))})
+        inputs = take(**scores_file.read(given.scores))
+        with ExitStack() as stack:
+            again = None
+            if given.workers or given.cluster:
+                from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
+
+                scores = given.scores.resolve()
+                workers = stack.enter_context(connect(address=given.cluster, workers=given.workers))
+                workers.check_workers(Needs(files=score_files(scores)))
+                again = workers.measures_again(scores)
+            found = audited(inputs, fprs=fprs[::-1], level=given.level, again=again)
+        failed = [(metric, bar, low) for metric, bar in bars if (low := found.at_least(metric)) > bar]
+    except (ValueError, TypeError) as error:
+        raise UserError(str(error)) from error
+    print(found)  # first, for a file that cannot be written shall not cost the answer
+    try:
+        if given.report:
+            found.report(given.report)
+        if given.json:
+            _write(given.json, found.to_json().encode())
+    except ValueError as error:  # letters of a group's name that cannot be written
+        raise UserError(str(error)) from error
+    for metric, bar, low in failed:
+        _complain(f"leakage: {metric} is at least {low:.4g}, which exceeds {bar:g}.")
+    return _FAILED if failed else 0
+
+
+def _bar(text: str) -> tuple[str, float]:
+    """The metric and the number of `METRIC=VALUE`."""
+    parts = _BAR.fullmatch(text)
+    if not parts or not re.search("[0-9]", parts[2]):
+        raise UserError(f"--fail-above must be METRIC=VALUE, such as tpr@0.01=0.05, got {text!r}.")
+    return parts[1], float(parts[2])
+
+
+def _check_targets(scores: Path, targets: Sequence[Path]) -> None:
+    """A `UserError` unless each file can be written without losing the scores, or another."""
+    taken = {scores.resolve(), *(file.resolve() for file in scores.glob("*.npy"))}
+    for path in targets:
+        if not path.name:
+            raise UserError("a file must have a name.")
+        if path.is_dir():
+            raise UserError(f"{path} is a folder.")
+        if path.resolve() in taken:
+            raise UserError(f"{path} would be overwritten; give each file a name of its own.")
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"{path.parent} is no folder, so that {path.name} cannot be written there.")
+        taken.add(path.resolve())
+
+
+def _write(path: Path, content: bytes) -> None:
+    from leakage import store
+
+    if path.exists() and not path.is_file():  # a terminal, a pipe, a device
+        with path.open("ab") as stream:
+            stream.write(content)
+    else:
+        store.write(path, content)
+
+
+def build(given: argparse.Namespace) -> int:
+    """Execute CHAPTERS (all by default) where needed, judge their claims and make the site."""
+    _check_workers(given)
+    from reproduced.run import build as building
+    from reproduced.run.book import open_book
+    from reproduced.run.data_command import lacking_data
+
+    book = open_book(given.root, given.build_dir)
+    book.choose(given.chapters)
+    parameters = _parameters(given)
+    places = {"jobs": given.jobs, "workers": given.workers, "cluster": given.cluster}
+    with (
+        Progress() as progress,
+        building.open_place(book, given.chapters, parameters["device"], **places, progress=progress) as place,
+    ):
+        report = building.build(
+            book,
+            given.chapters,
+            parameters,
+            place=place,
+            cell_seconds=given.timeout,
+            rendered=not given.no_render,
+            progress=progress,
+        )
+    for fault in report.faults:
+        _complain(fault)
+    if not given.no_render and (book.site / "index.html").is_file():
+        print(f"The book: {book.site / 'index.html'}")
+    print(f"Claims: {building.verdicts(report)}")
+    if lacking := lacking_data(book, report.ledgers):
+        print(lacking)
+    return _FAILED if report.faults else 0
+
+
+def _parameters(given: argparse.Namespace) -> dict[str, Any]:
+    from reproduced.run.book import parameters
+
+    return parameters({name: getattr(given, name) for name in ("profile", "seed", "device")}, given.pairs)
+
+
+def replicate(given: argparse.Namespace) -> int:
+    """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
+    _check_workers(given)
+    from reproduced.run import replicate as replicating
+    from reproduced.run import replications
+    from reproduced.run.book import STANDARD, open_book
+    from reproduced.run.build import open_place
+
+    book = open_book(given.root, given.build_dir)
+    places = {"jobs": given.jobs, "workers": given.workers, "cluster": given.cluster}
+    with (
+        Progress() as progress,
+        open_place(book, given.chapters, str(STANDARD["device"]), **places, progress=progress) as place,
+    ):
+        faults = replicating.replicate(book, given.chapters, seeds=given.seeds, place=place, progress=progress)
+    for fault in faults:
+        _complain(fault)
+    print(f"Kept {replications.path_of(book)}.")
+    return _FAILED if faults else 0
+
+
+def record(given: argparse.Namespace) -> int:
+    """Keep the finished full-scale run of CHAPTER in book/records/, to be shown beside every later run."""
+    from reproduced.run.book import open_book
+    from reproduced.run.build import keep_record
+
+    print(f"Kept {keep_record(open_book(given.root, given.build_dir), given.chapter)}.")
+    return 0
+
+
+def data(given: argparse.Namespace) -> int:
+    """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
+    from leakage.data import registry
+    from reproduced.run import data_command
+
+    for name in given.names:
+        if name not in registry.DATASETS:
+            raise UserError(f"{name!r} is no data set; known are: {', '.join(registry.DATASETS)}.")
+    if (given.names and given.needed) or (given.if_possible and not given.needed):
+        raise UserError("--needed goes without names, and --if-possible goes with it.")
+    if given.needed:
+        lines = data_command.fetch_needed(given.root, hurried=given.if_possible)
+    else:
+        lines = data_command.fetch_named(given.names) if given.names else data_command.listing()
+    faults = 0
+    for line in lines:
+        if line.fault:
+            faults += 1
+            _complain(f"leakage: {one_line(line.text)}")
+        else:
+            print(line.text)
+    return _FAILED if faults and (given.names or given.needed) and not given.if_possible else 0
+
+
+def status(given: argparse.Namespace) -> int:
+    """Say for each chapter whether its results on disk are up to date, and what it found."""
+    from reproduced.run.book import open_book
+    from reproduced.run.build import state_lines
+
+    parameters = _parameters(given)
+    for line in state_lines(open_book(given.root, given.build_dir), parameters):
+        print(line)
+    return 0

@@ -1,0 +1,266 @@
+"""What a chapter's results depend on, whether those on disk are still good, and where they come from.
+
+An executed notebook keeps in its metadata, under `REPRO`, the key of everything that it depends on, the parts of that
+key, how its execution ended and its provenance, so that no other file can disagree with it.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+import leakage
+from leakage import store
+from reproduced.claims.declarations import Declarations
+from reproduced.run.book import Book, UserError, code, write_notebook, write_text
+from reproduced.run.run_chapters import Execution, Place, Progress, Task, run_chapters
+
+ABSENT = "absent"  # what `leakage.data.fetch.checksum` says of a data set that is not on this machine
+REPRO = "repro"
+PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
+_EXECUTION = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
+_SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
+_TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", "jupyter-book")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One chapter, ready to be executed into the build folder of `book`.
+
+    Attributes:
+        key: digest of everything in `depends_on`.
+        depends_on: files, data, parameters and environment, each by a short digest or value.
+        data: checksum of each declared data set, or `ABSENT`.
+        declared: the claims as they were when this was planned.
+        files: those of the book in `depends_on`, by their names there.
+        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
+        changed: what differs from the execution on disk; empty unless stale.
+        processor: on which the execution on disk was made; "" if there is none.
+    """
+
+    book: Book
+    chapter: str
+    notebook: NotebookNode
+    parameters: Mapping[str, Any]
+    target: Path
+    key: str
+    depends_on: Mapping[str, Any]
+    data: Mapping[str, str]
+    declared: Declarations
+    files: Mapping[str, Path]
+    state: str
+    changed: tuple[str, ...] = ()
+    processor: str = ""
+
+
+def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device: str) -> Plan:
+    """Find out what the chapter depends on and compare it with the execution on disk, if there is one.
+
+    Args:
+        book: where everything lies.
+        chapter: its name.
+        parameters: all of them, checked.
+        device: the kind of device that `parameters["device"]` means here.
+    """
+    store.file_digest.cache_clear()  # files are edited between two plans
+    notebook, declared = book.notebook(chapter), book.declarations(chapter)
+    own = {path.relative_to(book.root).as_posix(): path for path in _own_files(book, chapter)}
+    modules = store.imported_files(code(notebook), lib=book.library)
+    paths = own | {path.relative_to(book.library).as_posix(): path for path in modules}
+    files = {name: store.file_digest(path) for name, path in sorted(paths.items())}
+    data = {name: data_checksum(name) for name in declared.data}
+    values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
+    parts = {"file": files, "data": data, "parameter": values, "version of": store.environment(book.root)}
+    short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
+    key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
+    old = _repro(target)
+    if not old:
+        state = "new"
+    elif old["status"] != "ok":
+        state = "failed"
+    else:
+        state = "fresh" if old["key"] == key else "stale"
+    return Plan(
+        book,
+        chapter,
+        notebook,
+        dict(parameters),
+        target,
+        key,
+        short,
+        data,
+        declared,
+        own,
+        state,
+        changed=tuple(differences(old["depends_on"], short)) if state == "stale" else (),
+        processor=old.get("processor", ""),
+    )
+
+
+def differences(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Names of what changed, appeared or vanished between two executions."""
+    for kind, part in new.items():
+        before = old.get(kind, {})
+        for name in sorted({*part, *before}):
+            if part.get(name) != before.get(name):
+                yield name if kind == "file" else f"{kind} {name}"
+
+
+def _own_files(book: Book, chapter: str) -> set[Path]:
+    """The chapter and every file of the book that carries its name: claims, records, published values."""
+    named = {*book.folder.glob(f"**/{chapter}.*"), *book.folder.glob(f"**/{chapter}/**/*")}
+    hidden = {p for p in named if any(part.startswith(".") for part in p.relative_to(book.folder).parts)}
+    return {p for p in named - hidden if p.is_file() and p.suffix != ".ipynb"}
+
+
+def data_checksum(name: str) -> str:
+    """The checksum of a data set of the library's registry; a `UserError` for one that is not in it."""
+    from leakage.data import fetch  # data sets may be large: only for chapters that declare one
+
+    try:
+        return fetch.checksum(name)
+    except ValueError as error:
+        raise UserError(f"a claims file declares data that the registry does not have: {error}") from error
+
+
+# ── executed notebooks ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_plans(
+    plans: Mapping[str, Plan], *, place: Place, cell_seconds: int, progress: Progress
+) -> Iterator[tuple[Plan, Execution]]:
+    """Execute plans and put the notebooks in their places, each when it ends; one that could not run has none.
+
+    Args:
+        plans: by the names under which people are told of them.
+        place: where chapters run.
+        cell_seconds: the longest a cell may take.
+        progress: told what happens.
+    """
+    origins: dict[str, dict[str, Any]] = {}
+    tasks, processes = [], max(1, place.cores // max(1, min(place.jobs, len(plans))))
+    for name, plan in plans.items():
+        device = plan.parameters["device"]
+        origins[device] = origins.get(device) or execution_provenance(plan.book, device)
+        tasks.append(_task(plan, name, cell_seconds, processes))
+    for task, execution in run_chapters(tasks, place, progress):
+        plan = plans[task.name]
+        if execution.notebook:
+            notebook = nbformat.reads(execution.notebook, as_version=4)
+            origin = origins[plan.parameters["device"]] | dict(execution.machine)
+            notebook.metadata[REPRO] = _execution_metadata(plan, execution) | origin
+            write_notebook(task.target, notebook)
+        if execution.log:
+            write_text(task.log, execution.log)
+        task.partial.unlink(missing_ok=True)
+        yield plan, execution
+
+
+def _task(plan: Plan, name: str, cell_seconds: int, processes: int) -> Task:
+    book = plan.book
+    # By these a chapter finds its book, and its grids their packages.
+    shared = {name: path for name in ("_toc.yml", "requirements.txt") if (path := book.root / name).is_file()}
+    return Task(
+        chapter=plan.chapter,
+        name=name,
+        notebook=nbformat.writes(plan.notebook),
+        parameters=plan.parameters,
+        folder=book.root,
+        build=book.build,
+        library=book.library,
+        target=plan.target,
+        cell_seconds=cell_seconds,
+        processes=processes,
+        files={**plan.files, **shared},
+    )
+
+
+def _execution_metadata(plan: Plan, execution: Execution) -> dict[str, Any]:
+    error = {"cell": execution.cell, "cells": execution.cells, "error": execution.error}
+    return {
+        "key": plan.key,
+        "status": "failed" if execution.error else "ok",
+        "error": error if execution.error else None,
+        "seconds": execution.seconds,
+        "durations": list(execution.durations),
+        "profile": plan.parameters["profile"],
+        "seed": plan.parameters["seed"],
+        "data": dict(plan.data),
+        "depends_on": plan.depends_on,
+    }
+
+
+def read(path: Path) -> NotebookNode | None:
+    """The executed notebook; `None` if there is none, or one that is cut short or of another version of the book."""
+    try:
+        text = path.read_text("utf-8")
+        complete = json.loads(text)["metadata"][REPRO].keys() == {*_EXECUTION, *PROVENANCE}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return nbformat.reads(text, as_version=4) if complete else None
+
+
+def _repro(path: Path) -> dict[str, Any]:
+    notebook = read(path)
+    return {} if notebook is None else dict(notebook.metadata[REPRO])
+
+
+# ── provenance ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def execution_provenance(book: Book, device: str) -> dict[str, Any]:
+    """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
+    commit, dirty = _commit(book.root)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"commit": commit, "dirty": dirty} | machine(device) | {"date": now}
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Device, processor and versions of what is executed in this process or one like it."""
+    from leakage import runtime  # and with it PyTorch, which nobody needs who shows what was executed
+
+    chosen = runtime.pick_device(device)
+    kind = store.device_kind(chosen)
+    return {
+        "device": chosen.type,
+        "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
+        "processor": store.processor(),
+        "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
+        | {name: metadata.version(name) for name in _TOOLS},
+    }
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _commit(root: Path) -> tuple[str | None, bool]:
+    """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit.
+
+    A copy without `.git` that lies inside another repository has none: that one's commit says nothing of it. Records
+    of earlier runs are no sources and do not count.
+    """
+    try:
+        if _git(root, "rev-parse", "--show-cdup").strip():
+            return None, False
+        head = _git(root, "rev-parse", "--verify", "HEAD")
+        return head.strip(), bool(_git(root, "status", "--porcelain", "--", ".", ":(exclude)book/records").strip())
+    except (OSError, subprocess.CalledProcessError):
+        return None, False
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git says of the repository at `root`, whichever one the environment names, as it does inside a hook."""
+    own = {n: value for n, value in os.environ.items() if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
+    command = ["git", "-C", root, *arguments]
+    return subprocess.run(command, capture_output=True, check=True, env=own).stdout.decode("utf-8", "replace")
