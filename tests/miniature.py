@@ -7,11 +7,14 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import chapter_rules
 from reproduced import command_line
 
+LEAKAGE = (sys.executable, "-P", "-c", "import sys; from reproduced.command_line import main; sys.exit(main())")
+"""The command `leakage`, in a process of its own."""
 HEADER = f"---\n{chapter_rules.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'
 INTRO = """\

@@ -268,7 +268,8 @@ from reproduced import command_line
 before = set(sys.modules)
 import leakage.audit
 assert "matplotlib" not in sys.modules
-print(command_line.main(["audit", {scores!r}, "--report", {page!r}]), command_line.main(["status"]), command_line.main(["build"]))
+statuses = [command_line.main(words) for words in (["audit", {scores!r}, "--report", {page!r}], ["status"], ["build"])]
+print(*statuses)
 """
 
 

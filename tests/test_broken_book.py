@@ -32,7 +32,7 @@ def small_book(tmp_path):
 @pytest.fixture
 def unexecuted(monkeypatch):
     """No chapter may be executed."""
-    monkeypatch.setattr(building, "carry_out", lambda *given, **more: pytest.fail("a chapter was executed"))
+    monkeypatch.setattr(building, "run_plans", lambda *given, **more: pytest.fail("a chapter was executed"))
 
 
 @pytest.mark.parametrize(("path", "content"), CASES, ids=[f"{path}-{number}" for number, (path, _) in enumerate(CASES)])

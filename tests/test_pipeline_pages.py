@@ -7,16 +7,16 @@ import re
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from reproduced.run.execute import Outcome
+from reproduced.run.plan import differences
+from reproduced.run.progress import Progress
+from reproduced.run.worker import Started
 
 from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, staged
 from reproduced.claims import texts
 from reproduced.claims.declarations import Claim, Declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import collect, render, tables
-from reproduced.run.execute import Outcome
-from reproduced.run.plan import differences
-from reproduced.run.progress import Progress
-from reproduced.run.worker import Started
 
 RUN = {"commit": "a" * 40, "dirty": False, "profile": "ci", "seed": 0, "device": "cpu", "device_name": "CPU, 2 cores"}
 RUN |= {"versions": {"python": "3.11.7"}, "processor": "x86_64 AVX2", "seconds": 12.3}

@@ -16,7 +16,7 @@ from reproduced.claims import declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import scoreboard
 from reproduced.run import build as building
-from reproduced.run import lacking_data, plan
+from reproduced.run import chapter_cache, data_command
 from reproduced.run.book import Book
 
 
@@ -39,7 +39,7 @@ def test_a_full_disk_ends_a_build_in_one_line(book, capsys, monkeypatch):
     def refuse(*given, **more):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(book / "_build" / "x"))
 
-    monkeypatch.setattr(building, "carry_out", refuse)
+    monkeypatch.setattr(building, "run_plans", refuse)
     words = os.strerror(errno.ENOSPC), "_build", "what was finished is kept"
     assert is_one_line(build(book), capsys.readouterr().err, *words)
 
@@ -62,7 +62,8 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_has_it(boo
 
 def test_data_can_be_listed_without_pytorch_and_the_packages_of_the_book(tmp_path):
     absent = ("jupytext", "nbformat", "papermill", "jupyter_book", "sphinx_external_toc", "torch")
-    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from reproduced import command_line; command_line.main(['data'])"
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
+    code += "from reproduced import command_line; command_line.main(['data'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist" in done.stdout
@@ -78,22 +79,22 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 def test_a_commit_is_that_of_the_repository_itself_and_of_no_other(book, tmp_path, monkeypatch):
-    assert plan._commit(book) == (None, False)
+    assert chapter_cache._commit(book) == (None, False)
     git(tmp_path, "init")
     git(tmp_path, "commit", "--allow-empty", "-m", "other")
-    assert plan._commit(book) == (None, False), "of the repository around it"
+    assert chapter_cache._commit(book) == (None, False), "of the repository around it"
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
-    assert plan._commit(book) == (None, False), "of the repository of a hook"
+    assert chapter_cache._commit(book) == (None, False), "of the repository of a hook"
     monkeypatch.delenv("GIT_DIR")
     git(book, "init")
     git(book, "add", ".")
     git(book, "commit", "-m", "own")
-    own, dirty = plan._commit(book)
+    own, dirty = chapter_cache._commit(book)
     assert (len(own), dirty) == (40, False)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     (book / "new").touch()
-    assert plan._commit(book) == (own, True)
+    assert chapter_cache._commit(book) == (own, True)
 
 
 # ── data that is not here ───────────────────────────────────────────────────────────────────────────────────────────
@@ -119,7 +120,7 @@ def lacking(monkeypatch, tmp_path):
         declared = declarations.Declarations.model_construct(chapter="toy", claims=claims)
         ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
         book = Mock(spec=Book, **{"declarations.return_value": declared})
-        return lacking_data.sentence(book, {"toy": ledger})
+        return data_command.lacking_data(book, {"toy": ledger})
 
     return say
 
@@ -151,30 +152,30 @@ def test_a_damaged_set_is_named_with_its_file_and_stays_as_it_is(lacking, tmp_pa
     assert path.read_bytes() == b"damaged"
 
 
-@pytest.mark.parametrize(
-    ("states", "lack"),
-    [
-        (("verified", "verified"), None),
-        (("verified", "absent"), ""),
-        (("verified", "damaged"), "mnist/t10k-labels-idx1-ubyte.gz"),
-    ],
-)
-def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, states, lack):
+def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, lacking):
     from leakage.data import fetch, registry
 
     files = registry.DATASETS["mnist"].files
-    found = tuple(fetch.FileStatus(file, Path(file.path), state) for file, state in zip(files, states, strict=True))
-    monkeypatch.setattr(fetch, "status", lambda name: found)
-    assert lacking_data._lack("mnist") == lack
+
+    def states(*given):
+        found = [fetch.FileStatus(file, Path(file.path), state) for file, state in zip(files, given, strict=True)]
+        monkeypatch.setattr(fetch, "status", lambda name: tuple(found))
+
+    states("verified", "verified")
+    assert lacking(needs=(("mnist",),)) == ""
+    states("verified", "absent")
+    assert "`make data` fetches this set" in lacking(needs=(("mnist",),))
+    states("verified", "damaged")
+    assert "mnist is damaged (mnist/t10k-labels-idx1-ubyte.gz)" in lacking(needs=(("mnist",),))
 
 
-def test_either_form_of_a_set_is_enough(monkeypatch):
+def test_either_form_of_a_set_is_enough(monkeypatch, lacking):
     from leakage.data import fetch, registry
 
     found = [fetch.FileStatus(file, Path(file.path), "absent") for file in registry.DATASETS["adult"].files]
     found[0] = fetch.FileStatus(found[0].file, found[0].path, "verified")
     monkeypatch.setattr(fetch, "status", lambda name: tuple(found))
-    assert lacking_data._lack("adult") is None
+    assert lacking(needs=(("adult",),)) == ""
 
 
 def test_the_sentence_stands_first_on_the_scoreboard():

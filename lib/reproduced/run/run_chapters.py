@@ -9,6 +9,7 @@ of ours are not imported here.
 """
 
 import functools
+import io
 import json
 import logging
 import math
@@ -133,7 +134,7 @@ def run_chapters(tasks: Iterable[Task], place: Place, progress: "Progress") -> I
     try:
         while waiting:
             ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            for future in ended:
+            for future in sorted(ended, key=[*futures].index):
                 task, execution = futures[future], place.result(future)
                 progress.end(task, execution)
                 yield task, execution
@@ -326,7 +327,7 @@ class Progress:
             try:
                 print(end="\r\x1b[K" + text if self._stream.isatty() else text, file=self._stream, flush=True)
             except OSError:
-                self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+                self._stream = io.StringIO()
 
 
 def _last_cell(log: Path) -> str:
@@ -343,11 +344,13 @@ def _execute_notebook(path: Path, *, parameters: dict[str, Any], variables: dict
     import nbformat
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill.engines import papermill_engines
+    from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    notebook = nbformat.read(path, as_version=4)
+    notebook = load_notebook_node(str(path))
     notebook = parameterize_notebook(notebook, parameters, kernel_name="python3", language="python")
+    nbformat.write(notebook, path)  # with the cell of the parameters, to be shown if this process is killed
     try:
         # Without an output path, for papermill would write the notebook before and after every cell.
         papermill_engines.execute_notebook_with_engine(

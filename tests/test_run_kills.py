@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from miniature import HEADER, PARAMETERS, cell, claims_text, ledger, make_repository
+from miniature import HEADER, LEAKAGE, PARAMETERS, cell, claims_text, ledger, make_repository
 from patience import HANGS, wait_until
 
 CHAPTERS, POINTS = ("first", "second"), 4
@@ -63,7 +63,7 @@ def begun(root: Path) -> list[str]:
 
 
 def start(root: Path, *, stuck_at: int = 0) -> subprocess.Popen:
-    command = [Path(sys.executable).with_name("leakage"), "build", "--root", root, "--jobs", "1", "--no-render"]
+    command = [*LEAKAGE, "build", "--root", root, "--jobs", "1", "--no-render"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = os.environ | {"STUCK_AT": str(stuck_at), "PYTHONPATH": paths}
@@ -105,7 +105,7 @@ def test_a_build_that_is_killed_five_times_goes_on_each_time(tmp_path):
 def test_a_program_ends_with_whoever_started_it(tmp_path):
     (tmp_path / "program.py").write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(10**6)\n")
     reading, held = os.pipe()
-    command = [sys.executable, "-P", "-m", "reproduced.run.worker", tmp_path / "program.py", "ready"]
+    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", tmp_path / "program.py", "ready"]
     with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, text=True) as program:
         os.close(reading)
         assert program.stdout.readline() == "ready\n"
@@ -115,6 +115,6 @@ def test_a_program_ends_with_whoever_started_it(tmp_path):
 
 def test_a_program_that_ends_by_itself_keeps_its_exit_status(tmp_path):
     (tmp_path / "program.py").write_text("raise SystemExit(3)\n")
-    command = [sys.executable, "-P", "-m", "reproduced.run.worker", tmp_path / "program.py"]
+    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", tmp_path / "program.py"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
         assert program.wait(HANGS) == 3

@@ -1,0 +1,245 @@
+"""On the workers of dask is found what is found here, whoever is killed; a worker unlike this machine is refused."""
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from leakage.runtime import stream
+from miniature import LEAKAGE, add_chapter, build, edit, executions, is_a_refusal, leakage, ledger, make_repository, run
+from patience import HANGS, wait_until
+from reproduced import command_line
+
+pytestmark = pytest.mark.slow
+CHAPTERS = ("first", "second", "third")
+# What a worker imports before anything else, to be unlike this machine.
+OTHERS = {
+    "version of torch": "from importlib import metadata\n"
+    "metadata.version = lambda name, old=metadata.version: '2.0' if name == 'torch' else old(name)",
+    "leakage/metrics/roc.py": "from leakage import store\n"
+    "def other(path, old=store.file_digest): return 'other' if path.name == 'roc.py' else old(path)\n"
+    "other.cache_clear = store.file_digest.cache_clear\nstore.file_digest = other",
+}
+
+
+class Machines:
+    """A scheduler and workers, each a process of its own."""
+
+    def __init__(self, folder, started: ExitStack) -> None:
+        self.folder, self._started = folder, started
+        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", folder / "scheduler.json")
+        wait_until((folder / "scheduler.json").is_file)
+        self.address = json.loads((folder / "scheduler.json").read_text())["address"]
+
+    def worker(self, preload: str = "") -> subprocess.Popen:
+        number = len([*self.folder.glob("worker*")])
+        place = self.folder / f"worker{number}"
+        place.mkdir()
+        (place / "preload.py").write_text(preload)
+        options = ["--nthreads", "1", "--no-nanny", "--local-directory", place, "--preload", place / "preload.py"]
+        return self._start("worker", self.address, *options)
+
+    def _start(self, kind: str, *options) -> subprocess.Popen:
+        command = [sys.executable, "-P", "-m", f"distributed.cli.dask_{kind}", *options]
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--no-dashboard"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._started.callback(process.wait)
+        self._started.callback(process.kill)
+        return process
+
+
+@pytest.fixture
+def machines(tmp_path):
+    with ExitStack() as started:
+        (tmp_path / "machines").mkdir()
+        yield Machines(tmp_path / "machines", started)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """A repository of three chapters that has no package of its own."""
+    root = make_repository(tmp_path_factory.mktemp("book") / "repository", *CHAPTERS)
+    shutil.rmtree(root / "lib")
+    return root
+
+
+@pytest.fixture
+def root(book, tmp_path):
+    """A copy of it, whose chapters note that they were begun, and wait for the file `gate`."""
+    root = shutil.copytree(book, tmp_path / "repository")
+    for name in CHAPTERS:
+        note = f"print('{name}', os.getpid(), file=open('{root}/notes', 'a'))"
+        add_chapter(root, name, note, f"while not os.path.exists('{root}/gate'): time.sleep(0.05)")
+        edit(root / "book" / f"{name}.md", "\nfrom leakage import numbers", "")
+    return root
+
+
+def notes(root) -> list[str]:
+    """Chapters that were begun, each with the process of its kernel."""
+    return (root / "notes").read_text().splitlines() if (root / "notes").exists() else []
+
+
+def start(root, *arguments) -> subprocess.Popen:
+    command = [*LEAKAGE, "build", "--no-render", "--root", root, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def verdicts(root) -> list:
+    return [(claim["id"], claim["verdict"]) for name in CHAPTERS for claim in ledger(root, name)["claims"]]
+
+
+EXPECTED = [(f"{name}.a", "held") for name in CHAPTERS]
+
+
+def test_two_of_three_workers_may_be_killed(machines, root):
+    workers = {each.pid: each for each in (machines.worker(), machines.worker(), machines.worker())}
+    building = start(root, "--cluster", machines.address)
+    wait_until(lambda: len(notes(root)) == 3)
+    kernel = psutil.Process(int(notes(root)[0].split()[1]))
+    kept = next(parent.pid for parent in kernel.parents() if parent.pid in workers)
+    for pid in workers.keys() - {kept}:
+        workers[pid].kill()
+    (root / "gate").touch()
+    out, err = building.communicate(timeout=HANGS)
+    assert (building.returncode, err) == (0, "")
+    assert verdicts(root) == EXPECTED
+    assert len(notes(root)) == 5, "two chapters were begun twice"
+    assert out.count("✓") == 4
+    assert "Executing Cell" in (root / "_build/logs/second.log").read_text("utf-8"), "the log came back"
+
+
+def test_without_a_scheduler_what_was_finished_is_kept_and_the_next_build_goes_on(machines, root):
+    machines.worker()
+    edit(root / "book" / "third.md", f"while not os.path.exists('{root}/gate'): time.sleep(0.05)", "")
+    building = start(root, "--cluster", machines.address)
+    wait_until(lambda: len(notes(root)) == 2)  # the second has begun, for the third was finished
+    wait_until((root / "_build/executed/ci/third.ipynb").is_file)
+    machines.scheduler.kill()
+    _, err = building.communicate(timeout=HANGS)
+    assert (building.returncode, err.count("\n"), "what was finished is kept" in err) == (1, 1, True), err
+    (root / "gate").touch()
+    (root / "notes").unlink()
+    assert build(root) == 0
+    assert verdicts(root) == EXPECTED
+    assert sorted(line.split()[0] for line in notes(root)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_run_refuses_to_start_if_any_worker_differs(machines, root, capsys, other):
+    (root / "gate").touch()
+    machines.worker()
+    machines.worker(OTHERS[other])
+    wait_until(lambda: _workers(machines.address) == 2)
+    status, out, err = run(root, ["build", "--no-render", "--cluster", machines.address], capsys)
+    assert is_a_refusal(status, out, err)
+    assert "nothing was started, for worker tcp://127.0.0.1:" in err
+    assert f"differs from this machine in {other}." in err
+    assert not (root / "_build/executed").exists()
+
+
+def _workers(address: str) -> int:
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        return len(client.nthreads())
+
+
+def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started_them(root):
+    building = start(root, "first", "--workers", "1")
+    wait_until(lambda: executions(root) == ["first"])
+    family = psutil.Process(building.pid).children(recursive=True)
+    assert len(family) >= 3, "a worker, a chapter's process and its kernel"
+    sockets = [one for each in (psutil.Process(building.pid), *family) for one in each.net_connections("inet")]
+    assert {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    building.kill()
+    building.communicate(timeout=HANGS)
+    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+    assert not (root / "_build/executed/ci/first.ipynb").exists()
+    (root / "gate").touch()
+    assert leakage(root, "build", "--no-render", "--workers", "2") == 0
+    assert verdicts(root) == EXPECTED
+
+
+# ── requests that make no sense ─────────────────────────────────────────────────────────────────────────────────────
+
+PLACES = [
+    (["--workers", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
+    (["--cluster", "scheduler"], "is tcp://HOST:PORT or tls://HOST:PORT; got 'scheduler'"),
+    (["--workers", "0"], "--workers"),
+    (["--cluster", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1 gives no workers"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), [*PLACES, (["--workers", "2", "--jobs", "1"], "exclude each other")])
+@pytest.mark.parametrize("command", ["build", "replicate"])
+def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypatch, command, options, message):
+    monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
+    status, out, err = run(root, [command, *options], capsys)
+    assert is_a_refusal(status, out, err)
+    assert message in err
+    assert not (root / "_build").exists()
+
+
+@pytest.mark.parametrize(("options", "message"), PLACES)
+def test_an_audit_at_a_wrong_place_gets_one_line_and_writes_nothing(
+    scores, tmp_path, capsys, monkeypatch, options, message
+):
+    monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
+    status = command_line.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
+    out, err = capsys.readouterr()
+    assert is_a_refusal(status, out, err)
+    assert message in err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
+    assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
+    assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
+
+
+# ── audits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """A folder of losses of twelve models."""
+    folder = tmp_path_factory.mktemp("audited") / "scores"
+    folder.mkdir()
+    member = torch.rand(12, 400, generator=stream(0, "member")) < 0.5
+    losses = -torch.rand(12, 400, generator=stream(0, "losses"), dtype=torch.float64).log()
+    np.save(folder / "losses.npy", (losses * torch.where(member, 0.3, 1.0)).numpy())
+    np.save(folder / "member.npy", member.numpy())
+    return folder
+
+
+def test_an_audit_finds_on_workers_what_it_finds_here(scores, tmp_path):
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    assert command_line.main(["audit", str(scores), "--json", str(here)]) == 0
+    assert command_line.main(["audit", str(scores), "--json", str(there), "--workers", "2"]) == 0
+    found, expected = (json.loads(path.read_text("utf-8"))["attacks"] for path in (there, here))
+    assert [one["attack"] for one in found] == [one["attack"] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(_numbers(one), _numbers(other), rtol=1e-9)
+
+
+def _numbers(value) -> list[float]:
+    """All numbers in a value of JSON."""
+    if isinstance(value, dict | list):
+        return [number for one in (value.values() if isinstance(value, dict) else value) for number in _numbers(one)]
+    return [value] if isinstance(value, float) else []
+
+
+def test_a_worker_whose_scores_are_others_is_refused(machines, scores, capsys):
+    machines.worker(OTHERS["leakage/metrics/roc.py"].replace("roc.py", "losses.npy"))
+    status = command_line.main(["audit", str(scores), "--cluster", machines.address])
+    out, err = capsys.readouterr()
+    assert is_a_refusal(status, out, err)
+    assert f"differs from this machine in {scores}/losses.npy." in err
