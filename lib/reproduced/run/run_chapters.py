@@ -346,6 +346,7 @@ def _execute_notebook(path: Path, *, parameters: dict[str, Any], variables: dict
     from papermill.engines import papermill_engines
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
+    from traitlets.config import Config
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     notebook = load_notebook_node(str(path))
@@ -362,6 +363,7 @@ def _execute_notebook(path: Path, *, parameters: dict[str, Any], variables: dict
             start_timeout=_HANG_SECONDS,
             execution_timeout=cell_seconds,
             iopub_timeout=_HANG_SECONDS,
+            config=Config({"KernelManager": {"transport_encryption": "auto"}}),
         )
     except CellTimeoutError:
         return f"CellTimeoutError: the cell took longer than {cell_seconds} s"
