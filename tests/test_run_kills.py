@@ -17,7 +17,13 @@ from patience import HANGS, wait_until
 CHAPTERS, POINTS = ("first", "second"), 4
 # A point notes that it was begun. The one that makes so many notes as STUCK_AT says never ends: no clock decides when a
 # kill comes.
-IMPORTS = "import IPython\nfrom squares import square\nfrom leakage import runtime\nfrom reproduced import grids"
+IMPORTS = """
+import os, IPython
+from squares import square
+from leakage import runtime
+from reproduced import grids
+os.environ["LEAKAGE_PROCESSES"] = "1"  # points begin in their order
+"""
 SQUARES = """
 import os, time
 
