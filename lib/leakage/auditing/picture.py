@@ -13,10 +13,27 @@ from matplotlib.figure import Figure
 
 from leakage.auditing.evidence import Evidence
 from leakage.auditing.measures import Measured, curve_fprs, tpr_at
-from reproduced.palette import colour, line, shades, use_style
 
+_MEMBER, _GREY = "#eb6009", "#696969"
 _DASHES = ("-", "--", ":", "-.")
+_LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
 _SIZE = (7.0, 4.8)  # inches
+_STYLE = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 12,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 12,
+    "grid.color": "#e4e4e4",
+    "legend.edgecolor": "white",
+    "legend.fontsize": 11.5,
+    "legend.framealpha": 0.85,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 2.0,
+    "xtick.labelsize": 11.5,
+    "ytick.labelsize": 11.5,
+}
 
 
 def roc_figure(audit: Evidence) -> Figure:
@@ -27,12 +44,14 @@ def roc_figure(audit: Evidence) -> Figure:
     fewest = audit.outsiders
     grid = curve_fprs(fewest)
     with matplotlib.rc_context():
-        use_style()
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
         picture = Figure(figsize=_SIZE, layout="constrained")
         ax = picture.subplots()
-        ax.plot([1 / fewest, 1], [1 / fewest, 1], **line("neutral"), label="guessing")
+        ax.plot([1 / fewest, 1], [1 / fewest, 1], color=_GREY, linestyle=(0, (1, 3)), label="guessing")
         others = [row.attack for row in audit.found if row is not audit.strongest]
-        drawn = zip(others, shades(max(len(others), 1)), cycle(_DASHES), strict=False)
+        shades = matplotlib.colormaps["viridis"](np.linspace(0, _LIGHTEST_SHADE, max(len(others), 1)))
+        drawn = zip(others, shades, cycle(_DASHES), strict=False)
         for name, shade, dash in drawn:
             rates = _measured(audit, name).means([tpr_at(fpr) for fpr in grid]).tolist()
             ax.plot(grid, _drawn(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
@@ -43,12 +62,12 @@ def roc_figure(audit: Evidence) -> Figure:
             grid,
             _drawn([estimate.low for estimate in best]),
             _drawn([estimate.high for estimate in best]),
-            color=colour("member"),
+            color=_MEMBER,
             alpha=0.2,
             linewidth=0,
         )
         label = f"{audit.strongest.attack}, with {100 * audit.level:g} % band"
-        ax.plot(grid, _drawn([estimate.estimate for estimate in best]), color=colour("member"), label=label)
+        ax.plot(grid, _drawn([estimate.estimate for estimate in best]), color=_MEMBER, label=label)
         ax.set(xscale="log", yscale="log", xlim=(1 / fewest, 1), ylim=(1 / (2 * fewest), 1.1))
         ax.set(xlabel="false positive rate", ylabel="true positive rate")
         ax.legend(loc="lower right")
