@@ -139,7 +139,7 @@ def test_the_package_alone_says_its_version():
 
 
 def test_type_checkers_of_others_read_the_annotations():
-    assert PYPROJECT["tool"]["setuptools"]["package-data"] == {"leakage": ["py.typed"]}
+    assert PYPROJECT["tool"]["setuptools"]["package-data"]["leakage"] == ["py.typed"]
     assert (ROOT / "lib" / "leakage" / "py.typed").is_file()
 
 

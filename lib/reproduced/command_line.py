@@ -212,6 +212,7 @@ def audit(given: argparse.Namespace) -> int:
     _check_workers(given)
     _check_targets(given.scores, [path for path in (given.report, given.json) if path is not None])
     from leakage import audit as audits
+    from leakage import store
     from leakage.auditing import scores_file
     from leakage.auditing.audited import audited
     from leakage.auditing.exposure import check_metric
@@ -240,7 +241,7 @@ def audit(given: argparse.Namespace) -> int:
         if given.report:
             found.report(given.report)
         if given.json:
-            _write(given.json, found.to_json().encode())
+            store.write(given.json, found.to_json().encode())
     except ValueError as error:  # letters of a group's name that cannot be written
         raise UserError(str(error)) from error
     for metric, bar, low in failed:
@@ -262,23 +263,13 @@ def _check_targets(scores: Path, targets: Sequence[Path]) -> None:
     for path in targets:
         if not path.name:
             raise UserError("a file must have a name.")
-        if path.is_dir():
+        if os.path.isdir(path):  # whatever a name may be
             raise UserError(f"{path} is a folder.")
         if path.resolve() in taken:
             raise UserError(f"{path} would be overwritten; give each file a name of its own.")
         if not path.absolute().parent.is_dir():
             raise UserError(f"{path.parent} is no folder, so that {path.name} cannot be written there.")
         taken.add(path.resolve())
-
-
-def _write(path: Path, content: bytes) -> None:
-    from leakage import store
-
-    if path.exists() and not path.is_file():  # a terminal, a pipe, a device
-        with path.open("ab") as stream:
-            stream.write(content)
-    else:
-        store.write(path, content)
 
 
 def build(given: argparse.Namespace) -> int:
