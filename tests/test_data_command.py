@@ -75,7 +75,7 @@ def closed_address():
 
 
 def test_the_sets_that_claims_of_the_book_need_are_all_there_are():
-    assert data_command.needed(ROOT) == tuple(registry.DATASETS)
+    assert data_command.needed_datasets(ROOT) == tuple(registry.DATASETS)
 
 
 @pytest.mark.parametrize("options", [("--needed",), BUILD])
@@ -95,7 +95,7 @@ def test_without_a_network_one_line_says_so_and_a_build_goes_on(folder, capsys, 
     for name in NAMES:
         add(name, closed_address())
     status, told, complaints = run(capsys, *BUILD)
-    assert (status, told, asked) == (0, [], [("one", {"timeout": data_command.HURRIED, "retries": 0})])
+    assert (status, told, asked) == (0, [], [("one", {"timeout": data_command.HURRIED_SECONDS, "retries": 0})])
     (line,) = complaints
     assert line.startswith("leakage: not fetched: one, two. http://127.0.0.1")
     assert "OFFLINE=1 does not try" in line

@@ -384,9 +384,9 @@ def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
 
 
 def test_two_builds_into_one_folder_are_refused(repository, capsys):
-    from reproduced.run.build import alone
+    from reproduced.run.build import hold_build_folder
 
-    with alone(repository / "_build"):
+    with hold_build_folder(repository / "_build"):
         assert build(repository) == 2
     assert "another build is running" in capsys.readouterr().err
 

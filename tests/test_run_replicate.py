@@ -57,8 +57,8 @@ def seeds(root, chapter) -> list[int]:
 def test_every_chapter_runs_once_at_each_seed_of_the_commit(repository):
     head = git(repository, "rev-parse", "HEAD")
     assert leakage(repository, "replicate", "--seeds", "2") == 0
-    assert seeds(repository, "sums") == seeds(repository, "words") == replications.drawn(head, 2)
-    assert len(set(replications.drawn(head, 50))) == 50
+    assert seeds(repository, "sums") == seeds(repository, "words") == replications.draw_seeds(head, 2)
+    assert len(set(replications.draw_seeds(head, 50))) == 50
     assert leakage(repository, "replicate", "--seeds", "2") == 0  # what is kept is no change, and is not run again
     assert len(executions(repository)) == 4
 
@@ -71,7 +71,7 @@ def test_a_line_says_all_of_a_run(repository, monkeypatch):
     lines = (repository / "book/records/replication.jsonl").read_text("utf-8").splitlines()
     first, second = map(json.loads, lines)
     assert [first["seed_index"], second["seed_index"]] == [0, 1]
-    assert (first["chapter"], first["seed"], first["commit"]) == ("sums", replications.drawn(head, 1)[0], head)
+    assert (first["chapter"], first["seed"], first["commit"]) == ("sums", replications.draw_seeds(head, 1)[0], head)
     assert {"device", "device_name", "processor", "date", "seconds"} <= first.keys()
     assert {"python", "torch", "numpy", "leakage"} <= first["versions"].keys()
     assert first["data"] == {"adult": "abc"}
@@ -106,8 +106,8 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     }
     assert leakage(repository, "replicate", "--seeds", "2") == 0
     assert kept(repository)["sums"][:1] == old["sums"], "what the old rules said is kept"
-    assert {*seeds(repository, "sums")} == {old["sums"][0]["seed"], *replications.drawn(head, 2)}
-    assert {*seeds(repository, "words")} == {old["words"][0]["seed"], *replications.drawn(head, 1)}
+    assert {*seeds(repository, "sums")} == {old["sums"][0]["seed"], *replications.draw_seeds(head, 2)}
+    assert {*seeds(repository, "words")} == {old["words"][0]["seed"], *replications.draw_seeds(head, 1)}
     assert replications.sentences(open_book(repository)) == {
         "words": {"words.a": "Runs by today's rules: 2 held."},
         "sums": {"sums.a": "Runs by today's rules: 2 held. Runs by earlier rules: 1 held."},

@@ -4,11 +4,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from miniature import LEAKAGE
 from patience import HANGS
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ def build(tmp_path_factory):
     folder = tmp_path_factory.mktemp("build")
     # Without LEAKAGE_DATA an empty folder: what this user has in the cache must not decide what is tested.
     environment = {"LEAKAGE_DATA": str(tmp_path_factory.mktemp("data"))} | os.environ
-    command = [Path(sys.executable).with_name("leakage"), "build", "--profile", "smoke", "--no-render"]
+    command = [*LEAKAGE, "build", "--profile", "smoke", "--no-render"]
     result = subprocess.run(
         [*command, "--jobs", "1", "--timeout", str(HANGS), "--build-dir", folder],
         cwd=ROOT,

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,8 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if not words:
             parser.print_help()
             return _REFUSED
-        given = parser.parse_args(words)
-        return given.run(given)
+        options = parser.parse_args(words)
+        return options.run(options)
     except KeyboardInterrupt:
         return _end("interrupted; what was finished is kept, and the next build goes on from there.", _INTERRUPTED)
     except UserError as error:
@@ -89,47 +90,49 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    of_audit = command(audit)
-    of_audit.add_argument("scores", metavar="SCORES", type=Path)
-    of_audit.add_argument("--report", metavar="FILE", type=Path, help="Write one HTML page.")
-    of_audit.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
+    audit_parser = command(audit)
+    audit_parser.add_argument("scores", metavar="SCORES", type=Path)
+    audit_parser.add_argument("--report", metavar="FILE", type=Path, help="Write one HTML page.")
+    audit_parser.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
     text = "Exit 1 if auc, advantage or tpr@F surely exceeds VALUE; may be given again."
-    of_audit.add_argument("--fail-above", dest="bars", action="append", default=[], metavar="METRIC=VALUE", help=text)
-    of_audit.add_argument("--level", type=float, default=0.95, help="Of the intervals.  [default: 0.95]")
-    _add_workers(of_audit)
+    audit_parser.add_argument(
+        "--fail-above", dest="bars", action="append", default=[], metavar="METRIC=VALUE", help=text
+    )
+    audit_parser.add_argument("--level", type=float, default=0.95, help="Of the intervals.  [default: 0.95]")
+    _add_workers(audit_parser)
 
-    of_build = command(build)
-    of_build.add_argument("chapters", metavar="CHAPTERS", nargs="*")
-    _add_parameters(of_build)
-    _add_workers(of_build, jobs=True)
+    build_parser = command(build)
+    build_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
+    _add_parameters(build_parser)
+    _add_workers(build_parser, jobs=True)
     text = "Most seconds for a cell.  [default: by profile]"
-    of_build.add_argument("--timeout", metavar="SECONDS", type=_whole(_MOST_SECONDS), help=text)
-    of_build.add_argument("--no-render", action="store_true", help="Execute and judge, but do not make the site.")
-    _add_folders(of_build)
+    build_parser.add_argument("--timeout", metavar="SECONDS", type=_whole(_MOST_SECONDS), help=text)
+    build_parser.add_argument("--no-render", action="store_true", help="Execute and judge, but do not make the site.")
+    _add_folders(build_parser)
 
-    of_data = command(data)
-    of_data.add_argument("names", metavar="NAMES", nargs="*")
+    data_parser = command(data)
+    data_parser.add_argument("names", metavar="NAMES", nargs="*")
     text = "The sets that claims need; a damaged file is named and left as it is."
-    of_data.add_argument("--needed", action="store_true", help=text)
+    data_parser.add_argument("--needed", action="store_true", help=text)
     text = "For a build: do not wait for a network, never fail, and be brief."
-    of_data.add_argument("--if-possible", action="store_true", help=text)
+    data_parser.add_argument("--if-possible", action="store_true", help=text)
     text = "The repository whose claims count; by default the one around this folder."
-    of_data.add_argument("--root", metavar="FOLDER", type=_folder, help=text)
+    data_parser.add_argument("--root", metavar="FOLDER", type=_folder, help=text)
 
-    of_record = command(record)
-    of_record.add_argument("chapter", metavar="CHAPTER")
-    _add_folders(of_record)
+    record_parser = command(record)
+    record_parser.add_argument("chapter", metavar="CHAPTER")
+    _add_folders(record_parser)
 
-    of_replicate = command(replicate)
-    of_replicate.add_argument("chapters", metavar="CHAPTERS", nargs="*")
+    replicate_parser = command(replicate)
+    replicate_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
     text = "How many for each claim.  [default: 10]"
-    of_replicate.add_argument("--seeds", metavar="N", type=_whole(_MOST_SEEDS), default=10, help=text)
-    _add_workers(of_replicate, jobs=True)
-    _add_folders(of_replicate)
+    replicate_parser.add_argument("--seeds", metavar="N", type=_whole(_MOST_SEEDS), default=10, help=text)
+    _add_workers(replicate_parser, jobs=True)
+    _add_folders(replicate_parser)
 
-    of_status = command(status)
-    _add_parameters(of_status)
-    _add_folders(of_status)
+    status_parser = command(status)
+    _add_parameters(status_parser)
+    _add_folders(status_parser)
     return parser
 
 
@@ -181,19 +184,19 @@ def _existing_folder(text: str) -> Path:
     return _folder(text)
 
 
-def _check_workers(given: argparse.Namespace) -> None:
+def _check_workers(options: argparse.Namespace) -> None:
     """A `UserError` if more than one place to execute is given, or the address of a scheduler is none."""
-    if sum(option is not None for option in (getattr(given, "jobs", None), given.workers, given.cluster)) > 1:
+    if sum(option is not None for option in (getattr(options, "jobs", None), options.workers, options.cluster)) > 1:
         raise UserError("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
-    if given.cluster is not None and not _ADDRESS.fullmatch(given.cluster):
-        shown = arguments.shown(given.cluster)
+    if options.cluster is not None and not _ADDRESS.fullmatch(options.cluster):
+        shown = arguments.shown(options.cluster)
         raise UserError(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {shown}.")
 
 
 # ── the commands ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def audit(given: argparse.Namespace) -> int:
+def audit(options: argparse.Namespace) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
     It may hold target, population, correct, labels and groups besides; see
@@ -208,40 +211,40 @@ def audit(given: argparse.Namespace) -> int:
     The exit status is 1 where the lower end of the strongest attack's interval
     exceeds a bar; it allows for the best of several attacks being taken.
     """
-    bars = [_bar(text) for text in given.bars]
-    _check_workers(given)
-    _check_targets(given.scores, [path for path in (given.report, given.json) if path is not None])
+    bars = [_bar(text) for text in options.bars]
+    _check_workers(options)
+    _check_targets(options.scores, [path for path in (options.report, options.json) if path is not None])
     from leakage import audit as audits
     from leakage import store
     from leakage.auditing import scores_file
     from leakage.auditing.audited import audited
     from leakage.auditing.exposure import check_metric
-    from leakage.auditing.given import given as take
+    from leakage.auditing.given import given as read_inputs
 
     try:
         for metric, _ in bars:
             check_metric(metric)
         fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in bars if metric.startswith("tpr@"))})
-        inputs = take(**scores_file.read(given.scores))
+        inputs = read_inputs(**scores_file.read(options.scores))
         with ExitStack() as stack:
             again = None
-            if given.workers or given.cluster:
+            if options.workers or options.cluster:
                 from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
 
-                scores = given.scores.resolve()
-                workers = stack.enter_context(connect(address=given.cluster, workers=given.workers))
+                scores = options.scores.resolve()
+                workers = stack.enter_context(connect(address=options.cluster, workers=options.workers))
                 workers.check_workers(Needs(files=score_files(scores)))
-                again = workers.measures_again(scores)
-            found = audited(inputs, fprs=fprs[::-1], level=given.level, again=again)
+                again = partial(workers.measure_without, scores)
+            found = audited(inputs, fprs=fprs[::-1], level=options.level, again=again)
         failed = [(metric, bar, low) for metric, bar in bars if (low := found.at_least(metric)) > bar]
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
     print(found)  # first, for a file that cannot be written shall not cost the answer
     try:
-        if given.report:
-            found.report(given.report)
-        if given.json:
-            store.write(given.json, found.to_json().encode())
+        if options.report:
+            found.report(options.report)
+        if options.json:
+            store.write(options.json, found.to_json().encode())
     except ValueError as error:  # letters of a group's name that cannot be written
         raise UserError(str(error)) from error
     for metric, bar, low in failed:
@@ -272,33 +275,33 @@ def _check_targets(scores: Path, targets: Sequence[Path]) -> None:
         taken.add(path.resolve())
 
 
-def build(given: argparse.Namespace) -> int:
+def build(options: argparse.Namespace) -> int:
     """Execute CHAPTERS (all by default) where needed, judge their claims and make the site."""
-    _check_workers(given)
+    _check_workers(options)
     from reproduced.run import build as building
     from reproduced.run.book import open_book
     from reproduced.run.data_command import lacking_data
 
-    book = open_book(given.root, given.build_dir)
-    book.choose(given.chapters)
-    parameters = _parameters(given)
-    places = {"jobs": given.jobs, "workers": given.workers, "cluster": given.cluster}
+    book = open_book(options.root, options.build_dir)
+    book.choose(options.chapters)
+    parameters = _parameters(options)
+    places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        building.open_place(book, given.chapters, parameters["device"], **places, progress=progress) as place,
+        building.open_place(book, options.chapters, parameters["device"], **places, progress=progress) as place,
     ):
         report = building.build(
             book,
-            given.chapters,
+            options.chapters,
             parameters,
             place=place,
-            cell_seconds=given.timeout,
-            rendered=not given.no_render,
+            cell_seconds=options.timeout,
+            rendered=not options.no_render,
             progress=progress,
         )
     for fault in report.faults:
         _complain(fault)
-    if not given.no_render and (book.site / "index.html").is_file():
+    if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
     print(f"Claims: {building.verdicts(report)}")
     if lacking := lacking_data(book, report.ledgers):
@@ -306,56 +309,56 @@ def build(given: argparse.Namespace) -> int:
     return _FAILED if report.faults else 0
 
 
-def _parameters(given: argparse.Namespace) -> dict[str, Any]:
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     from reproduced.run.book import parameters
 
-    return parameters({name: getattr(given, name) for name in ("profile", "seed", "device")}, given.pairs)
+    return parameters({name: getattr(options, name) for name in ("profile", "seed", "device")}, options.pairs)
 
 
-def replicate(given: argparse.Namespace) -> int:
+def replicate(options: argparse.Namespace) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
-    _check_workers(given)
+    _check_workers(options)
     from reproduced.run import replicate as replicating
     from reproduced.run import replications
     from reproduced.run.book import STANDARD, open_book
     from reproduced.run.build import open_place
 
-    book = open_book(given.root, given.build_dir)
-    places = {"jobs": given.jobs, "workers": given.workers, "cluster": given.cluster}
+    book = open_book(options.root, options.build_dir)
+    places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        open_place(book, given.chapters, str(STANDARD["device"]), **places, progress=progress) as place,
+        open_place(book, options.chapters, str(STANDARD["device"]), **places, progress=progress) as place,
     ):
-        faults = replicating.replicate(book, given.chapters, seeds=given.seeds, place=place, progress=progress)
+        faults = replicating.replicate(book, options.chapters, seeds=options.seeds, place=place, progress=progress)
     for fault in faults:
         _complain(fault)
-    print(f"Kept {replications.path_of(book)}.")
+    print(f"Kept {replications.file_path(book)}.")
     return _FAILED if faults else 0
 
 
-def record(given: argparse.Namespace) -> int:
+def record(options: argparse.Namespace) -> int:
     """Keep the finished full-scale run of CHAPTER in book/records/, to be shown beside every later run."""
     from reproduced.run.book import open_book
     from reproduced.run.build import keep_record
 
-    print(f"Kept {keep_record(open_book(given.root, given.build_dir), given.chapter)}.")
+    print(f"Kept {keep_record(open_book(options.root, options.build_dir), options.chapter)}.")
     return 0
 
 
-def data(given: argparse.Namespace) -> int:
+def data(options: argparse.Namespace) -> int:
     """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
     from leakage.data import registry
     from reproduced.run import data_command
 
-    for name in given.names:
+    for name in options.names:
         if name not in registry.DATASETS:
             raise UserError(f"{name!r} is no data set; known are: {', '.join(registry.DATASETS)}.")
-    if (given.names and given.needed) or (given.if_possible and not given.needed):
+    if (options.names and options.needed) or (options.if_possible and not options.needed):
         raise UserError("--needed goes without names, and --if-possible goes with it.")
-    if given.needed:
-        lines = data_command.fetch_needed(given.root, hurried=given.if_possible)
+    if options.needed:
+        lines = data_command.fetch_needed(options.root, hurried=options.if_possible)
     else:
-        lines = data_command.fetch_named(given.names) if given.names else data_command.listing()
+        lines = data_command.fetch_named(options.names) if options.names else data_command.list_datasets()
     faults = 0
     for line in lines:
         if line.fault:
@@ -363,15 +366,15 @@ def data(given: argparse.Namespace) -> int:
             _complain(f"leakage: {one_line(line.text)}")
         else:
             print(line.text)
-    return _FAILED if faults and (given.names or given.needed) and not given.if_possible else 0
+    return _FAILED if faults and (options.names or options.needed) and not options.if_possible else 0
 
 
-def status(given: argparse.Namespace) -> int:
+def status(options: argparse.Namespace) -> int:
     """Say for each chapter whether its results on disk are up to date, and what it found."""
     from reproduced.run.book import open_book
     from reproduced.run.build import state_lines
 
-    parameters = _parameters(given)
-    for line in state_lines(open_book(given.root, given.build_dir), parameters):
+    parameters = _parameters(options)
+    for line in state_lines(open_book(options.root, options.build_dir), parameters):
         print(line)
     return 0

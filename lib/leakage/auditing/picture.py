@@ -5,6 +5,7 @@ A reader's settings of matplotlib stay as they were. Nothing here judges.
 
 import io
 from itertools import cycle
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,7 +19,7 @@ _MEMBER, _GREY = "#eb6009", "#696969"
 _DASHES = ("-", "--", ":", "-.")
 _LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
 _SIZE = (7.0, 4.8)  # inches
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 12,

@@ -69,7 +69,7 @@ def build(
     check(book)
     kind = store.device_kind(runtime.pick_device(parameters["device"]))
     plans = {chapter: make_plan(book, chapter, parameters, device=kind) for chapter in book.chapters}
-    with alone(book.build):
+    with hold_build_folder(book.build):
         for chapter in chosen:
             progress.say(_intention(plans[chapter]))
         # In reverse: the longest chapters are among the last, and one that begins last runs alone.
@@ -132,7 +132,7 @@ def check(book: Book) -> None:
         raise UserError(f"{book.library}: no folder above the packages may have {os.pathsep!r} in its name.")
 
 
-def mark(folder: Path) -> None:
+def mark_build_folder(folder: Path) -> None:
     """Make the folder, if there is none, and say in it that it is a build's."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / MARKER).open("a", encoding="utf-8") as marker:
@@ -141,12 +141,12 @@ def mark(folder: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def hold_build_folder(folder: Path) -> Iterator[None]:
     """Mark the build folder as one, hold it and remove what a killed build has left half done in it.
 
     The system lets go of it when this process ends, however it ends.
     """
-    mark(folder)
+    mark_build_folder(folder)
     with (folder / MARKER).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

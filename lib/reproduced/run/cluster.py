@@ -9,10 +9,9 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,13 +23,14 @@ from packaging.requirements import Requirement
 from leakage import runtime, store
 from leakage.auditing import jackknife, scores_file
 from leakage.auditing.given import given
-from leakage.auditing.jackknife import Again, Means
+from leakage.auditing.jackknife import Means
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
 from reproduced.run.run_chapters import Execution, Place, Task, UserError, one_line, run_chapter
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
-_LONELY_SECONDS = 60  # without any worker, after which none is taken to come back
+_SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
+_LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 _RETRIES = 2  # how often dask makes a call again that raised an error
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
@@ -80,7 +80,7 @@ def describe(needs: Needs, library: Path = store.LIB) -> Description:
     }
 
 
-def unlike(here: Description, there: Description) -> list[str]:
+def find_differences(here: Description, there: Description) -> list[str]:
     """Names of what differs; a package that only one of them has is no difference, for a chapter fails without it."""
     both = here[_VERSIONS].keys() & there[_VERSIONS].keys()
     one, other = ({**side, _VERSIONS: {n: side[_VERSIONS][n] for n in both}} for side in (here, there))
@@ -102,7 +102,7 @@ class Cluster:
         for worker, there in self._client.run(describe, needs, on_error="return").items():
             if isinstance(there, Exception):
                 why = f"cannot say what it has ({type(there).__name__}: {there})"
-            elif differs := unlike(here, there):
+            elif differs := find_differences(here, there):
                 more = f" and {len(differs) - 3} more" * (len(differs) > 3)
                 why = f"differs from this machine in {', '.join(differs[:3])}{more}"
             else:
@@ -119,22 +119,25 @@ class Cluster:
 
         return Place(submit, _result, self._check)
 
-    def measures_again(self, scores: Path) -> Again:
-        """The means of an audit without each part of the models."""
-
-        def again(parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
-            try:
-                found = self._executor().map(partial(_means_without, scores, tuple(metrics)), parts)
-                return [store.unpack(content) for content in found]
-            except (CancelledError, OSError, ValueError) as error:
-                raise ClusterLost(one_line(f"not audited: {type(error).__name__}: {error}")) from error
-
-        return again
+    def measure_without(self, scores: Path, parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
+        """The means of an audit without each part of its models in turn."""
+        executor = self._executor()
+        futures = [executor.submit(_measure_without, scores, tuple(metrics), part) for part in parts]
+        waiting = {*futures}
+        try:
+            while waiting:
+                waiting = wait(waiting, timeout=_LOOK_SECONDS).not_done
+                self._check()
+            return [store.unpack(future.result()) for future in futures]
+        except ClusterLost:
+            raise
+        except Exception as error:  # whatever a worker raises
+            raise ClusterLost(one_line(f"not audited: {type(error).__name__}: {error}")) from error
 
     def _executor(self) -> Executor:
         # Processes of this machine are started anew where one was lost, and then have another address.
-        like_this = {} if self._shares_files else {"workers": [*self._workers]}
-        return self._client.get_executor(pure=False, retries=_RETRIES, **like_this)
+        options = {} if self._shares_files else {"workers": [*self._workers]}
+        return self._client.get_executor(pure=False, retries=_RETRIES, **options)
 
     def _check(self) -> None:
         try:
@@ -143,7 +146,7 @@ class Cluster:
             raise _scheduler_lost() from error
         if there and (self._shares_files or there & self._workers):
             self._seen = time.monotonic()
-        elif time.monotonic() - self._seen > _LONELY_SECONDS:
+        elif time.monotonic() - self._seen > _SECONDS_WITHOUT_WORKERS:
             raise ClusterLost("all workers are lost; what was finished is kept, and the next run goes on from there.")
 
 
@@ -173,11 +176,11 @@ def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
     if files is None:
         return _packed(run_chapter(task))
     with TemporaryDirectory(dir=get_worker().local_directory) as name:
-        desk = Path(name)
+        folder = Path(name)
         for file, content in files.items():
-            store.write(desk / "book" / file, content)
-        target = desk / task.target.name
-        task = replace(task, folder=desk / "book", build=desk / "build", library=store.LIB, target=target)
+            store.write(folder / "book" / file, content)
+        target = folder / task.target.name
+        task = replace(task, folder=folder / "book", build=folder / "build", library=store.LIB, target=target)
         execution = run_chapter(task)
         log = task.log.read_text("utf-8", "replace")[-_LOG:] if task.log.is_file() else ""
         return _packed(replace(execution, log=log, machine=chapter_cache.machine(task.parameters["device"])))
@@ -200,7 +203,7 @@ def _scheduler_lost() -> ClusterLost:
     return ClusterLost("the scheduler is gone; what was finished is kept, and the next run goes on from there.")
 
 
-def _means_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
+def _measure_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
     """The means of an audit without some of its models, from this worker's own file of scores."""
     return store.pack(dict(jackknife.without(given(**scores_file.read(scores)), part, metrics)))
 

@@ -15,7 +15,7 @@ from reproduced.claims import declarations
 if TYPE_CHECKING:  # data are listed without the book's packages too
     from reproduced.run.book import Book
 
-HURRIED = 5.0
+HURRIED_SECONDS = 5.0
 """Seconds that a build waits for a server before it goes on without."""
 
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     fault: bool = False
 
 
-def needed(root: Path | None) -> tuple[str, ...]:
+def needed_datasets(root: Path | None) -> tuple[str, ...]:
     """The data sets without which some claim of the book at `root` is not run, in the order of the registry.
 
     Raises:
@@ -38,7 +38,7 @@ def needed(root: Path | None) -> tuple[str, ...]:
     return tuple(name for name in registry.DATASETS if name in names)
 
 
-def listing() -> Iterator[Line]:
+def list_datasets() -> Iterator[Line]:
     """Every data set of the registry with its states, checksums and size, then the folder."""
     for name, entry in registry.DATASETS.items():
         here = [found for found in fetch.status(name) if found.state != "absent"]
@@ -64,18 +64,18 @@ def fetch_named(names: Iterable[str]) -> Iterator[Line]:
 
 
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
-    """Fetch those `needed` data sets that are absent; name damaged files.
+    """Fetch those of `needed_datasets` that are absent; name damaged files.
 
     Args:
         root: the book, or a folder in it; by default the current one.
         hurried: for a build: say nothing of what is here, and give up soon where there is no network.
     """
     try:
-        names = needed(root)
+        names = needed_datasets(root)
     except (OSError, ValueError) as error:
         yield Line(str(error), fault=True)
         return
-    patience = {"timeout": HURRIED, "retries": 0} if hurried else {}
+    patience = {"timeout": HURRIED_SECONDS, "retries": 0} if hurried else {}
     for place, name in enumerate(names):
         if fetch.available(name):
             # A set in several forms is whole where one of them is good.

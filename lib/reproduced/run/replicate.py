@@ -19,7 +19,7 @@ from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages import collect
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
-from reproduced.run.build import CELL_SECONDS, alone, check, mark
+from reproduced.run.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.run.chapter_cache import ABSENT, REPRO, Plan, execution_provenance, make_plan, run_plans
 from reproduced.run.run_chapters import Place, Progress
 
@@ -50,7 +50,7 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
     if origin["commit"] is None or origin["dirty"]:
         raise UserError("the seeds are drawn from the hash of a commit: commit first, then replicate.")
     kept = replications.read(book)
-    order = replications.drawn(origin["commit"], seeds + max(map(len, kept.values()), default=0))
+    order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
     wanted = _wanted(book, {chapter: kept[chapter] for chapter in chosen}, order, seeds)
     left = {seed: {*chapters} for seed, chapters in wanted.items()}
     faults: list[str] = []
@@ -66,8 +66,8 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
         if not left[seed]:
             shutil.rmtree(plan.book.build)
 
-    mark(book.build)
-    with alone(book.build / "replications"):
+    mark_build_folder(book.build)
+    with hold_build_folder(book.build / "replications"):
         kind = store.device_kind(runtime.pick_device(STANDARD["device"]))
         todo = {}
         for seed, chapters in wanted.items():

@@ -72,12 +72,12 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
 
 
-def path_of(book: Book) -> Path:
+def file_path(book: Book) -> Path:
     """Where the replications are kept."""
     return book.folder / "records" / "replication.jsonl"
 
 
-def drawn(commit: str, number: int) -> list[int]:
+def draw_seeds(commit: str, number: int) -> list[int]:
     """The first seeds of a commit, each in 0 … 2³¹ − 1."""
     return [int(word) >> 1 for word in np.random.SeedSequence(int(commit, 16)).generate_state(number)]
 
@@ -104,7 +104,7 @@ def _digest(content: Any) -> str:
 
 def append(book: Book, run: Mapping[str, Any]) -> None:
     """Add a run to the file, whole or not at all; other replications that write to it wait."""
-    path = path_of(book)
+    path = file_path(book)
     with _locked(path.parent):
         lines = path.read_text("utf-8") if path.is_file() else ""
         write_text(path, f"{lines}{json.dumps(run, allow_nan=False)}\n")
@@ -124,7 +124,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def read(book: Book) -> dict[str, list[dict[str, Any]]]:
     """The kept runs of each chapter; a `UserError` if the file is not what `leakage replicate` writes."""
-    path = path_of(book)
+    path = file_path(book)
     found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in book.chapters}
     lines = path.read_bytes().splitlines() if path.is_file() else []
     try:

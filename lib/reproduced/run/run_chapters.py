@@ -147,17 +147,17 @@ def run_chapters(tasks: Iterable[Task], place: Place, progress: "Progress") -> I
 @contextmanager
 def local_place(jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[Place]:
     """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
-    numbers, own = queue.SimpleQueue[int](), threading.local()
+    numbers, thread = queue.SimpleQueue[int](), threading.local()
     for number in range(jobs):
         numbers.put(number)
 
     def begin() -> None:
         gpu = gpus[numbers.get() % len(gpus)] if gpus else None
-        own.variables = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+        thread.variables = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
 
     def run(task: Task) -> Execution:
         progress.begin(task)
-        return run_chapter(task, own.variables)
+        return run_chapter(task, thread.variables)
 
     with ThreadPoolExecutor(jobs, initializer=begin) as threads:
         try:
@@ -189,19 +189,19 @@ def _run_process(task: Task, variables: Mapping[str, str]) -> int:
     command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", task.partial, json.dumps(options)]
     with task.log.open("w", encoding="utf-8") as log:
         return subprocess.run(
-            command, cwd=task.folder, stdin=_lifeline()[0], stdout=log, stderr=log, start_new_session=True
+            command, cwd=task.folder, stdin=_pipe_to_children()[0], stdout=log, stderr=log, start_new_session=True
         ).returncode
 
 
 @functools.cache
-def _lifeline() -> tuple[int, int]:
+def _pipe_to_children() -> tuple[int, int]:
     """A pipe that is open as long as this process lives; chapters' processes, which read from it, end with it."""
     return os.pipe()
 
 
 def _end_children() -> None:
-    os.close(_lifeline()[1])
-    _lifeline.cache_clear()
+    os.close(_pipe_to_children()[1])
+    _pipe_to_children.cache_clear()
 
 
 def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
