@@ -35,7 +35,7 @@ exclude_patterns: [_generated, lib, claims, records]
 execute: {execute_notebooks: "off"}
 parse: {myst_enable_extensions: [colon_fence, dollarmath]}
 sphinx:
-  extra_extensions: [reproduced.pages.folds]
+  extra_extensions: [reproduced.pages.sphinx_extension]
   config: {nb_render_markdown_format: myst, suppress_warnings: [myst.header]}
 """
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot
-from reproduced.pages import contents
+from reproduced.pages import render
 from reproduced.run import build as building
 from reproduced.run.book import open_book
 
@@ -58,4 +58,4 @@ def test_a_link_to_nothing_is_refused_before_anything_is_executed(small_book, un
 
 
 def test_the_files_of_this_book_are_whole():
-    contents.check(open_book(Path(__file__).parents[1]))
+    render.check(open_book(Path(__file__).parents[1]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 
-from reproduced.pages.tree import modules as modules_below
+from reproduced.pages.library_pages import find_modules
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "lib"
@@ -15,7 +15,7 @@ CELL = re.compile(r"^```\{literalinclude\} /lib/(?P<file>\S+)\.py\n:pyobject: (?
 
 ELSEWHERE = frozenset(
     {
-        *(f"reproduced.pages.{name}:setup" for name in ("folds", "page_tables", "site")),
+        "reproduced.pages.sphinx_extension:setup",
         "reproduced.command_line:main",
     }
 )
@@ -23,9 +23,9 @@ ELSEWHERE = frozenset(
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    """The library's modules by name; by file the benchmarks, the examples that tests run and the chapters' cells."""
-    for name, path in modules_below(LIBRARY / "leakage").items():
-        yield f"leakage.{name}".rstrip("."), ast.parse(path.read_text(encoding="utf-8"))
+    """The modules of both packages; by file the benchmarks, the examples that tests run and the chapters' cells."""
+    for name, path in (find_modules(LIBRARY / "leakage") | find_modules(LIBRARY / "reproduced")).items():
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
         yield path.name, ast.parse(path.read_text(encoding="utf-8"))
     for page in ("README.md", "book/audit_your_model.md"):

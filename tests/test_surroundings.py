@@ -14,7 +14,7 @@ from miniature import add_chapter, build, make_repository
 from patience import HANGS
 from reproduced.claims import declarations
 from reproduced.claims.rules import Rule
-from reproduced.pages import scoreboard
+from reproduced.pages import claim_tables
 from reproduced.run import build as building
 from reproduced.run import chapter_cache, data_command
 from reproduced.run.book import Book
@@ -179,5 +179,5 @@ def test_either_form_of_a_set_is_enough(monkeypatch, lacking):
 
 
 def test_the_sentence_stands_first_on_the_scoreboard():
-    board = scoreboard.scoreboard([], ["A toy"], "Not run for want of data: 1 claim (mnist 1).")
+    board = claim_tables.scoreboard([], ["A toy"], "Not run for want of data: 1 claim (mnist 1).")
     assert board.startswith("Not run for want of data: 1 claim (mnist 1).\n\n**A toy.** This chapter did not run")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from test_links import anchors, targets
 
-from reproduced.pages.library import PAGE
+from reproduced.pages.library_pages import PAGE
 from reproduced.pages.render import read_library
 from reproduced.run.book import Book
 
@@ -26,8 +26,7 @@ def test_every_public_name_can_be_linked_to(site):
         for module, path in LIBRARY.modules.items()
         if path.name != "__init__.py"
         for name in LIBRARY.names
-        if name.startswith(f"{module}.")
-        and f"leakage.{name}" not in anchors(site / PAGE / f"{LIBRARY.page(module)}.html")
+        if name.startswith(f"{module}.") and name not in anchors(site / PAGE / f"{LIBRARY.page(module)}.html")
     ]
     assert not absent
 
@@ -38,7 +37,7 @@ def test_a_chapter_leads_to_the_modules_it_imports_and_they_lead_back(site, chap
     assert own
     for module in own:
         page = LIBRARY.page(module)
-        assert f"{PAGE}/{page}.html#module-leakage.{module}" in links(site, chapter)
+        assert f"{PAGE}/{page}.html#module-{module}" in links(site, chapter)
         assert f"../{chapter}.html" in links(site, f"{PAGE}/{page}")
 
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
-from reproduced.pages.downloads import BRANCH
+from reproduced.pages.library_pages import page_file
+from reproduced.pages.sphinx_extension import BRANCH
 
 pytestmark = pytest.mark.site
 
@@ -76,8 +77,7 @@ def test_a_page_of_the_book_can_be_edited_and_reported(site, name):
         return  # made by Sphinx: there is nothing to edit
     linked = targets(site, name)
     made = name.startswith("library/")  # from a package, whose own file says what the page says first
-    package = "/".join(dict.fromkeys(["lib", "leakage", *name.partition("/")[2].split(".")]))
-    source = f"{package}/__init__.py" if made else f"book/{name}.md"
+    source = page_file(name.partition("/")[2]) if made else f"book/{name}.md"
     assert f"{REPOSITORY['url']}/edit/{REPOSITORY['branch']}/{source}" in linked
     assert any(target.startswith(f"{REPOSITORY['url']}/issues/new") for target in linked)
 

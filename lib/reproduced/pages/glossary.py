@@ -31,21 +31,15 @@ def terms(source: str) -> frozenset[str]:
     return frozenset(" ".join((named or said).split()).lower() for named, said in _ROLE.findall(source))
 
 
-def with_links(glossary: str, chapters: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """The glossary with the chapters that use each term.
-
-    Args:
-        glossary: the source of the page; a term stands alone on a line, its definition indented below it.
-        chapters: the sources of the chapters, by name.
-        labels: what a link to each is called.
-    """
+def link_chapters(glossary: str, chapters: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """The source of the glossary with links to the chapters that use each term, by their sources and labels."""
     used = {name: terms(source) for name, source in chapters.items()}
-    return _BLOCK.sub(lambda block: f"{block[1]}{{glossary}}\n{_linked(block[2], used, labels)}{block[1]}", glossary)
 
+    def link(block: re.Match[str]) -> str:
+        entries = [_entry(entry, used, labels) for entry in block[2].strip("\n").split("\n\n")]
+        return f"{block[1]}{{glossary}}\n" + "\n\n".join(entries) + f"\n{block[1]}"
 
-def _linked(block: str, used: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> str:
-    entries = [_entry(entry, used, labels) for entry in block.strip("\n").split("\n\n")]
-    return "\n\n".join(entries) + "\n"
+    return _BLOCK.sub(link, glossary)
 
 
 def _entry(entry: str, used: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> str:
@@ -61,11 +55,11 @@ def definitions(source: str) -> dict[str, str]:
         for entry in block[1].strip("\n").split("\n\n"):
             names = [line for line in entry.splitlines() if not line.startswith(" ")]
             first = next(line.strip() for line in entry.splitlines() if line.startswith(" "))
-            found |= {re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"): _plain(first) for name in names}
+            found |= {re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"): _remove_markup(first) for name in names}
     return found
 
 
-def _plain(sentence: str) -> str:
+def _remove_markup(sentence: str) -> str:
     """A sentence of the glossary without markup."""
     text = _ROLE.sub(lambda role: role[2] or role[0].partition("`")[2].partition("<")[0].strip(), sentence)
     text = _LINKED.sub(r"\1", _CITED.sub("", text))
@@ -74,7 +68,7 @@ def _plain(sentence: str) -> str:
     return re.sub(r"[$*`]", "", text).replace("  ", " ")
 
 
-def with_definitions(body: str, meanings: Mapping[str, str]) -> str:
+def add_definitions(body: str, meanings: Mapping[str, str]) -> str:
     """The HTML of a page in which the first link to each term carries what the term means."""
     told = set()
 

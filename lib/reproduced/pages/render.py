@@ -1,7 +1,8 @@
 """The book as a tree of pages, and the site made from it.
 
 The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
-ledgers say; the library's source lies beside them for pages that show it. jupyter-book renders it and executes nothing.
+ledgers say; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
+nothing.
 """
 
 import os
@@ -12,22 +13,41 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import jupytext
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
+from sphinx_external_toc.parsing import parse_toc_yaml
 
-from leakage import store
-from reproduced.pages import contents, downloads, generated, layers, tree
-from reproduced.pages.library import PAGE, Library
-from reproduced.run import chapter_cache, replications
-from reproduced.run.book import GENERATED, Book, code, copy_tree, read_mapping, write_json, write_notebook, write_text
-from reproduced.run.chapter_cache import REPRO
+from leakage import arguments, store
+from reproduced.pages import claim_tables, glossary, page_layout, summaries
+from reproduced.pages.ledgers import Ledger, read_chapters, read_full_scale, sort_for_reading
+from reproduced.pages.library_pages import PAGE, Library
+from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
+from reproduced.run import replications
+from reproduced.run.book import (
+    GENERATED,
+    Book,
+    UserError,
+    code,
+    copy_tree,
+    lost_links,
+    read_mapping,
+    write_json,
+    write_notebook,
+    write_text,
+)
+from reproduced.run.chapter_cache import REPRO, execution_provenance
 from reproduced.run.data_command import lacking_data
+from reproduced.run.run_chapters import kernel_variables
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_INSTEAD = (
+    "Captions and sentences about these data describe a build that has them; where a figure or table names other data "
+    "in their place, it shows those, and no claim is judged by it."
+)
 
 
 @dataclass(frozen=True)
@@ -38,94 +58,131 @@ class Rendered:
     complaints: tuple[str, ...]
 
 
-def stage(book: Book, profile: str, ledgers: Mapping[str, Mapping[str, Any]], notes: Mapping[str, str]) -> list[str]:
-    """Make the staged tree anew; return the chapters that stand there as a note only, for want of an execution.
+def check(book: Book) -> None:
+    """Read everything that the pages will need; a `UserError` if something is wrong with it."""
+    for path in (path for folder in (book.folder, *book.packages) for path in lost_links(folder)):
+        raise UserError(f"{path} is a link to {arguments.shown(os.readlink(path))}, where nothing is.")
+    pages = book.pages  # reads the table of contents strictly
+    try:
+        parse_toc_yaml(book.root / "_toc.yml")
+    except Exception as error:  # whatever the renderer's reader raises, it shall raise it now
+        raise UserError(f"_toc.yml is no table of contents: {error}.") from error
+    if missing := [page for page in pages if not (book.folder / f"{page}.md").is_file()]:
+        raise UserError(f"_toc.yml lists {arguments.shown(missing[0])}, but the book has no such page.")
+    read_mapping(book.root / "_config.yml")
+    replications.read(book)
+    for chapter in read_chapters(book):
+        read_full_scale(book, chapter)
 
-    Args:
-        book: where everything lies.
-        profile: whose executions are shown.
-        ledgers: of the chapters that were executed to their end, by name.
-        notes: what a page must tell its reader before anything else, by chapter.
+
+def stage(
+    book: Book,
+    profile: str,
+    notebooks: Mapping[str, NotebookNode],
+    ledgers: Mapping[str, Ledger],
+    notes: Mapping[str, str],
+) -> list[str]:
+    """Make the staged tree anew, with `notes` at the top of chapters; return the chapters that were not executed.
+
+    The cells of `notebooks`, the executed chapters by name, get the order of a page.
     """
     if book.staged.exists():
         shutil.rmtree(book.staged)
     copy_tree(book.folder, book.staged)
     for package in book.packages:
         copy_tree(package, book.staged / "lib" / package.name)
-    library = read_library(book)
-    repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
-    seeds = replications.sentences(book)
-    absent = []
-    for chapter in book.chapters:
-        notebook, page = chapter_cache.read(book.executed(profile, chapter)), book.staged / f"{chapter}.md"
-        if notebook is not None:
-            write_notebook(
-                book.staged / GENERATED / downloads.FOLDER / f"{chapter}.ipynb",
-                downloads.download(notebook, repository),
-            )
-            copy_alt_texts(notebook)
-            if png := layers.picture(notebook):
-                store.write(book.staged / GENERATED / layers.STORY / f"{chapter}.png", png)
-            for name, content in layers.pictures_as_files(notebook, _FRAMES).items():
-                store.write(book.staged / _FRAMES / name, content)
-            if library is not None:
-                notebook.cells.append(
-                    new_markdown_cell(f"#### The library behind this\n\n{library.of_chapter(chapter)}")
-                )
-            layers.arrange(notebook, ledgers.get(chapter), contents.record(book, chapter), seeds.get(chapter))
-            told = (_failure(notebook), notes.get(chapter), _lacking(book, chapter, ledgers))
-            _note_at_the_top(notebook, "\n\n".join(filter(None, told)))
-            write_notebook(page.with_suffix(".ipynb"), notebook)
-            page.unlink()
-        else:
-            absent.append(chapter)
-            write_text(page, placeholder(page.read_text("utf-8"), chapter, profile))
-    _generate(book, ledgers, library)
+    library = read_library(book) if PAGE in book.pages else None
+    for name, notebook in notebooks.items():
+        _stage_download(book, name, notebook)
+        if png := page_layout.story_picture(notebook):
+            store.write(book.staged / GENERATED / STORY / f"{name}.png", png)
+        for file, content in page_layout.extract_pictures(notebook, _FRAMES).items():
+            store.write(book.staged / _FRAMES / file, content)
+        if library is not None:
+            notebook.cells.append(new_markdown_cell(f"#### The library behind this\n\n{library.imports_of(name)}"))
+        lacking = _lacking_text(book, [ledgers[name]]) if name in ledgers else ""
+        told = (_failure_text(notebook), notes.get(name), lacking and f"{lacking} {_INSTEAD}")
+        _stage_notebook(book, name, notebook, ledgers.get(name), "\n\n".join(filter(None, told)))
+    absent = [name for name in book.chapters if name not in notebooks]
+    for name in absent:
+        page = book.staged / f"{name}.md"
+        write_text(page, placeholder(page.read_text("utf-8"), name, profile))
+    for file, text in generate(book, ledgers).items():
+        write_text(book.staged / GENERATED / file, text)
+    if library is not None:
+        write_text(book.staged / GENERATED / f"{PAGE}.md", library.contents())
+        for name, text in library.pages().items():
+            write_text(book.staged / PAGE / f"{name}.md", text)
+    write_json(book.staged / GENERATED / "claims.json", {"chapters": [one.as_json for one in ledgers.values()]})
+    write_json(book.staged / GENERATED / ORIGINS, summaries.origins(ledgers))
     return absent
 
 
-def read_library(book: Book) -> Library | None:
-    """The library behind the chapters, for a book with a page about it."""
-    if PAGE not in book.pages:
-        return None
-    known = tree.modules(book.library / "leakage")
-    used = {name: tree.used(code(book.notebook(name)), known, "leakage") for name in book.chapters}
-    return Library(book.library / "leakage", used)
+def read_library(book: Book) -> Library:
+    """The library behind the chapters."""
+    return Library(book.library, {name: code(book.notebook(name)) for name in book.chapters})
 
 
-def copy_alt_texts(notebook: NotebookNode) -> None:
-    """Give each cell the alt text of its picture, where the page's renderer looks for it."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            alt = output.get("metadata", {}).get("image/png", {}).get("alt")
-            if alt:
-                cell.metadata.setdefault("mystnb", {}).setdefault("image", {})["alt"] = alt
+def execute_pages(book: Book) -> list[str]:
+    """Execute the staged pages that are notebooks and judge no claim; return a sentence for each that failed."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from traitlets.config import Config
+
+    faults = []
+    for name in book.pages:
+        page = book.staged / f"{name}.md"
+        if not page.is_file() or not page.read_text("utf-8").startswith("---\njupytext:"):
+            continue
+        notebook = jupytext.read(page)
+        client = NotebookClient(
+            notebook,
+            kernel_name="python3",
+            resources={"metadata": {"path": book.staged}},
+            config=Config({"KernelManager": {"transport_encryption": "auto"}}),
+        )
+        try:
+            client.execute(env=os.environ | kernel_variables(library=book.library, build=book.build))
+        except CellExecutionError as error:
+            faults.append(f"{name}: {error.ename}: {error.evalue}")
+        notebook.metadata[REPRO] = execution_provenance(book, "cpu")
+        _stage_download(book, name, notebook)
+        _stage_notebook(book, name, notebook, None, "")
+    return faults
 
 
-def _lacking(book: Book, chapter: str, ledgers: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the page could not judge for want of data, and what it shows instead."""
-    sentence = lacking_data(book, {chapter: ledgers[chapter]}) if chapter in ledgers else ""
-    instead = (
-        "Captions and sentences about these data describe a build that has them; where a figure or table names other "
-        "data in their place, it shows those, and no claim is judged by it."
-    )
-    return sentence and f"{sentence} {instead}"
+def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:
+    """Keep the notebook as it was executed, for download."""
+    repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
+    offered = page_layout.add_first_cell(notebook, repository)
+    write_notebook(book.staged / GENERATED / NOTEBOOKS / f"{name}.ipynb", offered)
 
 
-def _failure(notebook: NotebookNode) -> str:
+def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: Ledger | None, note: str) -> None:
+    """Put a notebook in the place of its source, in the order of a page, with a note at its top."""
+    page_layout.copy_alt_texts(notebook)
+    page_layout.arrange(notebook, ledger)
+    first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
+    if note and first is not None:
+        first["source"] = add_note(first["source"], note)
+    page = book.staged / f"{name}.md"
+    write_notebook(page.with_suffix(".ipynb"), notebook)
+    page.unlink()
+
+
+def _lacking_text(book: Book, ledgers: Sequence[Ledger]) -> str:
+    """What could not be judged for want of data."""
+    return lacking_data(book, {ledger.chapter.name: ledger.as_json for ledger in ledgers})
+
+
+def _failure_text(notebook: NotebookNode) -> str:
     error = notebook.metadata[REPRO].get("error")
     if not error:
         return ""
     return f"This chapter stopped in code cell {error['cell']} of {error['cells']}, so its claims are not judged."
 
 
-def _note_at_the_top(notebook: NotebookNode, note: str) -> None:
-    first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
-    if note and first is not None:
-        first["source"] = with_note(first["source"], note)
-
-
-def with_note(source: str, note: str) -> str:
+def add_note(source: str, note: str) -> str:
     """Markdown with a warning after its title, or at its beginning if it has none."""
     box = f"```{{warning}}\n{note}\n```"
     title = re.search(r"^# .*$", source, flags=re.MULTILINE)
@@ -137,17 +194,31 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
     title = re.search(r"^# (.*)$", source, flags=re.MULTILINE)
     labels = re.findall(r"^\([^)\s]+\)=$", source[: title.start()] if title else "", flags=re.MULTILINE)
     note = f"This chapter was not executed in this build. Run `leakage build {chapter} --profile {profile}`."
-    return with_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
+    return add_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
 
 
-def _generate(book: Book, ledgers: Mapping[str, Mapping[str, Any]], library: Library | None) -> None:
-    pages = generated.pages(book, ledgers)
-    if library is not None:
-        pages |= {f"{PAGE}.md": library.contents()}
-        pages |= {f"../{PAGE}/{name}.md": text for name, text in library.pages().items()}
-    for name, text in pages.items():
-        write_text(book.staged / GENERATED / name, text)
-    write_json(book.staged / GENERATED / "claims.json", {"chapters": list(ledgers.values())})
+def generate(book: Book, ledgers: Mapping[str, Ledger]) -> dict[str, str]:
+    """Every text that the pages include, by the name of its file; the pictures of the chapters must be staged."""
+    judgements, chapters = sort_for_reading(ledgers.values()), read_chapters(book)
+    absent = [chapters[name].title for name in book.chapters if name not in ledgers]
+    stories = {name: f"{GENERATED}/{STORY}/{name}.png" for name in book.chapters}
+    pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
+    planned = [chapter for chapter in chapters.values() if chapter.question]
+    texts = {
+        "scoreboard.md": claim_tables.scoreboard(judgements, absent, _lacking_text(book, [*ledgers.values()])),
+        "claims.csv": claim_tables.scoreboard_csv(judgements),
+        "wrong_papers.md": claim_tables.wrong_papers(judgements),
+        "tally.md": summaries.tally(judgements),
+        "chapters.md": summaries.chapter_rows(planned, ledgers, book.chapters, pictures),
+        "last_lines.md": summaries.last_lines(judgements),
+        "status.md": summaries.status(ledgers),
+    }
+    page = book.folder / "glossary.md"
+    if page.is_file():
+        sources = {name: book.source(name).read_text("utf-8") for name in book.chapters}
+        labels = {name: chapters[name].label for name in book.chapters}
+        texts["../glossary.md"] = glossary.link_chapters(page.read_text("utf-8"), sources, labels)
+    return texts
 
 
 def render(book: Book, *, strict: bool) -> Rendered:

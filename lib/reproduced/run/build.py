@@ -18,9 +18,9 @@ from typing import Any
 from nbformat import NotebookNode
 
 from leakage import runtime, store
-from reproduced.pages import collect, contents, tables
-from reproduced.pages.notebook_pages import execute_pages
-from reproduced.pages.render import render, stage
+from reproduced.pages import render as pages
+from reproduced.pages.ledgers import Ledger, read_ledger, read_ledgers
+from reproduced.pages.summaries import verdict_counts
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
 from reproduced.run.chapter_cache import REPRO, Plan, cores, make_plan, run_plans
@@ -37,7 +37,7 @@ _MARKED = "This folder was made by `leakage build`, which may overwrite and dele
 class Report:
     """What a build found; it succeeded if there is no fault."""
 
-    ledgers: Mapping[str, Mapping[str, Any]]
+    ledgers: Mapping[str, Ledger]
     faults: tuple[str, ...]
 
 
@@ -83,11 +83,12 @@ def build(
         chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
         read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
         notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
-        ledgers = _collect(book, plans, notebooks)
+        ledgers = _collect(book, notebooks)
         for chapter in (name for name in chosen if name in ledgers):
-            faults += collect.faults(notebooks[chapter], plans[chapter].declared)
-        absent = stage(book, parameters["profile"], ledgers, _notes(plans, chosen, notebooks))
-        faults += execute_pages(book)
+            faults += ledgers[chapter].faults
+        notes = _notes(plans, chosen, notebooks)
+        absent = pages.stage(book, parameters["profile"], notebooks, ledgers, notes)
+        faults += pages.execute_pages(book)
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))
@@ -126,7 +127,7 @@ def open_place(
 
 def check(book: Book) -> None:
     """A `UserError` of a book whose chapters cannot be executed, before anything is changed."""
-    contents.check(book)
+    pages.check(book)
     book.check_folder()
     if os.pathsep in str(book.library):  # it would end there in PYTHONPATH, and another `leakage` be imported
         raise UserError(f"{book.library}: no folder above the packages may have {os.pathsep!r} in its name.")
@@ -183,13 +184,11 @@ def _has_gpu(number: int) -> bool:
         return False
 
 
-def _collect(book: Book, plans: Mapping[str, Plan], notebooks: Mapping[str, NotebookNode]) -> dict[str, dict[str, Any]]:
+def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Ledger]:
     """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
-    ledgers = {}
-    for chapter, notebook in notebooks.items():
-        if notebook.metadata[REPRO]["status"] == "ok":
-            ledgers[chapter] = collect.make_ledger(notebook, plans[chapter].declared)
-            write_json(book.ledger(chapter), ledgers[chapter])
+    ledgers = read_ledgers(book, notebooks)
+    for chapter, ledger in ledgers.items():
+        write_json(book.ledger(chapter), ledger.as_json)
     for path in (book.build / "claims").glob("*.json"):
         if path.stem not in ledgers:
             path.unlink()
@@ -209,7 +208,7 @@ def _notes(plans: Mapping[str, Plan], chosen: Sequence[str], notebooks: Mapping[
 def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
     """Make the site; its faults, if the book was complete enough for it to have none."""
     progress.say("  rendering")
-    result = render(book, strict=strict)
+    result = pages.render(book, strict=strict)
     if result.status:
         ending = f"jupyter-book ended with status {result.status}; its words are in {book.build}/logs/site.log"
         return [*result.complaints[:_MOST_COMPLAINTS], ending]
@@ -220,7 +219,8 @@ def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
 
 def verdicts(report: Report) -> str:
     """The verdict counts of all chapters, in one line."""
-    return tables.verdict_counts([*report.ledgers.values()]) or "no claim was judged"
+    judgements = (one for ledger in report.ledgers.values() for one in ledger.judgements)
+    return verdict_counts(judgements) or "no claim was judged"
 
 
 def keep_record(book: Book, chapter: str) -> Path:
@@ -232,7 +232,7 @@ def keep_record(book: Book, chapter: str) -> Path:
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
     declared = book.declarations(chapter)
-    ledger = collect.make_ledger(notebook, declared)
+    ledger = dict(read_ledger(notebook, declared).as_json)
     digests = {claim.id: replications.rule_digest(claim) for claim in declared.claims}
     claims = [{"id": claim["id"], "rule_digest": digests[claim["id"]]} | claim for claim in ledger.pop("claims")]
     ledger["cells"] = replications.cells_digest(notebook)
@@ -252,6 +252,6 @@ def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:
         line = f"{chapter}: {plan.state}{changed}"
         notebook = chapter_cache.read(plan.target)
         if plan.state in ("fresh", "stale") and notebook is not None:
-            ledger = collect.make_ledger(notebook, plan.declared)
-            line += f", {ledger['seconds']:.0f} s, {tables.verdict_counts([ledger])}"
+            ledger = read_ledger(notebook, plan.declared)
+            line += f", {ledger.run['seconds']:.0f} s, {verdict_counts(ledger.judgements)}"
         yield line

@@ -13,10 +13,10 @@ from typing import Any
 
 from leakage import runtime, store
 from reproduced.claims import measurements
-from reproduced.claims.declarations import NOT_RUN, Claim
+from reproduced.claims.declarations import NOT_RUN
 from reproduced.claims.ledger import missing_data_text
 from reproduced.claims.texts import NOT_JUDGED
-from reproduced.pages import collect
+from reproduced.pages.ledgers import Judgement, read_ledger
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
 from reproduced.run.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
@@ -121,18 +121,17 @@ def _run(plan: Plan, seed_index: int) -> dict[str, Any]:
     run["cells"] = replications.cells_digest(notebook)
     if repro["status"] != "ok":
         return run | {"error": repro["error"]["error"], "claims": {}}
-    ledger = collect.make_ledger(notebook, plan.declared)
-    declared = plan.declared.by_id
-    judged = [entry for entry in ledger["claims"] if entry["verdict"] not in (NOT_RUN, NOT_JUDGED)]
-    return run | {"claims": {entry["id"]: _found(entry, declared[entry["id"]]) for entry in judged}}
+    judgements = read_ledger(notebook, plan.declared).judgements
+    judged = [one for one in judgements if one.verdict not in (NOT_RUN, NOT_JUDGED)]
+    return run | {"claims": {one.claim.id: _found(one) for one in judged}}
 
 
-def _found(entry: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    values = {one["name"]: measurements.from_json(one["measured"]) for one in entry["values"]}
+def _found(judgement: Judgement) -> dict[str, Any]:
+    claim, values = judgement.claim, judgement.values
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
     return {
         "rule": replications.rule_digest(claim),
-        "verdict": entry["verdict"],
+        "verdict": judgement.verdict,
         "values": {name: measurements.to_columns(value) for name, value in values.items()},
         "margins": margins,
     }

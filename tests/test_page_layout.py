@@ -3,6 +3,8 @@
 import base64
 import copy
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,30 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from judgements import claim, judgement, ledger
 from miniature import make_repository
-from reproduced.pages import chips, downloads, layers, render
+from reproduced.pages import page_layout, render
+from reproduced.pages.ledgers import FullScale
+from reproduced.pages.page_layout import add_first_cell, chip
 from reproduced.run.book import open_book
+from reproduced.run.replications import Replication
 
 PNG = base64.b64encode(b"a picture").decode()
-CLAIM = {
-    "id": "t.one",
-    "verdict": "held in part",
-    "claim": "That $|x| < 2$ and <b>bold</b>.",
-    "where": "Figure 1",
-    "paper": "1.05",
-    "reason": "Only for small $x$.",
-    "how": "held if $x < 2$. *x*: what is measured",
-    "kind": "figure",
-    "shows": "about 1.00",
-    "exact": False,
-    "values": [
-        {
-            "name": "x",
-            "measured": {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95},
-        }
-    ],
-}
-LEDGER = {"claims": [CLAIM], "seconds": 75.0}
+FIELDS = {"claim": "That $|x| < 2$ and <b>bold</b>.", "paper": "1.05", "shows": "about {x}"}
+JUDGED = judgement(verdict="held in part", reason="Only for small $x$.", fields=FIELDS)
+FULL = FullScale("held", JUDGED.values)
 
 
 def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **metadata):
@@ -43,9 +33,10 @@ def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **m
     return new_code_cell(source, metadata={"tags": [*tags], **metadata}, outputs=outputs)
 
 
-def arranged(*cells, ledger=LEDGER, record=None, seeds=None):
+def arranged(*cells, judged=JUDGED):
+    """The cells of a page; without a judgement it has no ledger."""
     notebook = new_notebook(cells=[copy.deepcopy(cell) for cell in cells])
-    layers.arrange(notebook, ledger, record, seeds)
+    page_layout.arrange(notebook, ledger(judged) if judged else None)
     return notebook.cells
 
 
@@ -65,11 +56,11 @@ def test_the_tally_and_the_story_stand_behind_the_answer_and_before_the_first_fo
     assert "run in 1 min 15 s" in tally.source
     assert told.outputs[0].data["image/png"] == PNG
     assert told.metadata == {"tags": ["remove-input", "story"], "mystnb": {"figure": {"name": "fig-s"}}}
-    assert setup.source.startswith(f"#### Set-up\n\n% {layers.MARK}\n\n")
+    assert setup.source.startswith(f"#### Set-up\n\n% {page_layout.MARK}\n\n")
     assert imports.metadata.tags == []  # who opens the fold sees the code
-    assert [cell.source for cell in cells[-2:]] == [f"#### The code of this section\n\n% {layers.MARK}", "draw()"]
-    assert layers.picture(new_notebook(cells=cells)) == b"a picture"
-    assert layers.picture(new_notebook(cells=cells[:2])) is None
+    assert [cell.source for cell in cells[-2:]] == [f"#### The code of this section\n\n% {page_layout.MARK}", "draw()"]
+    assert page_layout.story_picture(new_notebook(cells=cells)) == b"a picture"
+    assert page_layout.story_picture(new_notebook(cells=cells[:2])) is None
 
 
 def test_hidden_code_moves_to_the_end_of_its_section_and_its_output_stays():
@@ -83,7 +74,7 @@ def test_hidden_code_moves_to_the_end_of_its_section_and_its_output_stays():
         code("draw(b)", "hide-input", data={"image/png": PNG}),
         new_markdown_cell("### Two"),
     )
-    fold = f"\n\n% {layers.MARK}"
+    fold = f"\n\n% {page_layout.MARK}"
     assert texts(cells) == [
         *["### One", "attack()", "draw(a)", "So what.", f"#### A control{fold}\n\nMore.", "b = 2", "draw(b)"],
         *[f"#### The code of this section{fold}", "a = 1", "draw(a)", "### Two"],
@@ -100,50 +91,45 @@ def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
     cells = arranged(new_markdown_cell("### One\n\nWords.\n\n#### How"), code(judging, claim="t.one"))
     heading, strip, fold = texts(cells)
     assert heading == "### One\n\nWords."
-    assert strip == chips.chip(CLAIM, judging)
+    assert strip == chip(JUDGED, judging)
     assert fold.startswith("#### How")
     assert not any(cell.get("outputs") for cell in cells)
     mixed = arranged(new_markdown_cell("### One"), code(f"x = 1\n{judging}", claim="t.one"))
-    assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", chips.chip(CLAIM, judging)]
+    assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", chip(JUDGED, judging)]
 
 
 def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
-    plain, exact = chips.chip(CLAIM), chips.chip({**CLAIM, "exact": True})
-    assert "*ours: about 1.00; the paper 1.05*" in plain
+    plain, exact = chip(JUDGED), chip(replace(JUDGED, claim=claim(exact=True)))
+    assert "*ours: about 1.00 [0.90, 1.10]; the paper 1.05*" in plain
     assert (":class: held-in-part\n" in plain, ":class: held-in-part exact\n" in exact) == (True, True)
     assert "**◐ held in part, exact**" in exact
-    assert "ours" not in chips.chip({**CLAIM, "shows": ""})
+    assert "ours" not in chip(replace(JUDGED, values={}))
 
 
 def test_a_chip_says_in_its_fold_what_runs_at_other_seeds_found():
-    judged = code('ledger.judge("t.one", x=x)', claim="t.one")
+    again = Replication("held", Counter(held=10), Counter(held=37, undecided=3))
     said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided."
-    strip = texts(arranged(judged, seeds={"t.one": said}))[-1]
-    assert f"**At other seeds.** {said}" in strip.splitlines()
-    assert "other seeds" not in texts(arranged(judged))[-1]
+    assert f"**At other seeds.** {said}" in chip(replace(JUDGED, replication=again)).splitlines()
+    assert "other seeds" not in chip(JUDGED)
 
 
 def test_what_was_found_at_full_scale_stands_beside_it():
-    other = {**CLAIM, "shows": "1.04", "verdict": "held"}
-    record = {"claims": [other]}
-    _, _, strip, *_ = texts(arranged(TITLE, code('ledger.judge("t.one", x=x)', claim="t.one"), record=record))
-    assert strip == chips.chip(CLAIM, 'ledger.judge("t.one", x=x)', other)
-    assert "*ours: about 1.00; at full scale: ✓ held; the paper 1.05*" in strip
-    assert "**At full scale.** ✓ held: *x* " in strip
-    agreed = chips.chip(CLAIM, "", {**CLAIM, "shows": "1.04"})
+    other, agreed = (chip(replace(JUDGED, full_scale=replace(FULL, verdict=v))) for v in ("held", "held in part"))
+    assert "*ours: about 1.00 [0.90, 1.10]; at full scale: ✓ held; the paper 1.05*" in other
+    assert "**At full scale.** ✓ held: *x* " in other
     assert ("at full scale:" in agreed, "**At full scale.** ◐ held in part: *x* " in agreed) == (False, True)
-    assert "full scale" not in chips.chip(CLAIM, "", {"verdict": CLAIM["verdict"], "values": None})
+    assert "full scale" not in chip(replace(JUDGED, full_scale=FullScale("held in part", {})))
 
 
 def test_a_chapter_without_a_ledger_keeps_its_lines():
     cells = [TITLE, code('ledger.judge("t.one", x=x)', claim="t.one")]
-    assert [len(cell.get("outputs", ())) for cell in arranged(*cells, ledger=None)] == [0, 0, 1]
+    assert [len(cell.get("outputs", ())) for cell in arranged(*cells, judged=None)] == [0, 0, 1]
 
 
 def test_the_frames_of_a_slider_become_files_and_a_text_that_names_one_stays():
     page = f'<img src="data:image/png;base64,{PNG}" alt="a"><p>src="data:text/plain,x"</p>'
     notebook = new_notebook(cells=[TITLE, code("frames()", data={"text/html": page})])
-    ((name, content),) = layers.pictures_as_files(notebook, "_static/frames").items()
+    ((name, content),) = page_layout.extract_pictures(notebook, "_static/frames").items()
     assert content == b"a picture"
     assert notebook.cells[1].outputs[0].data["text/html"] == (
         f'<img loading="lazy" src="_static/frames/{name}" alt="a"><p>src="data:text/plain,x"</p>'
@@ -206,7 +192,7 @@ def test_a_fold_is_closed_has_its_name_and_is_not_among_the_contents(page):
 
 
 def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(page):
-    chip = page.select_one(f"details.claim#{chips.chip_anchor('t.one')}")
+    chip = page.select_one("details.claim#claim-t-one")
     assert {"held-in-part"} < {*chip["class"]}
     summary = chip.summary.get_text()
     for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours: about 1.00", "the paper 1.05"):
@@ -218,10 +204,10 @@ def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(pag
 
 def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_path, monkeypatch):
     executed = new_notebook(cells=[TITLE], metadata={"repro": {"commit": "f00d"}})
-    first, title = downloads.download(executed, "https://example.org/book").cells
+    first, title = add_first_cell(executed, "https://example.org/book").cells
     assert title.source == TITLE.source
     assert len(executed.cells) == 1
-    assert downloads.download(executed, "").cells == executed.cells
+    assert add_first_cell(executed, "").cells == executed.cells
     called = []
     monkeypatch.setattr("subprocess.run", lambda command, check: called.append(command[-1]))
     exec(first.source, {})

@@ -1,0 +1,126 @@
+"""Tables of claims: the scoreboard, the same rows for a spreadsheet, and the page *Where the papers are wrong*.
+
+The tables stand whole without a script; `_static/tables.js` sorts, searches and filters them. Everything here is a
+function from judgements to text.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from leakage.metrics.intervals import Estimate
+from reproduced.claims import measurements
+from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
+from reproduced.claims.measurements import Count, Exact, Measurement
+from reproduced.pages.jinja_environment import fill_template
+from reproduced.pages.ledgers import Judgement
+
+_REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
+_HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}
+_HEADS |= {"ours": "ours", "again": "seeds", "needs": "needs", "full": "at full scale"}
+_SHOWN = 2  # values in a row; the others stand in its fold
+_STRIP = 180  # pixels between the two ends of a drawing of distances
+
+
+def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lacking: str = "") -> str:
+    """The table of all claims, after the sentence on `lacking` data, their sums and the titles of `absent` chapters."""
+    ours = [one for one in judgements if one.claim.kind == "ours"]
+    held = [one for one in ours if one.verdict == HELD]
+    repeated = [one.replication for one in held if one.replication and one.replication.verdicts]
+    again = [one.replication for one in judgements if one.replication]
+    empty = {"again": not again, "full": not any(one.full_scale for one in judgements)}
+    return fill_template(
+        "scoreboard.md",
+        judgements=judgements,
+        absent=absent,
+        lacking=lacking,
+        findings=ours,
+        held=held,
+        repeated=repeated,
+        same=sum(one.same == one.verdicts.total() for one in repeated),
+        fewest=min((one.verdicts.total() for one in repeated), default=0),
+        again=again,
+        runs=sum(one.verdicts.total() for one in again),
+        earlier_runs=sum(one.earlier.total() for one in again),
+        earlier_same=sum(one.earlier[one.expected] for one in again),
+        heads={key: head for key, head in _HEADS.items() if not empty.get(key)},
+        strip_coordinates=_strip_coordinates,
+        main_value=_main_value,
+        shown_first=_shown_first,
+        REASONED=_REASONED,
+        SHOWN=_SHOWN,
+        **full_scale(judgements),
+    )
+
+
+def full_scale(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """What `full_scale.html` needs: the claims with a verdict here and at full scale, and those where it differs."""
+    both = [one for one in judgements if one.full_scale and one.verdict != NOT_RUN]
+    return {"both": both, "others": [one for one in both if one.differs_at_full_scale]}
+
+
+def _shown_first(judgement: Judgement) -> list[tuple[str, Measurement]]:
+    """What was measured, the value that stands beside the verdict first."""
+    return sorted(judgement.values.items(), key=lambda item: item[0] != judgement.claim.main_value)
+
+
+def _main_value(judgement: Judgement) -> list[Measurement]:
+    """The value at full scale that stands beside the verdict, else the first; none if nothing was measured."""
+    values = judgement.full_scale.values if judgement.full_scale else {}
+    return [values[name] for name in (judgement.claim.main_value, *values) if name in values][:1]
+
+
+def _strip_coordinates(distances: Iterable[float]) -> dict[str, Any] | None:
+    """Where the dots and the threshold of a strip of distances are, in pixels; None where nothing varies."""
+    finite = [one for one in distances if math.isfinite(one)]
+    if not finite:
+        return None
+    left, right = min(0.0, *finite), max(0.0, *finite)
+    scale = _STRIP / (right - left or 1)
+    places = [f"{10 + scale * (one - left):.0f}" for one in finite]
+    return {"dots": places, "threshold": f"{10 - scale * left:.0f}", "least": min(finite), "most": max(finite)}
+
+
+def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
+    """The rows of the scoreboard for a spreadsheet, in the same order."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
+    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "profile", "seconds"])
+    for one in judgements:
+        claim, again = one.claim, one.replication
+        seeds: list[int | str] = [""] * 4
+        if again:
+            seeds = [again.same, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
+        ours = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
+        rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
+        row = [claim.id, one.chapter.name, claim.kind, one.verdict, claim.claim, claim.where, claim.paper, ours]
+        writer.writerow([*row, one.reason, rule, *seeds, " ".join(claim.needs), claim.profile, one.seconds])
+    return written.getvalue()
+
+
+def wrong_papers(judgements: Iterable[Judgement]) -> str:
+    """What was refuted, true statements with a slip in the proof, and misprints: three tables with their evidence."""
+    ordered = sorted(judgements, key=lambda one: one.chapter.label)
+    refuted = [one for one in ordered if one.verdict == DID_NOT_HOLD and one.claim.kind not in ("ours", "erratum")]
+    held = [one for one in ordered if one.verdict == HELD]
+    proofs = [one for one in held if one.claim.proof]
+    misprints = [one for one in held if one.claim.kind == "erratum"]
+    return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, misprints=misprints, certainty=_certainty)
+
+
+def _certainty(judgement: Judgement) -> Iterator[str]:
+    """By which kinds of measurement it was found, and how often it came again."""
+    singles: list[Any] = []
+    for value in judgement.values.values():
+        singles += value if isinstance(value, list | tuple) else [value]
+    if drawn := sorted({one.n for one in singles if isinstance(one, Estimate)}):
+        yield f"Intervals over {' to '.join(f'{n:,}' for n in dict.fromkeys((drawn[0], drawn[-1])))} samples."
+    if errors := [one.error for one in singles if isinstance(one, Exact)]:
+        yield f"Computed, with an error of at most {max(errors):.2g}." if max(errors) else "Computed exactly."
+    if totals := [one.of for one in singles if isinstance(one, Count)]:
+        yield f"Counted among {max(totals):,}."
+    if judgement.replication:
+        yield f"The expected verdict at seeds that nobody chose: {judgement.replication.brief}."

@@ -1,0 +1,298 @@
+"""Ledgers: what the executed chapters found, claim by claim.
+
+A `Ledger` is read once from an executed notebook and its claims file, and handed to every builder of a page. Each of
+its judgements holds the declared claim, the measurements and whatever the pages say beside them: what a full-scale run
+and the runs at other seeds found, and where the claim is declared and judged. Nothing here executes or writes.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from nbformat import NotebookNode
+
+from reproduced.claims import measurements
+from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim, Declarations
+from reproduced.claims.ledger import RECORD, missing_data_text
+from reproduced.claims.measurements import Measurement
+from reproduced.claims.texts import NOT_JUDGED, rule_text
+from reproduced.run import replications
+from reproduced.run.book import Book, UserError, read_json, read_mapping
+from reproduced.run.chapter_cache import ABSENT, PROVENANCE, REPRO
+from reproduced.run.replications import Replication
+
+ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)  # of verdicts: what needs reading comes first
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter: the stem of its page, its title, and what `chapters.yml` says of it, "" for a chapter not in it."""
+
+    name: str
+    title: str
+    number: str = ""
+    question: str = ""
+    answer: str = ""
+    paper: str = ""
+    authors: str = ""
+    year: str = ""
+    key: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.number} · {self.title}" if self.number else self.title
+
+
+@dataclass(frozen=True)
+class FullScale:
+    """What a kept full-scale run found of a claim."""
+
+    verdict: str
+    values: Mapping[str, Measurement]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One claim of an executed chapter.
+
+    Attributes:
+        chapter: the chapter.
+        claim: as declared.
+        verdict: one of `ORDER`.
+        reason: why, in words; "" where nothing need be said.
+        values: what was measured, by name; empty if nothing was.
+        rule: as it was executed; None if none was.
+        seconds: what the judgement took with all before it; None if there was none.
+        is_recorded: whether an output of the notebook has it, so that the page of the chapter shows a chip.
+        replication: what the runs at other seeds found; None without one.
+        full_scale: what the full-scale run found; None without one.
+        addresses: of its lines in the public repository, as `claims_table.html` names them: as declared, as judged.
+    """
+
+    chapter: Chapter
+    claim: Claim
+    verdict: str
+    reason: str = ""
+    values: Mapping[str, Measurement] = field(default_factory=dict)
+    rule: str | None = None
+    seconds: float | None = None
+    is_recorded: bool = True
+    replication: Replication | None = None
+    full_scale: FullScale | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def row(self) -> str:
+        """The name of its place on the scoreboard."""
+        return row_anchor(self.claim.id)
+
+    @property
+    def address(self) -> str:
+        """Where its chip is, or its chapter if it has none."""
+        return f"{self.chapter.name}.html" + f"#{chip_anchor(self.claim.id)}" * self.is_recorded
+
+    @property
+    def is_unexpected(self) -> bool:
+        return self.verdict not in (NOT_RUN, NOT_JUDGED, self.claim.expected)
+
+    @property
+    def differs_at_full_scale(self) -> bool:
+        return self.full_scale is not None and self.verdict not in (NOT_RUN, self.full_scale.verdict)
+
+    @property
+    def shows(self) -> str:
+        """What stands beside the verdict in few words; "" if what was measured is not what is declared now."""
+        return self.claim.summary(self.values) if self._is_current else ""
+
+    @property
+    def _is_current(self) -> bool:
+        return self.values.keys() == self.claim.values.keys()
+
+    @cached_property
+    def as_json(self) -> dict[str, Any]:
+        """The judgement as `claims.json` has it."""
+        claim, is_judged = self.claim, self.verdict not in (NOT_RUN, NOT_JUDGED)
+        stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in self.values.items()]
+        return {
+            "values": stored,
+            "rule": self.rule,
+            "seconds": self.seconds,
+            "id": claim.id,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "claim": claim.claim,
+            "where": claim.where or None,
+            "paper": claim.paper or None,
+            "how": rule_text(claim),
+            "expected": claim.expected,
+            "least_profile": claim.profile,
+            "kind": claim.kind,
+            "idle": list(claim.unused_thresholds(self.values)) if is_judged and self._is_current else [],
+            "shows": self.shows,
+            "exact": claim.exact,
+        }
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What one chapter found: where its run comes from, a judgement of each declared claim, and what is wrong."""
+
+    chapter: Chapter
+    run: Mapping[str, Any]
+    judgements: tuple[Judgement, ...]
+    faults: tuple[str, ...] = ()
+
+    @cached_property
+    def as_json(self) -> dict[str, Any]:
+        """The ledger as `claims.json` and the records have it."""
+        return {"chapter": self.chapter.name, **self.run, "claims": [one.as_json for one in self.judgements]}
+
+
+def slug(text: str) -> str:
+    """A claim's id or a verdict as part of an address or a class: `mn.fig2b` → `mn-fig2b`."""
+    return re.sub(r"[. ]", "-", text)
+
+
+def chip_anchor(id: str) -> str:
+    """The name of a claim's place on the page of its chapter."""
+    return f"claim-{slug(id)}"
+
+
+def row_anchor(id: str) -> str:
+    """The name of a claim's place on the scoreboard."""
+    return f"row-{slug(id)}"
+
+
+def sort_for_reading(ledgers: Iterable[Ledger]) -> list[Judgement]:
+    """All judgements, what needs reading first, otherwise in the order of the book."""
+    return sorted((one for ledger in ledgers for one in ledger.judgements), key=lambda one: ORDER.index(one.verdict))
+
+
+def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Ledger]:
+    """The ledgers of the executed notebooks that came to their end, by chapter, with all that the pages say."""
+    runs, chapters, found = replications.read(book), read_chapters(book), {}
+    for name, notebook in notebooks.items():
+        if notebook.metadata[REPRO]["status"] != "ok":
+            continue
+        ledger = read_ledger(notebook, book.declarations(name))
+        full_scale, addresses = read_full_scale(book, name), _addresses(book, name)
+        judgements = tuple(
+            replace(
+                one,
+                chapter=chapters[name],
+                replication=replications.replication(runs[name], one.claim),
+                full_scale=full_scale.get(one.claim.id),
+                addresses=addresses.get(one.claim.id, {}),
+            )
+            for one in ledger.judgements
+        )
+        found[name] = replace(ledger, chapter=chapters[name], judgements=judgements)
+    return found
+
+
+def read_ledger(notebook: NotebookNode, declared: Declarations) -> Ledger:
+    """The ledger of an executed notebook alone; a claim without a record is "not run", with the reason."""
+    chapter, execution = Chapter(declared.chapter, declared.title), notebook.metadata[REPRO]
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+    records = [output["metadata"][RECORD] for output in outputs if RECORD in output.get("metadata", {})]
+    by_id = {record["id"]: record for record in reversed(records)}
+    judgements = []
+    for claim in declared.claims:
+        found = by_id.get(claim.id) or _missing(claim, execution)
+        told = (found["verdict"], found["reason"], _values(found), found.get("rule"), found.get("seconds"))
+        judgements.append(Judgement(chapter, claim, *told, is_recorded=claim.id in by_id))
+    origin = {name: execution[name] for name in (*PROVENANCE, "profile", "seed", "seconds")}
+    return Ledger(chapter, origin, tuple(judgements), tuple(_faults(records, judgements, execution)))
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Measurement]:
+    return {one["name"]: measurements.from_json(one["measured"]) for one in record.get("values") or ()}
+
+
+def _missing(claim: Claim, execution: Mapping[str, Any]) -> dict[str, Any]:
+    profile = execution["profile"]
+    if profile == "smoke":
+        return {"verdict": NOT_JUDGED, "reason": ""}
+    if not claim.is_judgeable(profile):
+        return {"verdict": NOT_RUN, "reason": f"This needs the profile {claim.profile}."}
+    return {"verdict": NOT_RUN, "reason": _absence(claim, execution) or "The chapter did not judge it."}
+
+
+def _absence(claim: Claim, execution: Mapping[str, Any]) -> str:
+    """Why the claim could not be judged when the notebook was executed; "" if its data were here."""
+    return missing_data_text(claim, lambda name: execution["data"].get(name, ABSENT) == ABSENT)
+
+
+def _faults(
+    records: Sequence[Mapping[str, Any]], judgements: Sequence[Judgement], execution: Mapping[str, Any]
+) -> Iterator[str]:
+    """What is wrong with the judgements, a line each that begins with the id of the claim."""
+    counts, known = Counter(record["id"] for record in records), {one.claim.id for one in judgements}
+    yield from (f"{name}: recorded {times} times" for name, times in counts.items() if times > 1)
+    yield from (f"{name}: recorded, but not declared" for name in counts if name not in known)
+    for one in judgements:
+        difference = _difference(one, data_absent=bool(_absence(one.claim, execution)))
+        if difference and one.claim.is_judgeable(execution["profile"]):
+            yield f"{one.claim.id}: {difference}"
+
+
+def _difference(judgement: Judgement, *, data_absent: bool) -> str:
+    """How a judgement differs from the declared one; "" if it does not, or if its data were absent."""
+    verdict, expected = judgement.verdict, judgement.claim.expected
+    if data_absent:
+        wrong = judgement.is_recorded and verdict != NOT_RUN
+        return f"judged {verdict}, although its data were absent" if wrong else ""
+    if verdict == expected:
+        return ""
+    if not judgement.is_recorded:
+        return f"expected {expected}, not run: no record of it"
+    if verdict == NOT_RUN:
+        return f"expected {expected}, not run, although its data are here: {judgement.reason}"
+    value = next(map(measurements.describe, judgement.values.values()), "")
+    return f"expected {expected}, measured {verdict}: {value} against {judgement.rule}"
+
+
+def read_chapters(book: Book) -> dict[str, Chapter]:
+    """The chapters by name: those that `book/chapters.yml` lists, in its order, then the others that make claims."""
+    path = book.folder / "chapters.yml"
+    try:
+        entries = read_mapping(path)["chapters"] if path.is_file() else []
+        listed = [Chapter(**{name: " ".join(text.split()) for name, text in entry.items()}) for entry in entries]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{path.name} must list chapters, each with fields of one text: {error}.") from error
+    found = {chapter.name: chapter for chapter in listed}
+    return found | {name: Chapter(name, book.declarations(name).title) for name in book.chapters if name not in found}
+
+
+def read_full_scale(book: Book, chapter: str) -> dict[str, FullScale]:
+    """What the kept full-scale run of a chapter found, by the id of the claim; empty if there is none."""
+    path = book.record(chapter)
+    if not path.is_file():
+        return {}
+    try:
+        return {one["id"]: FullScale(one["verdict"], _values(one)) for one in read_json(path)["claims"]}
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path.name} is not what `leakage record` writes; delete it, or get it back.") from error
+
+
+def _addresses(book: Book, chapter: str) -> dict[str, dict[str, str]]:
+    """Where in the public repository each claim of a chapter is declared and judged, by its id and in words."""
+    repository = read_mapping(book.root / "_config.yml").get("repository") or {}
+    if not repository.get("url"):
+        return {}
+    root = f"{repository['url']}/blob/{repository.get('branch', 'main')}/book"
+    claims = (book.folder / "claims" / f"{chapter}.yml").read_text("utf-8").splitlines()
+    page = book.source(chapter).read_text("utf-8").splitlines()
+
+    def find(words: str, path: str, lines: Iterable[str], pattern: str) -> dict[str, str]:
+        number = next((number for number, line in enumerate(lines, start=1) if re.search(pattern, line)), 0)
+        return {words: f"{root}/{path}?plain=1#L{number}"} if number else {}
+
+    return {
+        one.id: find("rule as declared", f"claims/{chapter}.yml", claims, rf'\bid: "?{re.escape(one.id)}"?\s*(?:,|$)')
+        | find("code that judges it", f"{chapter}.md", page, rf"""["']{re.escape(one.id)}["']""")
+        for one in book.declarations(chapter).claims
+    }

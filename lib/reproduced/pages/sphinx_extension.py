@@ -1,0 +1,296 @@
+"""The Sphinx extension of the book: chips and folds, sources and footers of pages, MathJax and the scripts of tables.
+
+It is listed in `_config.yml`. What opens on a click becomes the browser's own `<details>`, which needs no script,
+prints, and is found by a search in the page; a link to a place within opens it, by `_static/folds.js` where the browser
+does not. Pages work without a network, link to files that exist and say where their numbers come from. Of the staged
+book only `_generated/origins.json` and the glossary are read; no code of a chapter runs here.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ConfigError
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.docutils import SphinxDirective
+
+from reproduced.pages import glossary
+from reproduced.pages.jinja_environment import EXACT, fill_template
+from reproduced.pages.ledgers import chip_anchor, row_anchor
+from reproduced.pages.library_pages import PAGE, page_file
+from reproduced.pages.page_layout import MARK, NOTEBOOKS, ORIGINS
+from reproduced.run.book import GENERATED
+
+BRANCH = "notebooks"  # of the public repository, on which .github/workflows/book.yml puts the executed notebooks
+_SCOREBOARD = "scoreboard"  # the page that has a row for each claim
+_GLOSSARY = "glossary"  # the page that says what the mark `EXACT` means
+# What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
+_MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
+_MATHJAX_PACKAGE = "sphinx-mathjax-offline"
+# Sphinx calls listeners in the order of these numbers; those of the theme and of MyST run at 500 and 501, and the
+# headings of a page are collected at 500.
+_BEFORE_THE_PARSER = 100
+_CONTENTS_ARE_DONE = _THEME_IS_DONE = 900
+_DATATABLES = re.compile(r"(?:^|/)datatables/")
+_TABLES_SCRIPT = re.compile(r"(?:^|/)tables\.js")
+_CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
+_CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's ledger writes
+
+Context = dict[str, Any]
+
+
+# ── chips and folds ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Details(nodes.General, nodes.Element):
+    """What opens on a click: a `Summary`, then what it hides."""
+
+
+class Summary(nodes.General, nodes.Element):
+    """The line that is seen while its `Details` are closed."""
+
+
+class Claim(SphinxDirective):
+    """A verdict: the first paragraph is seen, the rest opens; `:class:` is the verdict, the argument the claim's id."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"class": directives.class_option}
+
+    def run(self) -> list[nodes.Node]:
+        (id,) = self.arguments
+        parsed = self.parse_content_to_nodes()
+        first = parsed[0].children if parsed and isinstance(parsed[0], nodes.paragraph) else []
+        chip = Details(classes=["claim", *self.options.get("class", ())], ids=[chip_anchor(id)])
+        chip += [Summary("", *first), *parsed[1:], self._links(id)]
+        return [chip]
+
+    def _links(self, id: str) -> nodes.paragraph:
+        links = nodes.paragraph(classes=["claim-links"])
+        here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{chip_anchor(id)}", internal=True)
+        links += [here]
+        ways = [("on the scoreboard", _SCOREBOARD, row_anchor(id))]
+        ways += [(f"what “{EXACT}” means", _GLOSSARY, f"term-{EXACT}")] * (EXACT in self.options.get("class", ()))
+        for text, page, place in ways:
+            if page in self.env.found_docs:
+                way = nodes.reference("", text, refuri=f"{page}.html#{place}", internal=True)
+                links += [nodes.Text(" · "), way]
+        return links
+
+
+class FoldSections(SphinxPostTransform):
+    """Turn each section that begins with the comment `MARK` into a fold, once its numbers and links are settled."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        for section in list(self.document.findall(nodes.section)):
+            if _is_fold(section):
+                title, _mark, *rest = section.children
+                folded = Details("", Summary("", *title.children), *rest, classes=["fold"])
+                folded["ids"] = section["ids"]
+                section.replace_self(folded)
+
+
+class FoldNames(SphinxPostTransform):
+    """Fold the entry of each function and class: its name and what it is are seen, its signature and the rest open."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        for entry in list(self.document.findall(addnodes.desc)):
+            if entry["domain"] == "py" and not isinstance(entry.parent, addnodes.desc_content):
+                entry.replace_self(_fold_entry(entry))
+
+
+def _fold_entry(entry: addnodes.desc) -> Details:
+    signature, content = (next(entry.findall(kind)) for kind in (addnodes.desc_signature, addnodes.desc_content))
+    said = (part for part in content.children if isinstance(part, nodes.paragraph) and not _leads_to_source(part))
+    summary = Summary("", nodes.literal("", signature["fullname"]))
+    if (first := next(said, None)) is not None:
+        content.remove(first)
+        for link in list(first.findall(nodes.reference)):  # a summary is itself what is clicked
+            link.replace_self(link.children)
+        summary += [nodes.Text(" "), *first.children]
+    return Details("", summary, entry.deepcopy(), classes=["fold", "name"])
+
+
+def _leads_to_source(paragraph: nodes.paragraph) -> bool:
+    return any("library-source" in part["classes"] for part in paragraph.findall(nodes.Element))
+
+
+def _is_fold(section: nodes.section) -> bool:
+    # Docutils notes here that two folds have one title, until a page is written.
+    rest = [child for child in section.children[1:] if not isinstance(child, nodes.system_message)]
+    return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK
+
+
+def _tag(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
+    """How a node is written as HTML: what opens it, and what closes it."""
+    return (
+        lambda writer, node: writer.body.append(writer.starttag(node, name)),
+        lambda writer, node: writer.body.append(f"</{name}>\n"),
+    )
+
+
+def _remove_folds_from_contents(app: Sphinx, document: nodes.document) -> None:
+    """Take folds out of the list "On this page": they belong to the heading above them."""
+    folds = {f"#{name}" for section in document.findall(nodes.section) if _is_fold(section) for name in section["ids"]}
+    contents = app.env.tocs.get(app.env.docname)
+    for entry in list(contents.findall(nodes.list_item)) if contents is not None and folds else ():
+        place = next(entry.findall(nodes.reference), None)
+        if place is not None and place.get("anchorname") in folds:
+            around = entry.parent
+            around.remove(entry)
+            if not around.children and around.parent is not None:
+                around.parent.remove(around)
+
+
+# ── pages ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def copy_mathjax(destination: Path) -> None:
+    """Copy the parts of MathJax that the pages load; a `ConfigError` if its package is absent or lacks a part."""
+    spec = importlib.util.find_spec(_MATHJAX_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"MathJax comes from the package {_MATHJAX_PACKAGE}, which is absent; install leakage[book].")
+    source = Path(spec.origin).parent / "static" / "mathjax"
+    destination.mkdir(parents=True, exist_ok=True)
+    for part in _MATHJAX_PARTS:
+        if not (source / part).exists():
+            raise ConfigError(f"The package {_MATHJAX_PACKAGE} has no {part}; install the version in requirements.txt.")
+        copy = shutil.copyfile if (source / part).is_file() else partial(shutil.copytree, dirs_exist_ok=True)
+        copy(source / part, destination / part)
+
+
+def source_url(url: str) -> str:
+    """The address of a page's source in the repository, where the theme gives that of the staged file."""
+    if not url.startswith("https://"):
+        return url
+    if url.startswith("https://colab."):  # which opens notebooks only: those that were executed
+        return re.sub(r"/blob/.*/", f"/blob/{BRANCH}/", url)
+    if made := re.fullmatch(rf"(.*)/book/{PAGE}/(.+)\.md", url):
+        return f"{made[1]}/{page_file(made[2])}"
+    return re.sub(r"\.ipynb(?=$|[?#&])", ".md", url)
+
+
+@cache
+def _origins(path: Path) -> Mapping[str, str]:
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def _set_repository(app: Sphinx, config: Config) -> None:
+    """Give the pages the role `source` and the substitution `repository`, so that no page spells the address."""
+    options = config.html_theme_options
+    address, branch = options.get("repository_url", ""), options.get("repository_branch", "")
+    config.extlinks = {**config.extlinks, "source": (f"{address}/blob/{branch}/%s", "%s")}
+    config.myst_substitutions = {**config.myst_substitutions, "repository": address}
+
+
+def _add_mathjax(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
+
+
+def _copy_executed_notebooks(app: Sphinx, error: Exception | None) -> None:
+    """Put the notebooks as they were executed in the place of those that a page was made from."""
+    for notebook in (Path(app.srcdir) / GENERATED / NOTEBOOKS).glob("*.ipynb"):
+        offered = Path(app.outdir) / "_sources" / notebook.name
+        if error is None and offered.is_file():
+            shutil.copyfile(notebook, offered)
+
+
+def _write_in_parallel(app: Sphinx, env: BuildEnvironment) -> None:
+    """Write pages on all processors; to read them so, each extension would have to merge what it has read."""
+    app.parallel = os.cpu_count() or 1
+
+
+def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
+    """Mend what theme and docutils put into the page: links, names, scripts of an unused service, roles, footer."""
+    for group in context.get("header_buttons", ()):
+        for button in group.get("buttons", ()):
+            if "url" in button:
+                button["url"] = source_url(button["url"])
+    page = context.get("body") or ""
+    for kind in {"script_files", "css_files"} & context.keys():
+        context[kind] = [file for file in context[kind] if is_needed(str(getattr(file, "filename", file)), page)]
+    # sphinx-thebe adds these whether or not it is used: a script of another host, and a constant declared twice.
+    context["script_files"] = [
+        script for script in context.get("script_files", ()) if "thebe" not in _content(script).lower()
+    ]
+    if "generate_toctree_html" in context:
+        context["generate_toctree_html"] = _name_toggles(context["generate_toctree_html"])
+    origins = _origins(Path(app.srcdir) / GENERATED / ORIGINS)
+    origin, config = origins.get(pagename) or origins.get("", ""), app.config
+    context["theme_extra_footer"] = fill_template("footer.html", origin=origin, config=config)
+    if "body" in context:
+        # docutils calls a bibliography a list but puts other elements between its items: screen readers stumble there.
+        body = context["body"].replace(' role="list" class="citation-list"', ' class="citation-list"')
+        body = body.replace(' role="doc-biblioentry"', "")
+        context["body"] = glossary.add_definitions(body, _meanings(Path(app.srcdir) / "glossary.md"))
+
+
+@cache
+def _meanings(page: Path) -> Mapping[str, str]:
+    return glossary.definitions(page.read_text("utf-8")) if page.is_file() else {}
+
+
+def _name_toggles(contents: Callable[..., Any]) -> Callable[..., str]:
+    """The function that makes the list of pages, with a name on what unfolds a part: the theme shows a sign only."""
+    named = '<summary aria-label="Show or hide the pages below">'
+    return lambda *given, **more: str(contents(*given, **more)).replace("<summary>", named)
+
+
+def _content(script: Any) -> str:
+    attributes = getattr(script, "attributes", {}) or {}
+    return f"{getattr(script, 'filename', script)} {attributes.get('body', '')}"
+
+
+# ── scripts of tables ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_needed(name: str, body: str) -> bool:
+    """Whether a page with this text needs a script or style: those of tables weigh more than most pages."""
+    has_claims_table = bool(_CLAIMS_TABLE.search(body))
+    if _DATATABLES.search(name):
+        return has_claims_table
+    return not _TABLES_SCRIPT.search(name) or has_claims_table or bool(_CHAPTER_TABLE.search(body))
+
+
+def _load_mathjax(app: Sphinx, document: nodes.document) -> None:
+    """Tell Sphinx that a page has formulas if they stand in a raw table, so that it loads MathJax there."""
+    if any('class="math' in node.astext() for node in document.findall(nodes.raw)):
+        app.env.get_domain("math").data["has_equations"][app.env.docname] = True
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register nodes, directive, transforms and listeners (called by Sphinx)."""
+    app.setup_extension("sphinx.ext.extlinks")
+    app.config.mathjax_path = "mathjax/tex-chtml.js"
+    app.add_node(Details, html=_tag("details"))
+    app.add_node(Summary, html=_tag("summary"))
+    app.add_directive("claim", Claim)
+    app.add_post_transform(FoldSections)
+    app.add_post_transform(FoldNames)
+    app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)
+    app.connect("doctree-read", _load_mathjax)
+    app.connect("doctree-read", _remove_folds_from_contents, priority=_CONTENTS_ARE_DONE)
+    app.connect("env-check-consistency", _write_in_parallel)
+    app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
+    app.connect("build-finished", _add_mathjax)
+    app.connect("build-finished", _copy_executed_notebooks)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

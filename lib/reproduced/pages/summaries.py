@@ -1,0 +1,126 @@
+"""The book in numbers: how many claims have which verdict, a row for each chapter, and where the runs come from.
+
+Claims of the papers and findings of this book are counted apart. Everything here is a function from ledgers to text.
+"""
+
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
+from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine, provenance, table
+from reproduced.pages.claim_tables import full_scale
+from reproduced.pages.jinja_environment import fill_template
+from reproduced.pages.ledgers import Chapter, Judgement, Ledger
+
+_PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
+_BEST_FIRST = (HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN, NOT_JUDGED)
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NOT_EXECUTED = "No chapter was executed for this copy of the book."
+
+
+def verdict_counts(judgements: Iterable[Judgement]) -> str:
+    """`theorems: ✓ 20 held, ◐ 3 held in part; ours: ✓ 2 held`, leaving out kinds and verdicts that no claim has."""
+    found = Counter((one.claim.kind, one.verdict) for one in judgements)
+    kinds = {
+        kind: [f"{sign} {number} {verdict}" for verdict, sign in SIGNS.items() if (number := found[kind, verdict])]
+        for kind in KINDS
+    }
+    return "; ".join(f"{_PLURALS.get(kind, kind + 's')}: {', '.join(told)}" for kind, told in kinds.items() if told)
+
+
+def tally(judgements: Sequence[Judgement]) -> str:
+    """How many claims of whom have which verdict, a line for each of statements, findings and slips."""
+    papers, ours, slips = _split_by_author(judgements)
+    number = len({one.chapter.name for one in papers})
+    many = f"{_NUMBERS[number] if number < len(_NUMBERS) else number} paper{'s' * (number > 1)}"
+    lines = [
+        {"claims": claims, "name": name, "counts": _count_verdicts(claims), "rest": rest}
+        for claims, name, rest in (
+            (papers, "statement", f" of {many}"),
+            (ours, "finding", " of ours"),
+            (slips, "claim", " that a printed text slips, counted apart"),
+        )
+        if claims
+    ]
+    return fill_template("tally.md", lines=lines, not_executed=_NOT_EXECUTED, **full_scale(judgements))
+
+
+def _split_by_author(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[Judgement], list[Judgement]]:
+    """Claims of the papers, findings of ours, and slips of the papers."""
+    kinds: dict[str, list[Judgement]] = {"paper": [], "ours": [], "erratum": []}
+    for one in judgements:
+        kinds.get(one.claim.kind, kinds["paper"]).append(one)
+    return kinds["paper"], kinds["ours"], kinds["erratum"]
+
+
+def _count_verdicts(judgements: Iterable[Judgement]) -> str:
+    """`✓ 99 held, ◐ 43 held in part`, best first."""
+    found = Counter(one.verdict for one in judgements)
+    return ", ".join(f"{SIGNS[verdict]} {found[verdict]} {verdict}" for verdict in _BEST_FIRST if found[verdict])
+
+
+def chapter_rows(
+    chapters: Iterable[Chapter], ledgers: Mapping[str, Ledger], written: Collection[str], pictures: Mapping[str, str]
+) -> str:
+    """A row for each planned chapter: picture, question, answer and verdicts; only `written` ones are links."""
+    rows = [
+        {"chapter": chapter, "verdicts": _row_verdicts(ledgers.get(chapter.name), is_written=chapter.name in written)}
+        for chapter in chapters
+    ]
+    return fill_template("chapters.md", rows=rows, written=written, pictures=pictures)
+
+
+def _row_verdicts(ledger: Ledger | None, *, is_written: bool) -> str:
+    if ledger is None:
+        return "Not executed in this build." if is_written else "In preparation."
+    papers, ours, slips = _split_by_author(ledger.judgements)
+    parts = [f"The paper: {_count_verdicts(papers)}"] * bool(papers) + [f"ours: {_count_verdicts(ours)}"] * bool(ours)
+    parts += [f"slips: {len(slips)}"] * bool(slips)
+    return "; ".join(parts) + "."
+
+
+def status(ledgers: Mapping[str, Ledger]) -> str:
+    """When, where and how long each chapter ran, and with which versions."""
+    if not ledgers:
+        return f"{_NOT_EXECUTED}\n"
+    heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
+    versions = (ledger.run["versions"].items() for ledger in ledgers.values())
+    lines = dict.fromkeys(", ".join(f"{name} {version}" for name, version in one) for one in versions)
+    rows = [_status_row(name, ledger) for name, ledger in ledgers.items()]
+    return table(heads, rows) + "".join(f"\nVersions: {escape_text(line)}.\n" for line in lines)
+
+
+def _status_row(name: str, ledger: Ledger) -> list[str]:
+    run = ledger.run
+    date = run["date"].replace("T", " ").replace("+00:00", " UTC")
+    commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
+    return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine(run), commit]
+
+
+def last_lines(judgements: Iterable[Judgement]) -> str:
+    """What a build says at its end, as a reader sees it on a terminal."""
+    told = f"Claims: {verdict_counts(judgements) or 'none'}"
+    lines = textwrap.wrap(told, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
+
+
+def origins(ledgers: Mapping[str, Ledger]) -> dict[str, str]:
+    """The sentence under each page: which run its numbers come from; under "" that of a page without numbers."""
+    found = {
+        name: f"Executed in {duration(ledger.run['seconds'])}: {provenance(ledger.run)}."
+        for name, ledger in ledgers.items()
+    }
+    runs = dict.fromkeys(provenance(ledger.run) for ledger in ledgers.values())
+    seconds = duration(sum(ledger.run["seconds"] for ledger in ledgers.values()))
+    return found | {"": f"Chapters executed in {seconds}: {'; '.join(runs)}." if ledgers else _NOT_EXECUTED}
+
+
+def duration(seconds: float) -> str:
+    """A time as a reader says it: `8 s`, `3 min 20 s`, `1 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

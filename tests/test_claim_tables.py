@@ -1,0 +1,219 @@
+"""The tables of all claims: what a row says, carries and leads to."""
+
+import csv
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from bs4 import BeautifulSoup
+
+from judgements import X, judgement
+from miniature import add_chapter, build, make_repository, staged
+from reproduced.claims import measurements
+from reproduced.pages import claim_tables, jinja_environment, ledgers
+from reproduced.pages.ledgers import FullScale, Judgement
+from reproduced.run.replications import Replication
+
+FULL = FullScale("held", {"x": measurements.from_json(X)})
+
+
+def board(*judgements: Judgement) -> BeautifulSoup:
+    return BeautifulSoup(claim_tables.scoreboard(judgements), "html.parser")
+
+
+def row(one: Judgement):
+    return board(one).tbody.tr
+
+
+def test_a_row_has_an_anchor_leads_to_its_claim_and_says_what_it_can_be_filtered_by():
+    found = row(judgement(fields={"needs": ("mnist", "adult")}))
+    assert found["id"] == "row-t-one"
+    assert found.find("a", string="t.one")["href"] == "toy.html#claim-t-one"
+    told = {name: found[f"data-{name}"] for name in ("verdict", "chapter", "kind", "needs", "profile")}
+    assert told == {"verdict": "held", "chapter": "toy", "kind": "figure", "needs": "mnist,adult", "profile": "ci"}
+
+
+def test_a_row_says_the_claim_its_place_the_papers_value_and_ours():
+    cells = {cell["class"][0]: cell.get_text() for cell in row(judgement(fields={"paper": "a | <b>"})).find_all("td")}
+    assert cells["verdict"] == "✓ held"
+    assert cells["claim"].split("\n")[:2] == [r"That \(|x| < 2\).", "Figure 1 t.one"]
+    assert cells["paper"] == "a | <b>"  # a text, never a tag
+    assert cells["ours"] == "x 1.00 [0.90, 1.10]"
+
+
+@pytest.mark.parametrize(("verdict", "shown"), [("held in part", True), ("did not hold", True), ("held", False)])
+def test_the_reason_of_what_did_not_simply_hold_stands_in_the_row(verdict, shown):
+    assert ("Because." in row(judgement(verdict=verdict, reason="Because.")).get_text()) == shown
+
+
+def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sources():
+    fold = row(judgement(addresses={"rule as declared": "https://x/y.yml#L3"})).details
+    assert [code.get_text() for code in fold.select(".rules code")] == ["x.high < 2", "x.low > 2"]
+    assert fold.select_one(".values").get_text().strip() == "x 1.00 [0.90, 1.10] – what is measured"
+    links = [link["href"] for link in fold.find_all("a")]
+    assert links == ["toy.html#claim-t-one", "#row-t-one", "https://x/y.yml#L3"]
+
+
+def test_a_claim_that_is_true_by_algebra_is_marked():
+    assert row(judgement(fields={"exact": True})).td.get_text() == "✓ held, exact"
+
+
+def test_the_value_that_a_claim_shows_stands_first():
+    fields = {"values": {"y": "another", "x": "the one"}, "shows": "about {x}"}
+    one = judgement(fields=fields, values={"y": {"kind": "exact", "value": 2.0, "error": 0.0}, "x": X})
+    assert row(one).select_one(".ours").get_text(" ") == "x  1.00 [0.90, 1.10] y  2"
+
+
+def test_our_own_findings_are_said_to_be_no_score():
+    again = Replication("held", Counter(held=9), Counter())
+    ours = [
+        judgement("t.a", fields={"kind": "ours"}, replication=again),
+        judgement("t.b", "undecided", fields={"kind": "ours"}),
+    ]
+    told = claim_tables.scoreboard([judgement(), *ours])
+    assert told.startswith("**Of 2 findings of ours 1 held.** That is no score")
+    assert "1 of the 1 that were judged again gave the same verdict at every one of 9 or more seeds" in told
+    assert "findings of ours" not in claim_tables.scoreboard([judgement()])
+
+
+def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
+    same, other = judgement("t.a", full_scale=FULL), judgement("t.b", full_scale=replace(FULL, verdict="did not hold"))
+    told = board(judgement(), same, other)
+    assert "At full scale 1 of 2 verdicts on record are others than here: t.b did not hold." in told.get_text()
+    assert told.a["href"] == "scoreboard.html#row-t-b"
+    assert [cell.get_text() for cell in told.select("td.full")] == [
+        "",
+        "1.00 [0.90, 1.10] ✓ held",
+        "x 1.00 [0.90, 1.10] ✗ did not hold",
+    ]
+    assert "At full scale" not in board(judgement(), same).get_text()
+
+
+def test_an_unexpected_verdict_is_marked():
+    found = judgement(verdict="held in part", fields={"expected": "held"})
+    assert row(found).td.get_text() == "◐ held in part (expected: held)"
+
+
+def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_it_was():
+    again = Replication("held", Counter(held=3, undecided=1), Counter(), (1.0, 2.0, -0.5, math.inf))
+    found = row(judgement(replication=again))
+    assert found.select_one(".again").get_text() == "3 of 4"
+    assert len(found.select("svg.strip circle")) == 3
+    assert "-0.5 to 2.0 standard deviations" in found.svg["aria-label"]
+    assert not row(judgement(replication=replace(again, distances=(math.inf, math.inf)))).svg
+
+
+def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
+    again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
+    later = judgement("t.two", replication=Replication("held", Counter(held=5), Counter()))
+    both = [judgement(replication=again), later, judgement("t.three")]
+    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier rules 37 of 40"
+    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 2 undecided, 1 did not hold."
+    assert said in row(both[0]).details.get_text()
+    assert claim_tables.scoreboard(both).startswith(
+        "**At seeds that nobody chose, 15 of 15 verdicts of today's rules were the expected ones.** "
+        "Rules that have been replaced since gave 40 more, 37 of them the verdict expected today.\n"
+    )
+    assert "seeds that nobody chose" not in claim_tables.scoreboard(both[2:])
+
+
+def test_a_column_that_no_claim_fills_is_left_out():
+    heads = [head.get_text() for head in board(judgement()).find_all("th")]
+    assert heads == ["verdict", "chapter", "kind", "claim", "the paper", "ours", "needs"]
+
+
+def test_a_chapter_without_a_ledger_is_named():
+    assert "**A toy.** This chapter did not run to its end" in claim_tables.scoreboard([judgement()], ["A toy"])
+
+
+def test_the_rows_are_also_a_file_for_a_spreadsheet():
+    again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))
+    (read,) = csv.DictReader(claim_tables.scoreboard_csv([judgement(replication=again)]).splitlines())
+    assert (read["id"], read["verdict"], read["same"], read["seeds"]) == ("t.one", "held", "3", "4")
+    assert (read["same_earlier"], read["seeds_earlier"]) == ("2", "2")
+    assert read["rule"] == "held if x.high < 2; refuted if x.low > 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a $x<1$ *b*", r'a <span class="math inline">\(x&lt;1\)</span> <em>b</em>'),
+        ("<script>x</script>", "&lt;script&gt;x&lt;/script&gt;"),
+        ("![p](q)", '! <a href="q">p</a>'),
+    ],
+)
+def test_a_sentence_becomes_html_that_is_safe(text, shown):
+    assert jinja_environment.sentence_html(text) == shown
+
+
+# ── where the papers are wrong ──────────────────────────────────────────────────────────────────────────────────────
+
+VALUES = {"x": X, "y": {"kind": "exact", "value": 2.0, "error": 1e-6}, "z": {"kind": "count", "count": 3, "of": 40}}
+
+
+@pytest.fixture
+def wrong():
+    """The three tables, of a claim each and of claims that belong to none."""
+    again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))
+    given = {"values": VALUES, "replication": again}
+    told = {"values": {"x": "mean of $x$", "y": "computed", "z": "counted"}}
+    claims = [
+        judgement("t.no", "did not hold", **given, fields=told),
+        judgement("t.part", "held in part", **given, fields=told),
+        judgement("t.proof", **given, fields=told | {"proof": "It divides by $0$."}),
+        judgement("t.slip", **given, fields=told | {"kind": "erratum"}),
+        judgement("t.new", **given, fields=told | {"kind": "ours"}),
+    ]
+    parts = claim_tables.wrong_papers(claims).split("\n## ")
+    soups = (BeautifulSoup(part, "html.parser") for part in parts)
+    return dict(zip(("refuted", "proofs", "misprints"), soups, strict=True))
+
+
+def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart(wrong):
+    found = {name: [link.get_text() for link in part.select(".where a")] for name, part in wrong.items()}
+    assert found == {"refuted": ["t.no"], "proofs": ["t.proof"], "misprints": ["t.slip"]}
+
+
+def test_a_row_says_the_evidence_and_how_sure_it_is_and_leads_to_the_scoreboard(wrong):
+    proof = wrong["proofs"]
+    assert proof.select_one(".where a")["href"] == "scoreboard.html#row-t-proof"
+    told = [paragraph.get_text() for paragraph in proof.select(".evidence p")]
+    assert told == [r"It divides by \(0\).", r"1.00 [0.90, 1.10] mean of \(x\)", "2 computed", "3 of 40 counted"]
+    assert [paragraph.get_text() for paragraph in proof.select(".sure p")] == [
+        "Intervals over 5 samples.",
+        "Computed, with an error of at most 1e-06.",
+        "Counted among 40.",
+        "The expected verdict at seeds that nobody chose: 3 of 4; under earlier rules 2 of 2.",
+    ]
+
+
+def test_a_book_without_slips_says_so():
+    assert claim_tables.wrong_papers([]).count("None in this build.") == 3
+
+
+# ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def small_book(tmp_path):
+    """A book of one chapter, with a public address."""
+    root = make_repository(tmp_path / "repository", "sums")
+    add_chapter(root, "sums")
+    with (root / "_config.yml").open("a", encoding="utf-8") as config:
+        config.write("repository: {url: https://example.org/o/r, branch: trunk}\n")
+    return root
+
+
+def test_rows_lead_to_lines_of_the_repository(small_book):
+    assert build(small_book, "--no-render") == 0
+    board = BeautifulSoup(staged(small_book, "_generated/scoreboard.md"), "html.parser")
+    assert [row["id"] for row in board.tbody.find_all("tr")] == ["row-sums-a"]
+    links = {link.get_text(): link["href"] for link in board.tbody.tr.details.find_all("a")}
+    name = board.tbody.tr["data-chapter"]
+    assert links["rule as declared"] == f"https://example.org/o/r/blob/trunk/book/claims/{name}.yml?plain=1#L6"
+    assert f"blob/trunk/book/{name}.md?plain=1#L" in links["code that judges it"]
+
+
+def test_verdicts_are_ordered_by_what_they_ask_of_a_reader():
+    assert ledgers.ORDER[:4] == ("did not hold", "held in part", "undecided", "held")

@@ -1,0 +1,118 @@
+"""From a book to its staged pages: notes, alt texts, pages that are notebooks, and a chapter with the real library."""
+
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, make_repository, staged
+from reproduced.claims.texts import seconds_text
+from reproduced.pages import page_layout, render
+from reproduced.pages.render import execute_pages, stage
+from reproduced.run.book import Book
+
+BOOK = Path(__file__).parents[1] / "book"
+PICTURE = """
+import IPython
+from pathlib import Path
+print(sorted(path.name for path in Path("records").iterdir()))
+IPython.display.display({"image/png": "x"}, raw=True, metadata={"image/png": {"alt": "A curve."}})
+"""
+
+
+def test_a_page_shows_what_its_cells_say_and_a_cell_that_fails_is_a_fault(tmp_path):
+    root = make_repository(tmp_path / "repository", "speed", "words")
+    book = Book(root, root / "_build")
+    (root / "book/records/speed.json").write_text("{}", "utf-8")
+    (root / "book/speed.md").write_text(f"{HEADER}\n# Speed\n\n{cell(PICTURE)}\n{cell('1 / 0')}", "utf-8")
+    (root / "book/words.md").write_text("# Words alone\n", "utf-8")
+    stage(book, "ci", {}, {}, {})
+    assert execute_pages(book) == ["speed: ZeroDivisionError: division by zero"]
+    first, second = (one for one in nbformat.read(book.staged / "speed.ipynb", 4).cells if one.cell_type == "code")
+    assert first.outputs[0].text == "['speed.json']\n"
+    assert first.metadata["mystnb"]["image"]["alt"] == "A curve."
+    assert second.outputs[0].ename == "ZeroDivisionError"
+    assert (book.staged / "words.md").is_file()
+    assert (book.staged / "_generated/notebooks/speed.ipynb").is_file()
+
+
+def test_the_cells_of_the_performance_page_run_on_the_records_of_this_book(monkeypatch):
+    monkeypatch.chdir(BOOK)
+    cells = jupytext.read("performance.md").cells
+    sources = [one.source for one in cells if one.cell_type == "code"]
+    names = {}
+    for source in sources:
+        exec(source, names)
+    assert len(names["runs"]) == sum(len(record["rows"]) for record in names["records"])
+    assert max(len(source.splitlines()) for source in sources) <= 25
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.48e-7, "148 ns"), (3.456e-3, "3.46 ms"), (1.0, "1 s"), (90, "1.5 min"), (7.9e5, "9.14 d")]
+)
+def test_a_time_is_written_in_its_largest_unit(seconds, text):
+    assert seconds_text(seconds) == text
+
+
+def test_the_alt_text_of_a_picture_goes_where_the_renderer_looks():
+    picture = new_output("display_data", {"image/png": "x"}, metadata={"image/png": {"alt": "A curve.", "width": 5}})
+    notebook = new_notebook(cells=[new_code_cell(outputs=[picture]), new_code_cell()])
+    notebook.cells[0].metadata["mystnb"] = {"figure": {"name": "fig"}}
+    page_layout.copy_alt_texts(notebook)
+    assert notebook.cells[0].metadata["mystnb"] == {"figure": {"name": "fig"}, "image": {"alt": "A curve."}}
+    assert "mystnb" not in notebook.cells[1].metadata
+
+
+def test_a_note_stands_after_the_title_or_first():
+    assert render.add_note("(l)=\n# T\n\nText.", "N.") == "(l)=\n# T\n\n```{warning}\nN.\n```\n\n\nText."
+    assert render.add_note("Text.", "N.") == "```{warning}\nN.\n```\n\nText."
+
+
+# ── a chapter with the real ledger ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def real_book(tmp_path):
+    """A repository without a package of its own: its one chapter uses the ledger and the figures that are tested."""
+    sources = (
+        'run = runtime.begin(profile, seed, device)\nledger = Ledger("real", run)\nledger.declared()',
+        'picture, ax = figures.figure()\nfigures.show(picture, alt="An empty pair of axes, for a test only.")',
+        'ledger.judge("r.one", x=Estimate(0.5, 0.4, 0.6, 9))',
+        'glue("half", "0.50")\nledger.verdicts()',
+    )
+    imports = "from leakage import runtime\nfrom reproduced import figures\n"
+    imports += "from leakage.metrics.intervals import Estimate\nfrom reproduced.claims.ledger import Ledger, glue"
+    cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
+    rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"
+    one = f"{{id: r.one, claim: C., where: W, {rules}}}"
+    two = f"{{id: r.data, claim: C., where: W, {rules}, needs: [mnist]}}"
+    head = "chapter: real, prefix: r, title: T, paper: k, data: [mnist]"
+    texts = {
+        "book/claims/real.yml": f"{{{head}, claims: [{one}, {two}]}}",
+        "book/real.md": f"{HEADER}\n# Real\n\n" + "\nWords.\n\n".join(cells),
+        "book/intro.md": INTRO,
+        "_config.yml": CONFIG,
+        "_toc.yml": "format: jb-book\nroot: intro\nchapters: [{file: real}]\n",
+    }
+    for path, text in texts.items():
+        (tmp_path / "repository" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "repository" / path).write_text(text, "utf-8")
+    return tmp_path / "repository"
+
+
+def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "nothing"))
+    assert build(real_book) == 0
+    printed = capsys.readouterr().out
+    lacking = "Not run for want of data: 1 claim (mnist 1); `make data` fetches this set.\n"
+    assert printed.endswith(f"Claims: figures: ✓ 1 held, – 1 not run\n{lacking}")
+    assert staged(real_book, "_generated/scoreboard.md").startswith(lacking)
+    judged = [one["values"] for one in ledger(real_book, "real")["claims"]]
+    assert [values and values[0]["measured"]["estimate"] for values in judged] == [0.5, []]
+    notebook = nbformat.reads(staged(real_book, "real.ipynb"), as_version=4)
+    alts = [one.metadata.mystnb.image.alt for one in notebook.cells if "mystnb" in one.metadata]
+    assert alts == ["An empty pair of axes, for a test only."]
+    assert f"```{{warning}}\n{lacking.strip()} Captions" in notebook.cells[0]["source"]
+    assert notebook.metadata["repro"]["data"] == {"mnist": "absent"}
