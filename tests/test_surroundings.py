@@ -6,18 +6,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
+from judgements import judgement, ledger
 from miniature import add_chapter, build, make_repository
 from patience import HANGS
-from reproduced.claims import declarations
-from reproduced.claims.rules import Rule
 from reproduced.pages import claim_tables
 from reproduced.run import build as building
 from reproduced.run import chapter_cache, data_command
-from reproduced.run.book import Book
 
 
 @pytest.fixture
@@ -100,13 +97,6 @@ def test_a_commit_is_that_of_the_repository_itself_and_of_no_other(book, tmp_pat
 # ── data that is not here ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def claim(name: str, *needs: str, profile: str = "ci") -> declarations.Claim:
-    rules = {"holds": Rule("x.low > 1"), "refuted": Rule("x.high < 1")}
-    return declarations.Claim(
-        id=name, kind="ours", claim="C.", expected="held", values={"x": "W"}, **rules, profile=profile, needs=needs
-    )
-
-
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]
 
 
@@ -116,11 +106,9 @@ def lacking(monkeypatch, tmp_path):
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "data"))
 
     def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
-        claims = tuple(claim(f"t.c{number}", *sets, profile=least) for number, sets in enumerate(needs))
-        declared = declarations.Declarations.model_construct(chapter="toy", claims=claims)
-        ledger = {"profile": profile, "claims": [{"id": one.id, "verdict": verdict} for one in claims]}
-        book = Mock(spec=Book, **{"declarations.return_value": declared})
-        return data_command.lacking_data(book, {"toy": ledger})
+        fields = [{"needs": sets, "profile": least} for sets in needs]
+        claims = [judgement(f"t.c{number}", verdict, fields=one) for number, one in enumerate(fields)]
+        return data_command.lacking_data([ledger(*claims, profile=profile)])
 
     return say
 

@@ -304,7 +304,7 @@ def build(options: argparse.Namespace) -> int:
     if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
     print(f"Claims: {building.verdicts(report)}")
-    if lacking := lacking_data(book, {name: ledger.as_json for name, ledger in report.ledgers.items()}):
+    if lacking := lacking_data(report.ledgers.values()):
         print(lacking)
     return _FAILED if report.faults else 0
 

@@ -100,7 +100,7 @@ def stage(
             store.write(book.staged / _FRAMES / file, content)
         if library is not None:
             notebook.cells.append(new_markdown_cell(f"#### The library behind this\n\n{library.imports_of(name)}"))
-        lacking = _lacking_text(book, [ledgers[name]]) if name in ledgers else ""
+        lacking = lacking_data([ledgers[name]]) if name in ledgers else ""
         told = (_failure_text(notebook), notes.get(name), lacking and f"{lacking} {_INSTEAD}")
         _stage_notebook(book, name, notebook, ledgers.get(name), "\n\n".join(filter(None, told)))
     absent = [name for name in book.chapters if name not in notebooks]
@@ -170,11 +170,6 @@ def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: Ledge
     page.unlink()
 
 
-def _lacking_text(book: Book, ledgers: Sequence[Ledger]) -> str:
-    """What could not be judged for want of data."""
-    return lacking_data(book, {ledger.chapter.name: ledger.as_json for ledger in ledgers})
-
-
 def _failure_text(notebook: NotebookNode) -> str:
     error = notebook.metadata[REPRO].get("error")
     if not error:
@@ -205,7 +200,7 @@ def generate(book: Book, ledgers: Mapping[str, Ledger]) -> dict[str, str]:
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     planned = [chapter for chapter in chapters.values() if chapter.question]
     texts = {
-        "scoreboard.md": claim_tables.scoreboard(judgements, absent, _lacking_text(book, [*ledgers.values()])),
+        "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(ledgers.values())),
         "claims.csv": claim_tables.scoreboard_csv(judgements),
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),

@@ -4,16 +4,16 @@ Lines come as things happen. A damaged file is named, with the cure, and left as
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leakage.data import fetch, registry
 from reproduced import repository
 from reproduced.claims import declarations
 
 if TYPE_CHECKING:  # data are listed without the book's packages too
-    from reproduced.run.book import Book
+    from reproduced.pages.ledgers import Ledger
 
 HURRIED_SECONDS = 5.0
 """Seconds that a build waits for a server before it goes on without."""
@@ -96,13 +96,18 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
             return
 
 
-def lacking_data(book: "Book", ledgers: Mapping[str, Mapping[str, Any]]) -> str:
+def lacking_data(ledgers: "Iterable[Ledger]") -> str:
     """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
 
     A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
     once for each set.
     """
-    needs = [claim for name, ledger in ledgers.items() for claim in _unmet_needs(book, name, ledger)]
+    needs = [
+        one.claim.needs
+        for ledger in ledgers
+        for one in ledger.judgements
+        if one.verdict == declarations.NOT_RUN and one.claim.is_judgeable(ledger.run["profile"])
+    ]
     lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
     counts = Counter(name for claim in needs for name in claim if name in lacking)
     if not counts:
@@ -118,13 +123,6 @@ def lacking_data(book: "Book", ledgers: Mapping[str, Mapping[str, Any]]) -> str:
         for name, files in damaged.items()
     ]
     return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
-
-
-def _unmet_needs(book: "Book", chapter: str, ledger: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What each claim needs that was not run although the profile is large enough for it."""
-    declared = book.declarations(chapter).by_id
-    not_run = [declared[entry["id"]] for entry in ledger["claims"] if entry["verdict"] == declarations.NOT_RUN]
-    return [claim.needs for claim in not_run if claim.needs and claim.is_judgeable(ledger["profile"])]
 
 
 def _damaged_files(name: str) -> str:
