@@ -97,7 +97,7 @@ def test_a_package_is_a_page_and_what_runs_the_book_has_none(toy):
 def test_the_contents_say_of_each_page_its_first_sentence(toy):
     assert "- [`stones`](/library/stones.md): Stones, and what they do.\n" in toy.contents()
     assert "- [`leakage`](/library/leakage.md): A toy.\n" in toy.contents()
-    assert toy.contents().endswith("\n## Experiments\n\n- [`studies`](/library/studies.md): Experiments.\n")
+    assert toy.contents().strip().endswith("\n## Experiments\n\n- [`studies`](/library/studies.md): Experiments.")
 
 
 def test_a_function_shows_signature_equation_source_and_what_it_takes(toy):

@@ -41,6 +41,7 @@ def _environment() -> Environment:
         "rule_text": rule_text,
         "sentence": sentence_html,
         "describe": measurements.describe,
+        "short_name": lambda module: module.partition(".")[2],
         "slug": slug,
         "thousands": "{:,}".format,
         "verdict_text": verdict_text,

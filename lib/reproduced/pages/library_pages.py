@@ -13,9 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from leakage.store import PACKAGES, imported_files
+from reproduced.pages.jinja_environment import fill_template
 
 PAGE = "library"  # the page of the book below which these stand
-PACKAGES = ("leakage", "reproduced")
 _LIBRARY, _EXPERIMENTS = "leakage", "reproduced.studies"  # the packages with pages
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?: +.*(?:\n|$)|\n(?= ))*)", re.MULTILINE)
 _CODE = re.compile(r"(?<![`}])`([A-Za-z_][\w.]*)`(?!`)")
@@ -38,17 +41,14 @@ def parse(source: str) -> ast.Module:
 
 def imported_modules(source: str, known: Collection[str]) -> frozenset[str]:
     """Which of the known modules `source` imports, anywhere in it; a package that only leads to one does not count."""
-    return frozenset(_imports(parse(source), known)) & frozenset(known)
-
-
-def _imports(tree: ast.Module, known: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+    found: set[str] = set()
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield full if full in known else node.module
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            full = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else f"{node.module}" for name in full}
+    return frozenset(found) & frozenset(known)
 
 
 def page_file(page: str) -> str:
@@ -59,6 +59,12 @@ def page_file(page: str) -> str:
 
 def _is_below(module: str, package: str) -> bool:
     return f"{module}.".startswith(f"{package}.")
+
+
+def _parents(path: str) -> Iterator[str]:
+    """`a.b`, then `a`, of `a.b.c`."""
+    while path := path.rpartition(".")[0]:
+        yield path
 
 
 def _short(module: str) -> str:
@@ -84,15 +90,12 @@ class Library:
     sources: Mapping[str, str]
 
     @cached_property
-    def all_modules(self) -> dict[str, Path]:
-        """Dotted path → file of every module of both packages."""
-        return {name: path for package in PACKAGES for name, path in find_modules(self.lib / package).items()}
-
-    @cached_property
     def modules(self) -> dict[str, Path]:
         """Dotted path → file of every module that has a place here."""
-        has_place = (_LIBRARY, _EXPERIMENTS)
-        return {name: path for name, path in self.all_modules.items() if any(_is_below(name, one) for one in has_place)}
+        found = {name: path for package in PACKAGES for name, path in find_modules(self.lib / package).items()}
+        return {
+            name: path for name, path in found.items() if _is_below(name, _LIBRARY) or _is_below(name, _EXPERIMENTS)
+        }
 
     @cached_property
     def names(self) -> dict[str, ast.Module | _Entry]:
@@ -107,8 +110,8 @@ class Library:
 
     @cached_property
     def imports(self) -> dict[str, frozenset[str]]:
-        """What each module of both packages imports of the others; a package as a whole does not count."""
-        sources = {name: path.read_text("utf-8") for name, path in self.all_modules.items()}
+        """What each module here imports of the others; a package as a whole does not count."""
+        sources = {name: path.read_text("utf-8") for name, path in self.modules.items()}
         return {name: self._imported(source) - {name} for name, source in sources.items()}
 
     @cached_property
@@ -117,20 +120,13 @@ class Library:
         return {name: self._imported(source) for name, source in self.sources.items()}
 
     def _imported(self, source: str) -> frozenset[str]:
-        return imported_modules(source, self.all_modules.keys() - {*PACKAGES})
+        return imported_modules(source, self.modules.keys() - {*PACKAGES})
 
     @cached_property
-    def dependencies(self) -> dict[str, frozenset[str]]:
+    def dependencies(self) -> dict[str, set[str]]:
         """All that each chapter imports, and what that imports, to the ground."""
-        return {name: self._closure(own) for name, own in self.chapters.items()}
-
-    def _closure(self, starts: Iterable[str]) -> frozenset[str]:
-        pending, found = [*starts], set[str]()
-        while pending:
-            if (name := pending.pop()) not in found:
-                found.add(name)
-                pending += self.imports[name]
-        return frozenset(found)
+        files = {name: imported_files(source, lib=self.lib) for name, source in self.sources.items()}
+        return {name: {one for one, path in self.modules.items() if path in files[name]} for name in files}
 
     def page(self, module: str) -> str:
         """Where a module stands: a package on a page of its own, a module on its package's."""
@@ -140,28 +136,22 @@ class Library:
     def pages(self) -> dict[str, str]:
         """Name → Markdown of each page, in the order of the tree."""
         return {
-            page: "\n\n".join([f"# `{page}`", self._opening(package), *map(self._section, modules)]) + "\n"
+            page: fill_template("library_page.md", library=self, page=page, package=package, modules=modules)
             for page, (package, *modules) in self._by_page(self.modules).items()
         }
 
     def contents(self) -> str:
         """The list of the pages with the first sentence of each, the experiments apart."""
-        parts: dict[bool, list[str]] = {False: ["## What to import\n"], True: ["\n## Experiments\n"]}
+        parts: dict[str, dict[str, str]] = {"What to import": {}, "Experiments": {}}
         for page, (package, *_) in self._by_page(self.modules).items():
-            sentence = re.split(r"(?<=\.)\s", get_docstring(self.names[package]) or "", maxsplit=1)[0]
-            line = f"- {_link_page(page)}: {' '.join(sentence.split())}"
-            parts[_is_below(package, _EXPERIMENTS)].append(line)
-        return "\n".join(line for part in parts.values() if len(part) > 1 for line in part) + "\n"
+            parts["Experiments" if _is_below(package, _EXPERIMENTS) else "What to import"][page] = package
+        return fill_template("library_contents.md", library=self, parts=parts)
 
     def imports_of(self, chapter: str) -> str:
         """What a chapter imports itself, with links, page by page."""
-        lines = [
-            f"- {_link_page(page)}: {', '.join(map(_link_module, own))}"
-            for page, modules in self._by_page(self.modules).items()
-            if (own := [module for module in modules if module in self.chapters[chapter]])
-        ]
-        head = f"What this chapter imports of the [library](/{PAGE}.md); the pages lead back.\n"
-        return "\n".join(["```{seealso}", head, *lines, "```"])
+        own = self.chapters[chapter]
+        pages = {page: [one for one in modules if one in own] for page, modules in self._by_page(self.modules).items()}
+        return fill_template("library_imports.md", pages=pages)
 
     def _by_page(self, modules: Iterable[str]) -> dict[str, list[str]]:
         listed: dict[str, list[str]] = {}
@@ -169,29 +159,27 @@ class Library:
             listed.setdefault(self.page(module), []).append(module)
         return listed
 
-    def _section(self, module: str) -> str:
-        imports = sorted(self.imports[module] & self.modules.keys())
-        lines = {
-            "Imports": [f"{{py:mod}}`{_short(name)} <{name}>`" for name in imports],
-            "Chapters": [f"{{doc}}`/{chapter}`" for chapter, modules in self.dependencies.items() if module in modules],
-            "Source": [self._source(module, "")],
-        }
-        entries = [self._entry(module, entry.name) for entry in public_entries(self.names[module])]
-        title = f"## `{module.rpartition('.')[2]}`"
-        neighbours = " · ".join(f"{head}: {', '.join(links)}" for head, links in lines.items() if links)
-        return "\n\n".join([title, self._opening(module), neighbours, *entries])
+    def first_sentence(self, module: str) -> str:
+        sentence = re.split(r"(?<=\.)\s", get_docstring(self.names[module]) or "", maxsplit=1)[0]
+        return " ".join(sentence.split())
 
-    def _opening(self, name: str) -> str:
-        return f"```{{py:module}} {name}\n```\n\n{self._text(name)}"
+    def chapters_with(self, module: str) -> list[str]:
+        """The chapters that depend on a module."""
+        return [chapter for chapter, modules in self.dependencies.items() if module in modules]
 
-    def _source(self, module: str, anchor: str) -> str:
-        file = f"lib/{self.modules[module].relative_to(self.lib).as_posix()}"
-        return f"{{source}}`{'source' if anchor else file} <{file}{anchor}>`"
+    def file(self, module: str) -> str:
+        """The file of a module in the repository."""
+        return f"lib/{self.modules[module].relative_to(self.lib).as_posix()}"
 
-    def _entry(self, module: str, name: str, fence: str = "::::") -> str:
-        """A function or class as a directive of Sphinx's Python domain, which search and links know."""
-        node = self.names[f"{module}.{name}"]
+    def entries(self, name: str) -> list[str]:
+        """What is public in a module or a class, by dotted path."""
+        return [f"{name}.{node.name}" for node in public_entries(self.names[name])]
+
+    def entry(self, path: str) -> dict[str, Any]:
+        """A function or class as a directive of Sphinx's Python domain shows it."""
+        module, node = next(module for module in _parents(path) if module in self.modules), self.names[path]
         assert isinstance(node, _Entry)
+        name = path.removeprefix(f"{module}.")
         lines = self.modules[module].read_text("utf-8").splitlines()
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         head = lines[first - 1 : max(node.lineno, node.body[0].lineno - 1)]
@@ -200,18 +188,16 @@ class Library:
             head += [line for field in fields for line in lines[field.lineno - 1 : field.end_lineno]]
         is_property = any(ast.unparse(decorator).endswith("property") for decorator in node.decorator_list)
         kind = "class" if isinstance(node, ast.ClassDef) else "method" if "." in name else "function"
-        kind = "property" if is_property else kind
-        code = textwrap.dedent("\n".join(head))
-        parts = [
-            f"{fence}{{py:{kind}}} {name}" + "\n:no-contents-entry:" * ("." in name),
-            f"[{self._source(module, f'#L{first}')}]{{.library-source}}",
-            f"```python\n{code}\n```",
-            self._text(f"{module}.{name}", least=module.count(".") + 1),
-        ]
-        methods = [self._entry(module, f"{name}.{method.name}", ":::") for method in public_entries(node)]
-        return "\n\n".join([*parts, *methods]) + f"\n{fence}"
+        return {
+            "kind": "property" if is_property else kind,
+            "name": name,
+            "source": f"{self.file(module)}#L{first}",
+            "code": textwrap.dedent("\n".join(head)),
+            "text": self.text(path, least=module.count(".") + 1),
+            "methods": self.entries(path),
+        }
 
-    def _text(self, name: str, least: int = 0) -> str:
+    def text(self, name: str, least: int = 0) -> str:
         """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it."""
         node, words = self.names[name], name.split(".")
         text = _SECTION.sub(_format_section, (get_docstring(node) or "") + "\n")
@@ -226,14 +212,6 @@ class Library:
             return span[0] if own else f"{{py:obj}}`{span[1]} <{target}>`"
 
         return _CODE.sub(linked, text).strip()
-
-
-def _link_page(page: str) -> str:
-    return f"[`{page}`](/{PAGE}/{page}.md)"
-
-
-def _link_module(module: str) -> str:
-    return f"{{py:obj}}`{module.rpartition('.')[2]} <{module}>`"
 
 
 def _format_section(section: re.Match[str]) -> str:
