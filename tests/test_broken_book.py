@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot
+from reproduced import build as building
 from reproduced.pages import render
-from reproduced.run import build as building
 from reproduced.run.book import open_book
 
 BROKEN = {

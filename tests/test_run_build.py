@@ -384,7 +384,7 @@ def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
 
 
 def test_two_builds_into_one_folder_are_refused(repository, capsys):
-    from reproduced.run.build import hold_build_folder
+    from reproduced.build import hold_build_folder
 
     with hold_build_folder(repository / "_build"):
         assert build(repository) == 2

@@ -11,9 +11,9 @@ import pytest
 
 from kernels import without_kernels
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, make_repository
+from reproduced.build import build as build_book
 from reproduced.run import chapter_cache
 from reproduced.run.book import STANDARD, open_book
-from reproduced.run.build import build as build_book
 from reproduced.run.run_chapters import Progress, local_place
 
 

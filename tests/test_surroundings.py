@@ -12,9 +12,9 @@ import pytest
 from judgements import judgement, ledger
 from miniature import add_chapter, build, make_repository
 from patience import HANGS
-from reproduced.pages import claim_tables
-from reproduced.run import build as building
-from reproduced.run import chapter_cache, data_command
+from reproduced import build as building
+from reproduced.pages import claim_tables, summaries
+from reproduced.run import chapter_cache
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def lacking(monkeypatch, tmp_path):
     def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
         fields = [{"needs": sets, "profile": least} for sets in needs]
         claims = [judgement(f"t.c{number}", verdict, fields=one) for number, one in enumerate(fields)]
-        return data_command.lacking_data([ledger(*claims, profile=profile)])
+        return summaries.lacking_data([ledger(*claims, profile=profile)])
 
     return say
 

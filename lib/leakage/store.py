@@ -169,7 +169,7 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
     Imports are found by reading, without running anything. Where reading cannot tell (`import leakage`, a star or
     relative import, `import_module`, text that is not Python) both packages are meant as a whole. What builds the book
-    (`reproduced.run`, `reproduced.pages`, `reproduced.command_line`) never counts: no result depends on it.
+    (`reproduced.run`, `pages`, `build`, `replicate` and `command_line`) never counts: no result depends on it.
     """
     modules = _modules(lib)
     found: set[str] = set()

@@ -278,9 +278,9 @@ def _check_targets(scores: Path, targets: Sequence[Path]) -> None:
 def build(options: argparse.Namespace) -> int:
     """Execute CHAPTERS (all by default) where needed, judge their claims and make the site."""
     _check_workers(options)
-    from reproduced.run import build as building
+    from reproduced import build as building
+    from reproduced.pages.summaries import lacking_data
     from reproduced.run.book import open_book
-    from reproduced.run.data_command import lacking_data
 
     book = open_book(options.root, options.build_dir)
     book.choose(options.chapters)
@@ -318,10 +318,10 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 def replicate(options: argparse.Namespace) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
     _check_workers(options)
-    from reproduced.run import replicate as replicating
+    from reproduced import replicate as replicating
+    from reproduced.build import open_place
     from reproduced.run import replications
     from reproduced.run.book import STANDARD, open_book
-    from reproduced.run.build import open_place
 
     book = open_book(options.root, options.build_dir)
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
@@ -338,8 +338,8 @@ def replicate(options: argparse.Namespace) -> int:
 
 def record(options: argparse.Namespace) -> int:
     """Keep the finished full-scale run of CHAPTER in book/records/, to be shown beside every later run."""
+    from reproduced.build import keep_record
     from reproduced.run.book import open_book
-    from reproduced.run.build import keep_record
 
     print(f"Kept {keep_record(open_book(options.root, options.build_dir), options.chapter)}.")
     return 0
@@ -371,8 +371,8 @@ def data(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> int:
     """Say for each chapter whether its results on disk are up to date, and what it found."""
+    from reproduced.build import state_lines
     from reproduced.run.book import open_book
-    from reproduced.run.build import state_lines
 
     parameters = _parameters(options)
     for line in state_lines(open_book(options.root, options.build_dir), parameters):

@@ -24,6 +24,7 @@ from reproduced.pages import claim_tables, glossary, page_layout, summaries
 from reproduced.pages.ledgers import Ledger, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
 from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
+from reproduced.pages.summaries import lacking_data
 from reproduced.run import replications
 from reproduced.run.book import (
     GENERATED,
@@ -38,7 +39,6 @@ from reproduced.run.book import (
     write_text,
 )
 from reproduced.run.chapter_cache import REPRO, execution_provenance
-from reproduced.run.data_command import lacking_data
 from reproduced.run.run_chapters import kernel_variables
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree

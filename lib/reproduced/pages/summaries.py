@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from leakage.data import fetch, registry
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
 from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine, provenance, table
 from reproduced.pages.claim_tables import full_scale
@@ -124,3 +125,36 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def lacking_data(ledgers: Iterable[Ledger]) -> str:
+    """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
+
+    A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
+    once for each set.
+    """
+    needs = [
+        one.claim.needs
+        for ledger in ledgers
+        for one in ledger.judgements
+        if one.verdict == NOT_RUN and one.claim.is_judgeable(ledger.run["profile"])
+    ]
+    lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
+    counts = Counter(name for claim in needs for name in claim if name in lacking)
+    if not counts:
+        return ""
+    claims = sum(any(name in lacking for name in claim) for claim in needs)
+    listed = ", ".join(f"{name} {number}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    damaged = {name: files for name in lacking if (files := _damaged_files(name))}
+    absent = [name for name in lacking if name not in damaged]
+    these = ", ".join(absent) if damaged else "these sets" if len(absent) > 1 else "this set"
+    cures = [f"`make data` fetches {these}"] * bool(absent)
+    cures += [
+        f"{name} is damaged ({files}): move it away and run `{registry.COMMAND} {name}`"
+        for name, files in damaged.items()
+    ]
+    return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
+
+
+def _damaged_files(name: str) -> str:
+    return ", ".join(found.file.path for found in fetch.status(name) if found.state == "damaged")

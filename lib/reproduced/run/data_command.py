@@ -1,19 +1,15 @@
-"""What `leakage data` does: list the data sets or fetch them; and what a build says of data that are not here.
+"""What `leakage data` does: list the data sets or fetch them.
 
 Lines come as things happen. A damaged file is named, with the cure, and left as it is.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leakage.data import fetch, registry
 from reproduced import repository
 from reproduced.claims import declarations
-
-if TYPE_CHECKING:  # data are listed without the book's packages too
-    from reproduced.pages.ledgers import Ledger
 
 HURRIED_SECONDS = 5.0
 """Seconds that a build waits for a server before it goes on without."""
@@ -94,36 +90,3 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
             later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
             yield Line(f"not fetched: {missing}. {error} {later}", fault=True)
             return
-
-
-def lacking_data(ledgers: "Iterable[Ledger]") -> str:
-    """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
-
-    A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
-    once for each set.
-    """
-    needs = [
-        one.claim.needs
-        for ledger in ledgers
-        for one in ledger.judgements
-        if one.verdict == declarations.NOT_RUN and one.claim.is_judgeable(ledger.run["profile"])
-    ]
-    lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
-    counts = Counter(name for claim in needs for name in claim if name in lacking)
-    if not counts:
-        return ""
-    claims = sum(any(name in lacking for name in claim) for claim in needs)
-    listed = ", ".join(f"{name} {number}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
-    damaged = {name: files for name in lacking if (files := _damaged_files(name))}
-    absent = [name for name in lacking if name not in damaged]
-    these = ", ".join(absent) if damaged else "these sets" if len(absent) > 1 else "this set"
-    cures = [f"`make data` fetches {these}"] * bool(absent)
-    cures += [
-        f"{name} is damaged ({files}): move it away and run `{registry.COMMAND} {name}`"
-        for name, files in damaged.items()
-    ]
-    return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
-
-
-def _damaged_files(name: str) -> str:
-    return ", ".join(found.file.path for found in fetch.status(name) if found.state == "damaged")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from leakage import runtime, store
+from reproduced.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN
 from reproduced.claims.ledger import missing_data_text
@@ -19,7 +20,6 @@ from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages.ledgers import Judgement, read_ledger
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
-from reproduced.run.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.run.chapter_cache import ABSENT, REPRO, Plan, execution_provenance, make_plan, run_plans
 from reproduced.run.run_chapters import Place, Progress
 
