@@ -26,7 +26,8 @@ from typing import Any
 
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
-_BUILDERS = ("reproduced.run.", "reproduced.pages.", "reproduced.command_line.")  # of the book: no result reads them
+# They build the book: no result reads them.
+_BUILDERS = tuple(f"reproduced.{name}." for name in ("run", "pages", "build", "replicate", "command_line"))
 _IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 _DIGEST_BYTES = 32
