@@ -364,7 +364,7 @@ def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, a
         ("book/sums.md", "seed = 0", "seed = 0.5", "book/sums.md: the `parameters` cell must hold exactly profile"),
         ("book/sums.md", 'device = "auto"', 'devise = "auto"', "the `parameters` cell must hold exactly profile"),
         ("book/sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
-        ("book/claims/sums.yml", "holds:", "hold:", "book/claims/sums.yml: claim sums.a: unknown field hold"),
+        ("book/claims/sums.yml", "holds:", "hold:", "book/claims/sums.yml: claim sums.a: `holds`: Field required."),
         ("book/claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
         ("_toc.yml", "chapters:", "chapters: [", "_toc.yml: while parsing"),
     ],

@@ -3,7 +3,6 @@
 Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
 """
 
-import io
 import os
 import shutil
 
@@ -11,10 +10,7 @@ import pytest
 
 from kernels import without_kernels
 from miniature import add_chapter, build, copy_of, edit, executions, leakage, make_repository
-from reproduced.build import build as build_book
 from reproduced.run import chapter_cache
-from reproduced.run.book import STANDARD, open_book
-from reproduced.run.run_chapters import Progress, local_place
 
 
 @pytest.fixture(scope="module")
@@ -97,39 +93,3 @@ def test_what_a_killed_build_left_beside_an_executed_notebook_is_removed(reposit
     shutil.copy(left.with_name("sums.ipynb"), left)
     assert build(repository) == 0
     assert not left.exists()
-
-
-# ── who watches ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Gone(io.TextIOBase):
-    """The stream of a terminal that was closed."""
-
-    def isatty(self):
-        return False
-
-    def write(self, text):
-        raise OSError("Input/output error")
-
-
-def test_a_terminal_that_goes_away_is_no_failure_of_a_chapter(repository):
-    book = open_book(repository)
-    shutil.rmtree(book.build / "executed")
-    with Progress(Gone()) as progress, local_place(1, progress) as place:
-        report = build_book(book, [], STANDARD, place=place, rendered=False, progress=progress)
-    assert (report.faults, len(report.ledgers)) == ((), 2)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_on_a_terminal_the_cells_of_running_chapters_are_counted(tmp_path, monkeypatch):
-    (tmp_path / "sums.log").write_text("Executing Cell 1---\n3\nExecuting Cell 2---\n")
-    waits = iter([False, True])
-    with Progress(terminal := Terminal()) as progress:
-        monkeypatch.setattr(progress._done, "wait", lambda seconds: next(waits))
-        progress._running["sums"] = tmp_path / "sums.log"
-        progress._count_cells()
-    assert "cells: sums 2" in terminal.getvalue()

@@ -146,12 +146,10 @@ def run_plans(
         cell_seconds: the longest a cell may take.
         progress: told what happens.
     """
-    origins: dict[str, dict[str, Any]] = {}
-    tasks, processes = [], max(1, place.cores // max(1, min(place.jobs, len(plans))))
-    for name, plan in plans.items():
-        device = plan.parameters["device"]
-        origins[device] = origins.get(device) or execution_provenance(plan.book, device)
-        tasks.append(_task(plan, name, cell_seconds, processes))
+    books = {plan.parameters["device"]: plan.book for plan in plans.values()}
+    origins = {device: execution_provenance(book, device) for device, book in books.items()}
+    processes = max(1, place.cores // max(1, min(place.jobs, len(plans))))
+    tasks = [_task(plan, name, cell_seconds, processes) for name, plan in plans.items()]
     for task, execution in run_chapters(tasks, place, progress):
         plan = plans[task.name]
         if execution.notebook:
