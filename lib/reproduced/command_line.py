@@ -7,6 +7,7 @@ commands, so that help is instant and `audit` needs none of the packages of the 
 """
 
 import argparse
+import inspect
 import os
 import re
 import sys
@@ -83,10 +84,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        text = (run.__doc__ or "").partition("\n\n")
-        summary = " ".join(text[0].split())
+        text = inspect.getdoc(run) or ""
+        summary = " ".join(text.partition("\n\n")[0].split())
         more = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        added = commands.add_parser(run.__name__, help=summary, description=run.__doc__, **more)
+        added = commands.add_parser(run.__name__, help=summary, description=text, **more)
         added.set_defaults(run=run)
         return added
 
