@@ -47,7 +47,8 @@ kernelspec:
   language: python
   name: python3
 """
-MAY_IMPORT = frozenset({"leakage", "reproduced", "myst_nb", "numpy", "sklearn", "torch"}) | sys.stdlib_module_names
+PACKAGES = frozenset({"leakage", "reproduced", "myst_nb", "numpy", "sklearn", "torch"})
+MAY_IMPORT = PACKAGES | sys.stdlib_module_names
 # What a cell whose code the page does not show may use of the imports: it reports, it computes no result.
 REPORTING = frozenset({"Count", "Exact", "Ledger", "Table", "figures", "glue", "math", "table"})
 SHOWING = ("figures.show", "figures.frames")
@@ -102,7 +103,7 @@ def first_cell_imports(chapter: Chapter) -> list[str]:
             faults.append(f"{block}: import {module} in the first code cell")
         if module.split(".")[0] not in MAY_IMPORT:
             faults.append(
-                f"{block}: a chapter imports leakage, reproduced, torch, numpy, sklearn, the standard library, not {module}"
+                f"{block}: a chapter imports {', '.join(sorted(PACKAGES))}, the standard library, not {module}"
             )
     if not chapter.code or not all(isinstance(n, ast.Import | ast.ImportFrom) for n in chapter.code[0].tree.body):
         faults.append("the first code cell holds the imports and nothing else")
