@@ -128,9 +128,15 @@ def _module_code(file: str) -> list[tuple[str, str]]:
 
 @functools.cache
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, taken once in a process: code that runs is as it was when it was imported."""
+    """SHA-256 of a file's bytes, taken once in a process."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def digest_library() -> None:
+    """Take the digest of every file of both packages, so that keys hold the code as it was then."""
+    for path in (path for package in PACKAGES for path in (LIB / package).rglob("*.py")):
+        file_digest(path)
 
 
 def environment(root: Path | None) -> dict[str, str | None]:
@@ -225,7 +231,8 @@ class Damaged(ValueError):
 
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step: it is there completely, or as it was before."""
-    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):  # a pipe, or such as /dev/stdout
+    special = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    if special or (path.exists() and not path.is_file()):  # /dev/stdout, a pipe
         with path.open("ab") as stream:
             stream.write(content)
         return

@@ -157,7 +157,8 @@ def hold_build_folder(folder: Path) -> Iterator[None]:
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
         for left in folder.rglob("*.partial"):
-            left.unlink(missing_ok=True)
+            if "replications" not in left.relative_to(folder).parts:  # they have a folder to hold of their own
+                left.unlink(missing_ok=True)
         yield
 
 

@@ -240,7 +240,7 @@ def audit(options: argparse.Namespace) -> int:
         failed = [(metric, bar, low) for metric, bar in bars if (low := found.at_least(metric)) > bar]
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
-    print(found)  # first, for a file that cannot be written shall not cost the answer
+    print(found, flush=True)  # first, for a file that cannot be written shall not cost the answer
     try:
         if options.report:
             found.report(options.report)

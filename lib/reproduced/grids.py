@@ -23,6 +23,8 @@ from leakage import store
 from leakage.runtime import Run
 from reproduced import repository
 
+store.digest_library()  # now, while the code that runs is the code on disk
+
 
 def run_grid(
     function: Callable[[Any], Any],

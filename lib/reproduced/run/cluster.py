@@ -68,16 +68,23 @@ def describe(needs: Needs, library: Path = store.LIB) -> Description:
     The code that runs chapters counts as well, which no content key holds: it executes the chapter, here or there.
     """
     store.file_digest.cache_clear()  # a worker may be older than the files
-    code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*.py"))]
+    code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]
+    code = [path for path in code if path.is_file() and path.suffix != ".pyc"]
     files = {path.relative_to(library).as_posix(): path for path in code} | {str(path): path for path in needs.files}
-    installed = {each.metadata["Name"]: each.version for each in metadata.distributions()}
-    versions = store.environment(None) | {name: installed[name] for name in needs.packages if name in installed}
+    versions = store.environment(None) | {name: found for name in needs.packages if (found := _installed_version(name))}
     return {
         "file": {name: store.file_digest(path) for name, path in files.items()},
         _VERSIONS: versions,
         "data": {name: chapter_cache.data_checksum(name) for name in needs.data},
         "kind of": {"device": store.device_kind(runtime.pick_device(needs.device))},
     }
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def find_differences(here: Description, there: Description) -> list[str]:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from leakage.data import fetch, registry
 from reproduced import repository
-from reproduced.claims import declarations
 
 HURRIED_SECONDS = 5.0
 """Seconds that a build waits for a server before it goes on without."""
@@ -29,6 +28,8 @@ def needed_datasets(root: Path | None) -> tuple[str, ...]:
         FileNotFoundError: if there is no book.
         ValueError: if a claims file is wrong.
     """
+    from reproduced.claims import declarations  # late, for data are fetched without the book's packages, too
+
     files = sorted((repository.find_root(root) / "book" / "claims").glob("*.yml"))
     names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
     return tuple(name for name in registry.DATASETS if name in names)

@@ -148,6 +148,7 @@ def run_chapters(tasks: Iterable[Task], place: Place, progress: "Progress") -> I
 def local_place(jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[Place]:
     """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
     numbers, thread = queue.SimpleQueue[int](), threading.local()
+    reading, writing = os.pipe()  # what reads from it ends when the writing end is closed
     for number in range(jobs):
         numbers.put(number)
 
@@ -157,29 +158,38 @@ def local_place(jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequen
 
     def run(task: Task) -> Execution:
         progress.begin(task)
-        return run_chapter(task, thread.variables)
+        return run_chapter(task, thread.variables, lifeline=reading)
 
     with ThreadPoolExecutor(jobs, initializer=begin) as threads:
         try:
             yield Place(lambda task: threads.submit(run, task), jobs=jobs, cores=cores)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
-            _end_children()
             raise
+        finally:
+            os.close(writing)
+    os.close(reading)
 
 
-def run_chapter(task: Task, variables: Mapping[str, str] | None = None) -> Execution:
-    """Execute one chapter in a process of its own, which has these environment variables besides its own."""
+def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, lifeline: int | None = None) -> Execution:
+    """Execute one chapter in a process of its own.
+
+    Args:
+        task: the chapter.
+        variables: of its environment, besides `kernel_variables`.
+        lifeline: a pipe to read from, at whose end the process ends; by default it ends with this process.
+    """
     began = time.monotonic()
+    variables = kernel_variables(library=task.library, build=task.build) | dict(variables or {})
     try:
-        status = _run_process(task, kernel_variables(library=task.library, build=task.build) | dict(variables or {}))
+        status = _run_process(task, variables, _pipe_of_this_process()[0] if lifeline is None else lifeline)
         log = task.log.read_text("utf-8", "replace")
     except OSError as error:
         return Execution(one_line(f"not executed: {error.filename}: {error.strerror}"))
     return _execution(task, status, log, time.monotonic() - began)
 
 
-def _run_process(task: Task, variables: Mapping[str, str]) -> int:
+def _run_process(task: Task, variables: Mapping[str, str], lifeline: int) -> int:
     """Execute the notebook `task.partial`; the exit status, and on the last line of the log why it is not 0."""
     for folder in (task.partial.parent, task.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,39 +199,34 @@ def _run_process(task: Task, variables: Mapping[str, str]) -> int:
     command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", task.partial, json.dumps(options)]
     with task.log.open("w", encoding="utf-8") as log:
         return subprocess.run(
-            command, cwd=task.folder, stdin=_pipe_to_children()[0], stdout=log, stderr=log, start_new_session=True
+            command, cwd=task.folder, stdin=lifeline, stdout=log, stderr=log, start_new_session=True
         ).returncode
 
 
 @functools.cache
-def _pipe_to_children() -> tuple[int, int]:
-    """A pipe that is open as long as this process lives; chapters' processes, which read from it, end with it."""
+def _pipe_of_this_process() -> tuple[int, int]:
+    """A pipe into which nobody writes; its end comes when this process ends."""
     return os.pipe()
-
-
-def _end_children() -> None:
-    os.close(_pipe_to_children()[1])
-    _pipe_to_children.cache_clear()
 
 
 def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
     """What came of a chapter's process: it may have been killed before it wrote its notebook."""
     import nbformat
 
+    error = ""
     try:
         notebook = nbformat.read(task.partial, as_version=4)
     except (OSError, ValueError):
         notebook = nbformat.reads(task.notebook, as_version=4)
+        error = "its executed notebook cannot be read"
     notebook.cells = [c for c in notebook.cells if "papermill-error-cell-tag" not in c.metadata.get("tags", ())]
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     durations = [round(cell.metadata.get("papermill", {}).get("duration") or 0.0, 3) for cell in code]
     begun = max(map(int, _BEGUN.findall(log)), default=0)
     last = sum(cell.cell_type == "code" for cell in notebook.cells[:begun])
-    error = ""
-    if status < 0:
-        error = f"its process ended with exit code {status}, see {task.log}"
-    elif status > 0:
-        error = one_line(log.rstrip().rpartition("\n")[2])
+    if status:
+        told = one_line(log.rstrip().rpartition("\n")[2]) if status > 0 else ""
+        error = told or f"its process ended with exit code {status}, see {task.log}"
     if error and code and not _first_error(notebook):  # a kernel that died could not say anything
         name, _, text = error.partition(": ")
         output = nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[error])
