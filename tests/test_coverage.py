@@ -330,13 +330,13 @@ def _expected_rank_correlation(values):
 def rounds():
     for n in (2, 4):
         first, second = (lambda g, times, n=n, s=s: normal(g, times, n, spread=s).exp() for s in (1, 0.5))
-        yield Row(games.ratio, f"{n} rounds", each(games.ratio, first, second), 1)
+        yield Row(games.geometric_mean_ratio, f"{n} rounds", each(games.geometric_mean_ratio, first, second), 1)
         x = (1.0, 3.0, 10.0)
 
         def powers(generator, times, n=n, x=x):
             return torch.tensor(x, dtype=DTYPE).pow(-0.5).unsqueeze(-1) * normal(generator, times, 3, n).exp()
 
-        yield Row(games.power, f"{n} rounds", each(functools.partial(games.power, x), powers), -0.5)
+        yield Row(games.fitted_exponent, f"{n} rounds", each(functools.partial(games.fitted_exponent, x), powers), -0.5)
     for n, lattice in ((3, 0), (12, 0), (25, 0), (12, 1)):
         found = each(estimates.median, gaussian(n, lattice=lattice))
         yield Row(estimates.median, f"{n} rounds, steps of {lattice}", found, 0, conservative=True)
