@@ -350,10 +350,10 @@ def pools_and_models():
         error = torch.tensor([[0.3, 0.2]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         advantage = torch.tensor([[0.1, 0.3]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         moved = error - shifts.view(1, -1, 1)
-        return private_training.front_gain((error, advantage), (moved, advantage), at_most=0.2)
+        return private_training.error_gain_at_advantage((error, advantage), (moved, advantage), at_most=0.2)
 
     found = each(gain, gaussian(6, shift=0.05, spread=0.01))
-    yield Row(private_training.front_gain, "six pools", found, 0.05)
+    yield Row(private_training.error_gain_at_advantage, "six pools", found, 0.05)
     found = each(clusters_2d.geometric_mean, gaussian(5))
     yield Row(clusters_2d.geometric_mean, "five models", found, 1)
 
