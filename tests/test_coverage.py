@@ -270,24 +270,30 @@ def networks():
         def shares(generator, times, n=n, chance=chance, points=points):
             return binary(generator, times, n, points, chance=chance).mean(-1)
 
-        found = each(network_intervals.rate, shares, points=points)
+        found = each(network_intervals.share_interval, shares, points=points)
         yield Row(
-            network_intervals.rate, f"{n} networks, {points} points at {chance}", found, chance, conservative=True
+            network_intervals.share_interval,
+            f"{n} networks, {points} points at {chance}",
+            found,
+            chance,
+            conservative=True,
         )
-    found = each(network_intervals.rate, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000)
-    yield Row(network_intervals.rate, "networks that differ", found, 0.5)
+    found = each(
+        network_intervals.share_interval, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000
+    )
+    yield Row(network_intervals.share_interval, "networks that differ", found, 0.5)
     answers = lambda generator, times: normal(generator, times, 5, 20)  # noqa: E731
     truth = 2 * tail(1.0)
     yield Row(
-        network_intervals.rate_above,
+        network_intervals.share_above_interval,
         "normal answers",
-        each(network_intervals.rate_above, answers, level=1.0),
+        each(network_intervals.share_above_interval, answers, level=1.0),
         truth,
         conservative=True,
     )
     for n, spread in ((2, 0.1), (8, 0.1), (10, 0.25), (10, 0.01)):
-        found = each(network_intervals.variation, gaussian(n, shift=1, spread=spread))
-        yield Row(network_intervals.variation, f"{n} values, {spread}", found, spread)
+        found = each(network_intervals.variation_coefficient, gaussian(n, shift=1, spread=spread))
+        yield Row(network_intervals.variation_coefficient, f"{n} values, {spread}", found, spread)
     for places, n, slope in ((2, 2, 1.0), (3, 3, 1.0), (2, 10, 0.3), (3, 5, 1.0)):
         known = functools.cache(
             lambda ranks: network_intervals.rank_correlation(range(len(ranks[0])), of_sequences(ranks))
