@@ -83,7 +83,7 @@ CALLS = {
     "a deep client": lambda: held(stack)(POINTS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [
-        boundary_attacks.walk(NETWORK, POINTS, boundary_attacks.Steps(variant=variant, iterations=3))
+        boundary_attacks.walk_to_boundary(NETWORK, POINTS, boundary_attacks.WalkSettings(variant=variant, iterations=3))
         for variant in boundary_attacks.VARIANTS
     ],
     "a private audit": lambda: private_training.audit_private_training((5, 0), **PRIVATE),
