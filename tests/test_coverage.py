@@ -54,7 +54,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
     },
     **{
         f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
-        for name in ("gains", "intervals")
+        for name in ("gain_per_step", "rate_intervals")
     },
 }
 
