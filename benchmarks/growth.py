@@ -31,7 +31,7 @@ from reproduced.run.book import write_json
 from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.theorems import he_networks
-from reproduced.studies.polytopes.windows import box
+from reproduced.studies.polytopes.windows import box_corners
 from timing import ROOT, Disagreement, equal, one_thread, provenance, same_law
 from trained_models import least_squares, linear_prediction
 
@@ -228,7 +228,7 @@ def law_points() -> Axis:
 
 
 def polytopes_neurons() -> Axis:
-    finer, window = 16, box((-10.0, -10.0), (10.0, 10.0))
+    finer, window = 16, box_corners((-10.0, -10.0), (10.0, 10.0))
 
     def network(neurons: int) -> mlp.Mlp:
         return he_networks((2, neurons // 2, neurons // 2, 2), 1, generator=stream(0, "growth/cut"))[0]

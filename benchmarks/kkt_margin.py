@@ -20,7 +20,7 @@ from leakage.theory.kkt import optimum
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
 from reproduced.studies.kkt_margin.line_problems import draw_problem
-from reproduced.studies.kkt_margin.targets import Targets, fresh_outputs, train_on_gaussians
+from reproduced.studies.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 PATHS = 0.02  # 1 − cos at one margin: two plain rates, 0.01 and 0.05, reach 0.016, plain and normalised steps 0.006

@@ -23,7 +23,7 @@ from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.theorems import he_networks
-from reproduced.studies.polytopes.windows import box
+from reproduced.studies.polytopes.windows import box_corners
 from timing import Benchmark, Case, Disagreement, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14
@@ -260,7 +260,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Te
 def cut(sizes: Sizes) -> tuple[Mlp, Tensor, Subdivision]:
     """A random network, a window, and the polytopes in it."""
     network = he_networks((2, *sizes.hidden, 2), 1, generator=stream(0, "benchmark/cut"))[0]
-    window = box((-sizes.reach, -sizes.reach), (sizes.reach, sizes.reach))
+    window = box_corners((-sizes.reach, -sizes.reach), (sizes.reach, sizes.reach))
     return network, window, subdivide(network, window)
 
 

@@ -38,7 +38,7 @@ PLANTED = {
 DRAWS, SETTING = stream(0, "elsewhere"), Setting.bilevel(penalty=ONE, delta=0.5, phi=4.0)
 POINTS, NETWORK = gaussian((6, 2), generator=DRAWS), mlp.initial((), (2, 5, 4, 2), generator=DRAWS)
 ENSEMBLE = logistic_models.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
-FEW_NEURONS = games.play(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
+FEW_NEURONS = games.draw_round(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
 
 PRIVATE = dict(features=gaussian((30, 6), generator=DRAWS), labels=torch.arange(30) % 2, pool=20, seed=0, models=4)
 PRIVATE |= dict(noise=(1.0, 2.0), learning_rates=(0.1,), recipe=PrivateRecipe(3, 5.0))
@@ -83,7 +83,7 @@ CALLS = {
     "a deep client": lambda: held(stack)(POINTS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [
-        boundary_attacks.walk(NETWORK, POINTS, boundary_attacks.Steps(variant=variant, iterations=3))
+        boundary_attacks.walk_to_boundary(NETWORK, POINTS, boundary_attacks.WalkSettings(variant=variant, iterations=3))
         for variant in boundary_attacks.VARIANTS
     ],
     "a private audit": lambda: private_training.audit_private_training((5, 0), **PRIVATE),

@@ -20,7 +20,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.optimum import single, univariate
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
-from reproduced.studies.kkt_margin.line_theorems import recovery
+from reproduced.studies.kkt_margin.line_theorems import precision_and_recall
 
 KINKS = 1e-5  # of the margin: more than what the solver leaves of a kink that two neurons share
 
@@ -70,15 +70,16 @@ def test_with_fewer_than_three_kinks_nothing_is_found(kinks):
 def test_at_least_a_quarter_of_the_candidates_are_training_points(law, seed):
     attack, points = attacked(law, count=12, seed=seed)
     for algorithm in ALGORITHMS.values():
-        found = recovery(algorithm(attack, 1.0), points, tolerance=1e-3)
+        found = precision_and_recall(algorithm(attack, 1.0), points, tolerance=1e-3)
         assert not found.candidates or found.precision >= 0.25
 
 
 def test_alternating_labels_give_away_every_point():
     attack, points = attacked("alternating", count=10)
-    found = recovery(complete(attack, 1.0), points, tolerance=1e-6)
+    found = precision_and_recall(complete(attack, 1.0), points, tolerance=1e-6)
     assert (found.precision, found.recall) == (1, 1)
-    assert recovery(algorithm_1(attack, 1.0), points, tolerance=1e-6).recall == pytest.approx(0.8)  # all but the ends
+    found = precision_and_recall(algorithm_1(attack, 1.0), points, tolerance=1e-6)
+    assert found.recall == pytest.approx(0.8)  # all but the ends
 
 
 def test_an_optimum_may_cross_its_margin_where_there_is_no_point():
@@ -87,7 +88,7 @@ def test_an_optimum_may_cross_its_margin_where_there_is_no_point():
     assert attack.nodes.tolist() == pytest.approx([1 / 3, 2], abs=1e-5)
     found = complete(attack, 1.0)
     assert found.tolist() == pytest.approx([-3, -1, 1, 2, 7], abs=1e-5)
-    assert recovery(found, points, tolerance=1e-3).precision == pytest.approx(0.8)
+    assert precision_and_recall(found, points, tolerance=1e-3).precision == pytest.approx(0.8)
 
 
 def test_the_scale_of_the_network_does_not_matter():
@@ -127,10 +128,10 @@ def test_smeared_weights_give_away_what_the_exact_ones_do(law):
     )
     margin = float((labels * smeared(points[:, None])).min())
     blurred = candidates_from_weights(smeared, margin, low=-20, high=20)
-    found = recovery(blurred, points, tolerance=0.05)
+    found = precision_and_recall(blurred, points, tolerance=0.05)
     assert found.precision >= 0.8
     assert (
-        found.recall >= recovery(complete(sharp(exact), 1.0), points, tolerance=1e-3).recall - 0.15
+        found.recall >= precision_and_recall(complete(sharp(exact), 1.0), points, tolerance=1e-3).recall - 0.15
     )  # one point of eight
 
 
@@ -158,9 +159,9 @@ def test_one_neuron_gives_its_point_away_in_any_dimension():
 
 
 def test_recovery_counts_candidates_and_points():
-    found = recovery(torch.tensor([0.0, 1, 5]), torch.tensor([0.01, 5.01, 5.02, 9]), tolerance=0.05)
+    found = precision_and_recall(torch.tensor([0.0, 1, 5]), torch.tensor([0.01, 5.01, 5.02, 9]), tolerance=0.05)
     assert (found.candidates, found.precision, found.recall) == (3, pytest.approx(2 / 3), 0.75)
-    nothing = recovery(torch.tensor([]), torch.tensor([1.0]), tolerance=0.05)
+    nothing = precision_and_recall(torch.tensor([]), torch.tensor([1.0]), tolerance=0.05)
     assert (nothing.candidates, nothing.recall) == (0, 0)
     assert math.isnan(nothing.precision)
 

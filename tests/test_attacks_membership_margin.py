@@ -17,7 +17,7 @@ from leakage.attacks.membership.posterior import margin as margin_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.kkt_margin.targets import candidate_groups
+from reproduced.studies.kkt_margin.trained_networks import candidate_groups
 
 NETS, MEMBERS, FRESH = 6, 20, 900
 

@@ -54,7 +54,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
     },
     **{
         f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
-        for name in ("gains", "intervals")
+        for name in ("gain_per_step", "rate_intervals")
     },
 }
 
@@ -270,24 +270,30 @@ def networks():
         def shares(generator, times, n=n, chance=chance, points=points):
             return binary(generator, times, n, points, chance=chance).mean(-1)
 
-        found = each(network_intervals.rate, shares, points=points)
+        found = each(network_intervals.share_interval, shares, points=points)
         yield Row(
-            network_intervals.rate, f"{n} networks, {points} points at {chance}", found, chance, conservative=True
+            network_intervals.share_interval,
+            f"{n} networks, {points} points at {chance}",
+            found,
+            chance,
+            conservative=True,
         )
-    found = each(network_intervals.rate, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000)
-    yield Row(network_intervals.rate, "networks that differ", found, 0.5)
+    found = each(
+        network_intervals.share_interval, lambda g, times: torch.rand(times, 20, generator=g, dtype=DTYPE), points=1000
+    )
+    yield Row(network_intervals.share_interval, "networks that differ", found, 0.5)
     answers = lambda generator, times: normal(generator, times, 5, 20)  # noqa: E731
     truth = 2 * tail(1.0)
     yield Row(
-        network_intervals.rate_above,
+        network_intervals.share_above_interval,
         "normal answers",
-        each(network_intervals.rate_above, answers, level=1.0),
+        each(network_intervals.share_above_interval, answers, level=1.0),
         truth,
         conservative=True,
     )
     for n, spread in ((2, 0.1), (8, 0.1), (10, 0.25), (10, 0.01)):
-        found = each(network_intervals.variation, gaussian(n, shift=1, spread=spread))
-        yield Row(network_intervals.variation, f"{n} values, {spread}", found, spread)
+        found = each(network_intervals.variation_coefficient, gaussian(n, shift=1, spread=spread))
+        yield Row(network_intervals.variation_coefficient, f"{n} values, {spread}", found, spread)
     for places, n, slope in ((2, 2, 1.0), (3, 3, 1.0), (2, 10, 0.3), (3, 5, 1.0)):
         known = functools.cache(
             lambda ranks: network_intervals.rank_correlation(range(len(ranks[0])), of_sequences(ranks))
@@ -330,13 +336,13 @@ def _expected_rank_correlation(values):
 def rounds():
     for n in (2, 4):
         first, second = (lambda g, times, n=n, s=s: normal(g, times, n, spread=s).exp() for s in (1, 0.5))
-        yield Row(games.ratio, f"{n} rounds", each(games.ratio, first, second), 1)
+        yield Row(games.geometric_mean_ratio, f"{n} rounds", each(games.geometric_mean_ratio, first, second), 1)
         x = (1.0, 3.0, 10.0)
 
         def powers(generator, times, n=n, x=x):
             return torch.tensor(x, dtype=DTYPE).pow(-0.5).unsqueeze(-1) * normal(generator, times, 3, n).exp()
 
-        yield Row(games.power, f"{n} rounds", each(functools.partial(games.power, x), powers), -0.5)
+        yield Row(games.fitted_exponent, f"{n} rounds", each(functools.partial(games.fitted_exponent, x), powers), -0.5)
     for n, lattice in ((3, 0), (12, 0), (25, 0), (12, 1)):
         found = each(estimates.median, gaussian(n, lattice=lattice))
         yield Row(estimates.median, f"{n} rounds, steps of {lattice}", found, 0, conservative=True)
@@ -350,10 +356,10 @@ def pools_and_models():
         error = torch.tensor([[0.3, 0.2]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         advantage = torch.tensor([[0.1, 0.3]], dtype=DTYPE).mT.unsqueeze(-1).expand(2, len(shifts), 1)
         moved = error - shifts.view(1, -1, 1)
-        return private_training.front_gain((error, advantage), (moved, advantage), at_most=0.2)
+        return private_training.error_gain_at_advantage((error, advantage), (moved, advantage), at_most=0.2)
 
     found = each(gain, gaussian(6, shift=0.05, spread=0.01))
-    yield Row(private_training.front_gain, "six pools", found, 0.05)
+    yield Row(private_training.error_gain_at_advantage, "six pools", found, 0.05)
     found = each(clusters_2d.geometric_mean, gaussian(5))
     yield Row(clusters_2d.geometric_mean, "five models", found, 1)
 

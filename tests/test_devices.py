@@ -88,17 +88,17 @@ QUICK = {
     "studies_gradient_inversion_error_laws": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
     "studies_kkt_margin_line_theorems": (
         "a_point_without_a_multiplier_next_to_a_kink_does_not_split_it",
-        "free_runs_are_maximal_and_count_the_points_at_their_ends",
+        "runs_off_the_margin_are_maximal_and_count_the_points_at_their_ends",
         "the_kink_of_a_sum_lies_between_the_kinks_of_its_terms",
         "the_rate_is_the_derivative_of_the_norm",
         "the_shifted_example_fits_its_points_with_another_norm_and_kink",
     ),
     "studies_kkt_margin_margin_size": ("the_printed_factor_is_a_bound_only_from_one_on",),
-    "studies_kkt_margin_targets": (
+    "studies_kkt_margin_theorem_bounds": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
+    "studies_kkt_margin_trained_networks": (
         "all_sides_and_networks_are_compared_on_the_same_splits",
         "descents_are_compared_on_the_same_points_and_starts",
     ),
-    "studies_kkt_margin_theorem_bounds": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
     "studies_min_norm_cosine_regression": ("the_mixture_with_known_alias_probability_has_the_sampled_mean",),
     "studies_min_norm_latent_space": ("the_left_branch_of_figure_5a_needs_the_fresh_label",),
     "studies_min_norm_linear_regressions": (

@@ -10,12 +10,12 @@ from leakage.geometry import patterns, subdivision
 from leakage.geometry.subdivision import Plane, subdivide, subdivide_networks, subdivide_planes
 from leakage.models import mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes.theorems import invariants
+from reproduced.studies.polytopes.theorems import check_subdivision
 
 
 @pytest.mark.parametrize(("widths", "seed"), list(itertools.product(SHAPES, range(14))))
 def test_theory_holds_for_random_networks(widths, seed):
-    found = invariants(subdivide(network(widths, seed), 3 * SQUARE))
+    found = check_subdivision(subdivide(network(widths, seed), 3 * SQUARE))
     assert found.smallest_area > 0
     assert found.area_error < 1e-12  # some hundred roundings of 1e-16
     assert found.repeated_patterns == 0
@@ -119,8 +119,8 @@ def test_a_plane_through_a_larger_input_is_subdivided_as_the_network_restricted_
     model, (origin, *basis) = network((7, 10, 6, 2), 0), points(3, 7)
     plane = Plane(origin, torch.stack(basis))
     found = subdivide(model, SQUARE, plane=plane)
-    assert invariants(found).wrong_patterns == 0
-    assert invariants(found).map_error < 1e-13
+    assert check_subdivision(found).wrong_patterns == 0
+    assert check_subdivision(found).map_error < 1e-13
     gates = patterns.split(model, found.pattern)
     slope, constant = patterns.read_out(model, gates)
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)

@@ -157,7 +157,7 @@ def record(stack=None, epochs=(0, 1, 3)):
 
 def test_the_record_has_the_form_that_attacks_read():
     found = record()
-    assert {name: tuple(part.shape) for name, part in found.seen._asdict().items()} == {
+    assert {name: tuple(part.shape) for name, part in found.recorded._asdict().items()} == {
         "losses": (3, 4, 40),
         "error": (3, 4),
         "validation_loss": (3, 4),
@@ -170,7 +170,7 @@ def test_the_record_has_the_form_that_attacks_read():
 def test_before_training_the_losses_are_those_of_the_initial_networks():
     start = initial(network(), 4, generator=stream(0, "networks"))
     expected = Modules(network(), start, criterion=criteria.classes).scores(draw_examples(40, "pool"))
-    torch.testing.assert_close(record().seen.losses[0], expected.losses)
+    torch.testing.assert_close(record().recorded.losses[0], expected.losses)
 
 
 def test_networks_of_ones_own_can_be_the_start():
@@ -178,4 +178,4 @@ def test_networks_of_ones_own_can_be_the_start():
     found = record(Stack(*torch.func.stack_module_state(modules)).clone(), epochs=(0,))
     other = draw_examples(30, "other")
     wrong = torch.stack([module(other.inputs[0]).argmax(-1) != other.targets for module in modules])
-    torch.testing.assert_close(found.seen.error[0], wrong.double().mean(-1))
+    torch.testing.assert_close(found.recorded.error[0], wrong.double().mean(-1))

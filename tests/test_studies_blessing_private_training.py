@@ -49,15 +49,17 @@ def a_front(shift=0.0):
 
 
 def test_a_front_gains_nothing_over_itself_and_what_was_planted_over_a_shifted_one():
-    assert float(private_training.front_gain(a_front(), a_front(), at_most=0.35)) == pytest.approx(0.0)
-    planted = private_training.front_gain(a_front(), a_front(0.05), at_most=0.35)
+    assert float(private_training.error_gain_at_advantage(a_front(), a_front(), at_most=0.35)) == pytest.approx(0.0)
+    planted = private_training.error_gain_at_advantage(a_front(), a_front(0.05), at_most=0.35)
     assert planted.n == 2  # pools
     assert float(planted) == pytest.approx(0.05, abs=1e-6)  # float32
-    assert float(private_training.front_gain(a_front(0.05), a_front(), at_most=0.35)) == pytest.approx(-0.05, abs=1e-6)
+    assert float(private_training.error_gain_at_advantage(a_front(0.05), a_front(), at_most=0.35)) == pytest.approx(
+        -0.05, abs=1e-6
+    )
 
 
 def test_an_advantage_that_is_not_attained_gains_nothing_known():
-    found = private_training.front_gain(a_front(), a_front(), at_most=0.05)
+    found = private_training.error_gain_at_advantage(a_front(), a_front(), at_most=0.05)
     assert (found.low, found.high) == (-math.inf, math.inf)
 
 

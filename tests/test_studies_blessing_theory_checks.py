@@ -11,9 +11,9 @@ from leakage.theory.logistic.problem import Setting
 from logistic_points import of, spread_out
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,
+    check_single_crossing,
     integrated_advantage,
     output_grid,
-    single_root,
     system_residuals,
     variation_excess,
 )
@@ -57,7 +57,7 @@ def random_laws(count):
 
 def test_one_threshold_wins_all_that_the_ratio_can():
     law, teacher, label = random_laws(200)
-    found = single_root(law, teacher=teacher, label=label, nodes=801)
+    found = check_single_crossing(law, teacher=teacher, label=label, nodes=801)
     assert float(found.excess.abs().max()) < 1e-9  # rounding along 1,602 outputs
     assert float(found.least_increase.min()) > -1e-12
     attack = sample_attack(law, teacher=teacher, label=label).advantage
@@ -67,9 +67,9 @@ def test_one_threshold_wins_all_that_the_ratio_can():
 
 def test_points_are_judged_alike_alone_and_together(monkeypatch):
     law, teacher, label = random_laws(12)
-    together = single_root(law, teacher=teacher, label=label, nodes=101)
+    together = check_single_crossing(law, teacher=teacher, label=label, nodes=101)
     monkeypatch.setattr(blocks, "NUMBERS", 1)
-    alone = single_root(law, teacher=teacher, label=label, nodes=101)
+    alone = check_single_crossing(law, teacher=teacher, label=label, nodes=101)
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 

@@ -43,7 +43,7 @@ def record(point=(8, 0), **changes):
 
 
 def test_the_record_has_the_form_that_attacks_read():
-    seen = record().seen
+    seen = record().recorded
     assert seen.losses.shape == (2, 4, 12)
     assert seen.error.shape == seen.validation_loss.shape == (2, 4)
     assert seen.losses.dtype == torch.float64
@@ -52,7 +52,7 @@ def test_the_record_has_the_form_that_attacks_read():
 
 def test_members_are_learnt_by_heart():
     found = record((16, 0), recipe=Recipe(25, 3, 0.02), epochs=(25,))
-    losses, member = found.seen.losses[0], found.member
+    losses, member = found.recorded.losses[0], found.member
     # Four seeds gave members 0.03 to 0.07 and outsiders 2.3 to 2.5.
     assert float(losses[member].mean()) < 0.25 < float(losses[~member].mean()) / 4
 
@@ -61,13 +61,13 @@ def test_widths_share_their_pool_and_pairs_and_splits_do_not():
     narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
     torch.testing.assert_close(narrow.member, wide.member)
     assert bool((narrow.member != other.member).any())
-    assert not torch.allclose(narrow.seen.losses, wide.seen.losses)
+    assert not torch.allclose(narrow.recorded.losses, wide.recorded.losses)
 
 
 def test_pools_are_drawn_from_the_short_pairs():
     both = SentencePairs(TRAINING.en + LONG.en, TRAINING.de + LONG.de)
     assert select_short(both, longest=5) == TRAINING
-    found, short = (record(training=training).seen.losses for training in (both, TRAINING))
+    found, short = (record(training=training).recorded.losses for training in (both, TRAINING))
     torch.testing.assert_close(found, short)
 
 

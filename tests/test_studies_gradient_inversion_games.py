@@ -18,34 +18,34 @@ from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,
     compare_attacks,
-    exchange,
-    play,
-    power,
-    ratio,
+    draw_round,
+    fitted_exponent,
+    geometric_mean_ratio,
+    play_round,
 )
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
 
 
 def test_a_round_is_determined_by_its_rules_seed_and_index():
-    one, same = play(GAME, seed=1), play(GAME, seed=1)
+    one, same = draw_round(GAME, seed=1), draw_round(GAME, seed=1)
     torch.testing.assert_close(one.inputs, same.inputs)
     torch.testing.assert_close(one.observation.weights, same.observation.weights)
-    for other in (play(GAME, seed=2), play(GAME, seed=1, index=1)):
+    for other in (draw_round(GAME, seed=2), draw_round(GAME, seed=1, index=1)):
         assert not torch.allclose(one.inputs, other.inputs)
         assert not torch.allclose(one.observation.weights, other.observation.weights)
 
 
 @pytest.mark.parametrize("inputs", ["sphere", "chain"])
 def test_no_weight_is_parallel_to_an_input(inputs):
-    played = play(dataclasses.replace(GAME, inputs=inputs), seed=3)
+    played = draw_round(dataclasses.replace(GAME, inputs=inputs), seed=3)
     cosines = torch.nn.functional.normalize(played.observation.weights, dim=-1) @ played.inputs.mT
     # 900 cosines of independent directions have standard deviation 60^-1/2; with a common stream one would be 1
     assert float(cosines.abs().max()) < 5 / math.sqrt(60)
 
 
 def test_the_gradient_is_that_of_the_formula():
-    played = play(GAME, seed=4)
+    played = draw_round(GAME, seed=4)
     seen = played.observation
     residuals = seen.predictions(played.inputs) - played.labels
     assert seen.outputs is not None
@@ -53,7 +53,7 @@ def test_the_gradient_is_that_of_the_formula():
 
 
 def test_an_observation_holds_no_example():
-    secret = play(GAME, seed=5)
+    secret = draw_round(GAME, seed=5)
     for field in dataclasses.fields(Observation):
         value = getattr(secret.observation, field.name)
         if isinstance(value, torch.Tensor):
@@ -62,7 +62,7 @@ def test_an_observation_holds_no_example():
 
 
 def test_neighbours_in_a_chain_overlap_as_told_and_labels_take_turns():
-    played = play(dataclasses.replace(GAME, inputs="chain", overlap=0.7), seed=6)
+    played = draw_round(dataclasses.replace(GAME, inputs="chain", overlap=0.7), seed=6)
     gram = played.inputs @ played.inputs.mT
     torch.testing.assert_close(gram.diagonal(), torch.ones(3, dtype=torch.float64))
     torch.testing.assert_close(gram.diagonal(1), torch.full((2,), 0.7, dtype=torch.float64))
@@ -72,7 +72,7 @@ def test_neighbours_in_a_chain_overlap_as_told_and_labels_take_turns():
 @pytest.mark.parametrize("calibration", ["entry", "norm"])
 def test_noise_has_the_size_that_its_calibration_says(calibration):
     game = Game(40, 2000, noise=0.5, calibration=calibration)
-    clean, noisy = (play(dataclasses.replace(game, noise=z), seed=7).observation for z in (0.0, 0.5))
+    clean, noisy = (draw_round(dataclasses.replace(game, noise=z), seed=7).observation for z in (0.0, 0.5))
     outputs, shaken, hidden = clean.outputs, noisy.outputs, clean.hidden
     assert outputs is not None
     assert shaken is not None
@@ -86,19 +86,19 @@ def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_
     def told(observation, *, batch, generator):
         index = told.calls
         told.calls += 1
-        return Reconstruction(play(GAME, seed=8, index=index).inputs, torch.zeros(batch, dtype=torch.float64))
+        return Reconstruction(draw_round(GAME, seed=8, index=index).inputs, torch.zeros(batch, dtype=torch.float64))
 
     def blind(observation, *, batch, generator):
         return Reconstruction(sphere(batch, 60, generator=generator), torch.zeros(batch, dtype=torch.float64))
 
     told.calls = 0
-    assert attack_errors(GAME, told, seeds=3, seed=8).tolist() == [0, 0, 0]
+    assert attack_errors(GAME, told, rounds=3, seed=8).tolist() == [0, 0, 0]
     # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
-    assert bool((attack_errors(GAME, blind, seeds=3, seed=8) > 1).all())
+    assert bool((attack_errors(GAME, blind, rounds=3, seed=8) > 1).all())
 
 
 def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
-    played = play(GAME, seed=3)
+    played = draw_round(GAME, seed=3)
     module = Client(played.observation.weights, activation=GAME.activation, bias=GAME.bias)
     gradient = batch_gradient(module, played.inputs, played.labels, loss="half_sum")
     found = Observation.from_module(module, gradient, batch=GAME.batch, loss="half_sum")
@@ -110,15 +110,15 @@ def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
 
 def test_attacks_that_are_compared_find_what_each_finds_alone():
     attacks = {source: partial(reconstruct, source=source) for source in ("outputs", "hidden")}
-    together = compare_attacks(GAME, attacks, seeds=2, seed=8)
+    together = compare_attacks(GAME, attacks, rounds=2, seed=8)
     for name, attack in attacks.items():
-        torch.testing.assert_close(together[name], attack_errors(GAME, attack, seeds=2, seed=8))
+        torch.testing.assert_close(together[name], attack_errors(GAME, attack, rounds=2, seed=8))
 
 
 def test_a_batch_of_ones_own_can_be_played():
     own = torch.eye(2, 60, dtype=torch.float64)
     labels = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    played = exchange(GAME, own, labels, seed=9)
+    played = play_round(GAME, own, labels, seed=9)
     torch.testing.assert_close(played.inputs, own)
     torch.testing.assert_close(
         played.observation.labels(own, played.observation.predictions(own) - labels), labels, atol=1e-12, rtol=0
@@ -131,18 +131,18 @@ def drawn(*shape):
 
 def test_a_ratio_is_that_of_geometric_means_and_paired():
     second = drawn(9).exp()
-    found = ratio(3 * second, second)
+    found = geometric_mean_ratio(3 * second, second)
     assert (found.estimate, found.low, found.high) == pytest.approx((3, 3, 3))
     first = second * torch.linspace(1, 2, 9, dtype=DTYPE)
-    found, by_hand = ratio(first, second), mean_interval((first / second).log())
+    found, by_hand = geometric_mean_ratio(first, second), mean_interval((first / second).log())
     assert (math.log(found.low), math.log(found.high)) == pytest.approx((by_hand.low, by_hand.high))
 
 
 def test_a_power_law_gives_its_power():
     x = (1.0, 3.0, 10.0)
     values = torch.tensor(x, dtype=DTYPE)[:, None] ** -0.5 * drawn(5).exp()
-    found = power(x, values)
+    found = fitted_exponent(x, values)
     assert (found.estimate, found.low, found.high) == pytest.approx((-0.5, -0.5, -0.5))
     assert found.n == 5
-    noisy = power(x, values * drawn(3, 5).mul(0.1).exp())
+    noisy = fitted_exponent(x, values * drawn(3, 5).mul(0.1).exp())
     assert -0.7 < noisy.low < noisy.estimate < noisy.high < -0.3

@@ -7,7 +7,7 @@ import torch
 
 from leakage.runtime import DTYPE
 from leakage.theory import hermite
-from reproduced.studies.gradient_inversion.games import Game, play
+from reproduced.studies.gradient_inversion.games import Game, draw_round
 from reproduced.studies.gradient_inversion.step_errors import (
     ORDERS,
     SOURCES,
@@ -46,7 +46,7 @@ def moment_error(played, basis, *, source="outputs", order=2):
 
 
 def test_the_error_of_a_moment_is_what_it_misses_of_the_truth():
-    played = play(Game(3, 100_000, inputs="sphere"), seed=0)
+    played = draw_round(Game(3, 100_000, inputs="sphere"), seed=0)
     basis = torch.eye(3, dtype=DTYPE)
     for source in SOURCES:
         right = moment_error(played, basis, source=source)
@@ -70,7 +70,7 @@ def test_what_remains_falls_as_the_root_of_the_width():
 def test_a_remainder_is_the_norm_of_the_error_itself():
     game = Game(5, 400, bias=0.0)
     found = measure_remainders(game, labels=(1, -1), rounds=1, seed=3)
-    played, basis = play(game, seed=3), torch.eye(5, dtype=DTYPE)
+    played, basis = draw_round(game, seed=3), torch.eye(5, dtype=DTYPE)
     assert float(found.matrix) == pytest.approx(
         float(torch.linalg.matrix_norm(moment_error(played, basis), 2)), rel=1e-12
     )

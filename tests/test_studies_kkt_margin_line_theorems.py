@@ -32,7 +32,7 @@ def optima(law, *, count, problems):
 
 @pytest.mark.parametrize("law", LABEL_LAWS)
 def test_no_statement_fails_at_exact_optima(law):
-    pieces, gaps = facts.Tally(0, 0), facts.Tally(0, 0)
+    pieces, gaps = facts.ViolationCount(0, 0), facts.ViolationCount(0, 0)
     for model, function, points in optima(law, count=12, problems=15):
         pieces = add(pieces, facts.check_theorem_4_2(function, points))
         gaps = add(gaps, facts.check_lemma_f1(model, points))
@@ -47,7 +47,7 @@ def test_no_statement_fails_at_exact_optima(law):
 
 
 def add(one, other):
-    return facts.Tally(*(a + b for a, b in zip(one, other, strict=True)))
+    return facts.ViolationCount(*(a + b for a, b in zip(one, other, strict=True)))
 
 
 def zigzag(values):
@@ -64,17 +64,19 @@ def test_two_free_pieces_without_a_point_are_a_violation():
     assert facts.check_theorem_4_2(zigzag([1.0, 1, -1, -1]), torch.ones(1, dtype=DTYPE)) == (0, 0)
 
 
-def test_free_runs_are_maximal_and_count_the_points_at_their_ends():
+def test_runs_off_the_margin_are_maximal_and_count_the_points_at_their_ends():
     function = zigzag([0.0, 2, 0, 1, 1, 0, 3, 0])  # free: pieces 0-3, flat: 3-4, free: 4-7
     ends = torch.tensor([0.0, 3, 5.5], dtype=DTYPE)
-    assert facts.free_runs(function, ends) == [(3, 2, 3), (3, 1, 3)]
-    assert facts.free_runs(zigzag([1.0, 1, -1, -1]), ends) == []
+    assert facts.runs_off_margin(function, ends) == [(3, 2, 3), (3, 1, 3)]
+    assert facts.runs_off_margin(zigzag([1.0, 1, -1, -1]), ends) == []
 
 
 @pytest.mark.parametrize("law", ["random", "pairs"])
 def test_no_run_at_an_exact_optimum_has_more_pieces_than_counting_allows(law):
     runs = [
-        run for _, function, points in optima(law, count=12, problems=15) for run in facts.free_runs(function, points)
+        run
+        for _, function, points in optima(law, count=12, problems=15)
+        for run in facts.runs_off_margin(function, points)
     ]
     assert runs
     assert all(run.pieces <= 2 * run.inside + 1 and run.crossings <= 4 * run.inside for run in runs)
@@ -83,7 +85,7 @@ def test_no_run_at_an_exact_optimum_has_more_pieces_than_counting_allows(law):
 def test_points_on_flat_pieces_are_left_out():
     function = zigzag([0.0, 2, 1, 1, 0])  # flat at 1 between 2 and 3
     points = torch.tensor([0.5, 1.5, 2, 2.5, 3, 3.5], dtype=DTYPE)
-    assert facts.points_beside_flats(function, points).tolist() == pytest.approx([0.5, 1.5, 3.5])
+    assert facts.points_off_flat_pieces(function, points).tolist() == pytest.approx([0.5, 1.5, 3.5])
 
 
 def test_the_vectors_of_live_neurons_at_exact_optima_have_length_one():

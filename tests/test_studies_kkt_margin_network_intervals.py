@@ -15,25 +15,27 @@ def of(*values):
 
 
 def test_a_rate_of_zero_is_known_as_well_as_its_points_are_many():
-    none = network_intervals.rate(torch.zeros(10, dtype=DTYPE), points=100)
+    none = network_intervals.share_interval(torch.zeros(10, dtype=DTYPE), points=100)
     assert (none.estimate, none.low) == (0, 0)
     assert none.high == clopper_pearson(0, 1000).high
 
 
 def test_networks_that_differ_widen_the_interval():
-    like, unlike = (network_intervals.rate(values, points=1000) for values in (of(0.5, 0.5, 0.5), of(0.3, 0.5, 0.7)))
+    like, unlike = (
+        network_intervals.share_interval(values, points=1000) for values in (of(0.5, 0.5, 0.5), of(0.3, 0.5, 0.7))
+    )
     assert unlike.low < 0.1 < 0.45 < like.low
     assert unlike.high <= 1
 
 
 def test_answers_above_a_level_count_by_size():
-    found = network_intervals.rate_above(of([0.5, -2.0, 3.0, 1.0], [0.0, 0.0, 0.0, -1.5]), 1.0)
+    found = network_intervals.share_above_interval(of([0.5, -2.0, 3.0, 1.0], [0.0, 0.0, 0.0, -1.5]), 1.0)
     assert found.estimate == pytest.approx((0.5 + 0.25) / 2)
     assert found.n == 8
 
 
 def test_a_variation_without_an_upper_end_says_so():
-    assert network_intervals.variation(of(1.0, 2.0, 30.0)).high == math.inf
+    assert network_intervals.variation_coefficient(of(1.0, 2.0, 30.0)).high == math.inf
 
 
 def test_rank_correlations_are_taken_within_sequences():

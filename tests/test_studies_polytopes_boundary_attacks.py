@@ -14,8 +14,8 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes import boundary_attacks
-from reproduced.studies.polytopes.boundary_attacks import Steps, walk
-from reproduced.studies.polytopes.shadow_attacks import Pair, Side
+from reproduced.studies.polytopes.boundary_attacks import WalkSettings, walk_to_boundary
+from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, TargetAndShadow
 
 MEMORISED = noise_labels.task()
 
@@ -37,12 +37,12 @@ def plane() -> Mlp:
 @pytest.mark.parametrize("width", [0.3, 1.0])
 def test_on_a_plane_every_variant_is_known(width):
     points = torch.tensor([[2.2, 5.0], [-0.45, 1.0]], dtype=torch.float64)
-    exact = walk(plane(), points, Steps(width=width))
+    exact = walk_to_boundary(plane(), points, WalkSettings(width=width))
     assert exact.distances.tolist() == pytest.approx([2.2, 0.45], abs=1e-12)
-    fixed = walk(plane(), points, Steps(variant="start label", width=width))
+    fixed = walk_to_boundary(plane(), points, WalkSettings(variant="start label", width=width))
     # After n halvings the walk is within the last steps' length of the boundary.
     assert fixed.distances.tolist() == pytest.approx([2.2, 0.45], abs=1e-9)
-    printed = walk(plane(), points, Steps(variant="printed", width=width))
+    printed = walk_to_boundary(plane(), points, WalkSettings(variant="printed", width=width))
     overshoot = torch.ceil(points[:, 0].abs() / width) * width
     assert printed.distances.tolist() == pytest.approx(overshoot.tolist(), abs=1e-12)
     assert printed.changes.tolist() == [1, 1]
@@ -51,7 +51,9 @@ def test_on_a_plane_every_variant_is_known(width):
 def test_as_printed_the_label_changes_once_and_never_again():
     network, points = a_network(), some_points()
     nearest = deepfool(network, points).distances
-    printed, fixed = (walk(network, points, Steps(variant=name, width=0.5)) for name in ("printed", "start label"))
+    printed, fixed = (
+        walk_to_boundary(network, points, WalkSettings(variant=name, width=0.5)) for name in ("printed", "start label")
+    )
     assert bool(printed.reached.all())
     assert float((printed.changes == 1).double().mean()) >= 0.95
     assert float((fixed.changes > 1).double().mean()) >= 0.8
@@ -61,16 +63,18 @@ def test_as_printed_the_label_changes_once_and_never_again():
 @pytest.mark.parametrize("loss", list(boundary_attacks.LOSSES))
 def test_the_end_of_an_exact_walk_lies_on_the_boundary(loss):
     network, points = a_network(), some_points()
-    found = walk(network, points, Steps(loss=loss, width=0.2, iterations=40))
+    found = walk_to_boundary(network, points, WalkSettings(loss=loss, width=0.2, iterations=40))
     torch.testing.assert_close(found.reached, found.distances.isfinite())
     assert bool(found.reached.any())
     # Straight to the boundary is never longer than by DeepFool's own lower bound of that very piece.
-    inside = walk(network, points, Steps(loss=loss, width=0.01, iterations=1))
+    inside = walk_to_boundary(network, points, WalkSettings(loss=loss, width=0.01, iterations=1))
     assert bool((inside.distances[inside.reached] <= 0.01 + 1e-12).all())
 
 
 def test_a_boundary_that_is_not_reached_is_infinitely_far():
-    found = walk(plane(), torch.tensor([[9.0, 0.0]], dtype=torch.float64), Steps(width=0.1, iterations=5))
+    found = walk_to_boundary(
+        plane(), torch.tensor([[9.0, 0.0]], dtype=torch.float64), WalkSettings(width=0.1, iterations=5)
+    )
     assert found.distances.isinf().all()
     assert not bool(found.reached.any())
 
@@ -93,7 +97,7 @@ def test_what_memorises_is_found_out_by_distances():
     found = boundary_attacks.attack_by_walks(0, task=MEMORISED, points=100)
     for name in ("confidence + label", "DeepFool + label", "loss"):
         assert float(found[name].auc) > 0.8
-        assert float(found[name].shadow) <= float(found[name].optimal) + 1e-12
+        assert float(found[name].accuracy_shadow_threshold) <= float(found[name].accuracy_target_threshold) + 1e-12
     assert float(found["confidence"].unreached) == pytest.approx(0.0)
     assert list(found)[-2:] == ["loss", "gap"]
 
@@ -130,8 +134,10 @@ def test_bounds_are_in_order():
 def test_what_was_not_reached_ranks_first_and_is_counted():
     member = torch.tensor([True, True, False, False])
     distances = torch.tensor([torch.inf, 2.0, 1.0, torch.inf], dtype=torch.float64)
-    side = Side(a_network(), torch.zeros(4, 20).double(), torch.zeros(4, dtype=torch.int64), member)
-    found = boundary_attacks.evaluate_distances(Pair(side, side), [distances] * 2)
+    side = AttackedNetwork(a_network(), torch.zeros(4, 20).double(), torch.zeros(4, dtype=torch.int64), member)
+    found = boundary_attacks.evaluate_distances(TargetAndShadow(side, side), [distances] * 2)
     assert float(found.unreached) == pytest.approx(0.5)
     assert float(found.auc) == pytest.approx((0.5 + 1 + 0 + 1) / 4)
-    assert (float(found.optimal), float(found.shadow)) == pytest.approx((0.75, 0.75))
+    assert (float(found.accuracy_target_threshold), float(found.accuracy_shadow_threshold)) == pytest.approx(
+        (0.75, 0.75)
+    )

@@ -20,7 +20,7 @@ LAYOUTS = (Layout(), Layout(pairs=2, points=30, radius=0.1, gap=0.05), Layout(pa
 @pytest.mark.parametrize("seed", range(5))
 def test_the_definition_holds(layout, seed):
     data = clusters_2d.draw_clusters(layout, generator=stream(seed, "clusters"))
-    found = clusters_2d.properties(data, layout)
+    found = clusters_2d.check_layout(data, layout)
     assert found.spread_error < 1e-12  # a few roundings of numbers below 1
     assert found.opposite_gap >= layout.gap
     assert found.imbalance == 0
@@ -132,17 +132,17 @@ def test_speeds_are_areas_by_lengths(measured):
 
 def test_pooling_keeps_the_fitted_networks_only(measured):
     spoilt = measured._replace(fitted=torch.tensor([True, False, True]))
-    pooled = clusters_2d.pool([measured, spoilt])
+    pooled = clusters_2d.concatenate_groups([measured, spoilt])
     kept = int(measured.fitted.sum()) + 2
     assert pooled.history.cells.shape == (8, kept)
     assert pooled.final.own.counts.shape[0] == len(pooled.final.ridge.near.weights) == len(pooled.fitted) == kept
     torch.testing.assert_close(pooled.history.cells[:, -1], measured.history.cells[:, 2])
     torch.testing.assert_close(pooled.epochs, measured.epochs)
-    assert clusters_2d.pool([measured, spoilt], only_fitted=False).history.cells.shape == (8, 6)
+    assert clusters_2d.concatenate_groups([measured, spoilt], only_fitted=False).history.cells.shape == (8, 6)
 
 
 def test_numbers_of_a_network_are_those_of_its_tables(measured):
-    found = clusters_2d.contrasts(measured, PLAN)
+    found = clusters_2d.summarise_networks(measured, PLAN)
     assert all(values.shape == (3,) for values in found)
     (counts, areas), cells = (part[0] for part in measured.final.own), measured.history.cells
     near, far = counts[:2].sum() / areas[:2].sum(), counts[4:].sum() / areas[4:].sum()
@@ -154,7 +154,7 @@ def test_numbers_of_a_network_are_those_of_its_tables(measured):
 def test_a_beginning_is_that_of_the_whole_training(measured):
     begun = clusters_2d.measure_beginning(0, models=3, seed=0, task=TASK)
     torch.testing.assert_close(begun.cells, measured.history.cells[:6])
-    short, whole = (clusters_2d.beginnings(history) for history in (begun, measured.history))
+    short, whole = (clusters_2d.summarise_first_epochs(history) for history in (begun, measured.history))
     torch.testing.assert_close(short, whole)
     cells = begun.cells.double()
     assert torch.allclose(short.first_cells.exp(), cells[1:4].mean(0) / cells[0])
@@ -172,7 +172,7 @@ def test_movement_alone_is_that_of_the_group(measured):
     alone = clusters_2d.measure_movement(0, models=3, seed=0, task=TASK, plan=PLAN)
     torch.testing.assert_close(alone.early.both, measured.early.both)
     torch.testing.assert_close(alone.late.own, measured.late.own)
-    pooled = clusters_2d.pool([alone, alone._replace(fitted=torch.tensor([True, False, False]))])
+    pooled = clusters_2d.concatenate_groups([alone, alone._replace(fitted=torch.tensor([True, False, False]))])
     assert len(pooled.early.both) == len(pooled.fitted) == int(alone.fitted.sum()) + 1
     found = clusters_2d.last_to_first_ratios("both", motions={"early": alone.early})["early"]
     ratios = alone.early.both[:, -1] / alone.early.both[:, 0]

@@ -11,7 +11,7 @@ from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes import data_planes
-from reproduced.studies.polytopes.shadow_attacks import Side
+from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork
 from reproduced.studies.polytopes.windows import unit_square
 
 
@@ -38,9 +38,9 @@ def test_rings_count_what_is_in_them():
     assert float(wide.cells[0]) == pytest.approx(2 / (math.pi * 0.09))
 
 
-def side(labels: list[int], member: list[bool]) -> Side:
+def side(labels: list[int], member: list[bool]) -> AttackedNetwork:
     model = Mlp((torch.eye(2).double(),), (torch.zeros(2).double(),))
-    return Side(model, points(len(labels), 2), torch.tensor(labels), torch.tensor(member))
+    return AttackedNetwork(model, points(len(labels), 2), torch.tensor(labels), torch.tensor(member))
 
 
 def test_triples_share_their_classes_and_differ_in_membership():

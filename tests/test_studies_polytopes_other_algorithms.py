@@ -66,7 +66,7 @@ def test_half_space_intersection_finds_the_same_polygons_as_cutting():
 
 
 def test_both_defects_of_the_printed_programs():
-    found = other_algorithms.program_defects(MODEL, torch.tensor([40.0, -70.0], dtype=torch.float64))
+    found = other_algorithms.algorithm_4_failures(MODEL, torch.tensor([40.0, -70.0], dtype=torch.float64))
     assert abs(found.optimum_gap) < 1e-12
     assert found.edge_length == pytest.approx(1.4 * 2**0.5)
     assert 2 <= found.unbounded <= found.edges  # an unbounded polygon has two edges without end

@@ -72,7 +72,7 @@ def test_without_a_threshold_the_best_one_counts():
 
 
 def test_what_memorises_is_found_out_by_posteriors():
-    found = shadow_attacks.attack(0, task=MEMORISED, rays=RAYS, settings=QUICK)
+    found = shadow_attacks.attack_split(0, task=MEMORISED, rays=RAYS, settings=QUICK)
     assert found.fit.train > 0.99
     gap = (found.fit.train - found.fit.test) / 2
     assert float(found.scores["threshold: correct"].accuracy) == pytest.approx(0.5 + gap, abs=1e-12)
@@ -80,12 +80,12 @@ def test_what_memorises_is_found_out_by_posteriors():
         assert float(found.scores[f"{name}: top-3"].auc) > 0.75
     assert all(row.tpr.shape == (1,) for row in found.scores.values())
     assert "NN: distance" not in found.scores
-    assert set(shadow_attacks.STANDALONE) <= {name.removeprefix("GBDT: ") for name in found.scores}
+    assert set(shadow_attacks.STANDALONE_SIGNALS) <= {name.removeprefix("GBDT: ") for name in found.scores}
 
 
 def test_what_has_learned_nothing_is_not():
     task = noise_labels.task(epochs=0)
-    found = shadow_attacks.attack(0, task=task, rays=RAYS, settings=QUICK, models=("GBDT",))
+    found = shadow_attacks.attack_split(0, task=task, rays=RAYS, settings=QUICK, models=("GBDT",))
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
     for name, row in found.scores.items():
         # Seventeen areas: one in a hundred sets of them passes four standard errors.
@@ -100,18 +100,18 @@ def test_tree_sizes_are_compared_on_target_and_shadow():
 
 def test_a_signal_is_tried_along_each_ray_by_itself():
     asked = dict(task=MEMORISED, rays=RAYS, settings=QUICK, models=("GBDT",), sets=("distance",))
-    found = shadow_attacks.attack(0, **asked, each_ray=("distance", "norm"))
+    found = shadow_attacks.attack_split(0, **asked, each_ray=("distance", "norm"))
     assert found.by_ray.shape == (2, RAYS.rays)
     assert bool(((found.by_ray >= 0) & (found.by_ray <= 1)).all())
     assert len({*found.by_ray[0].tolist()}) > 1
-    again = shadow_attacks.attack(0, **asked)
+    again = shadow_attacks.attack_split(0, **asked)
     assert again.by_ray.shape == (0, RAYS.rays)
     torch.testing.assert_close(again.scores["GBDT: distance"].auc, found.scores["GBDT: distance"].auc)
 
 
 def test_target_and_shadow_change_places():
     asked = dict(task=MEMORISED, rays=RAYS, settings=QUICK, models=("GBDT",), sets=("distance", "cell"))
-    found = shadow_attacks.attack(0, **asked)
+    found = shadow_attacks.attack_split(0, **asked)
     assert list(found.swapped) == ["GBDT: distance"]
     assert float(found.swapped["GBDT: distance"].auc) > 0.5
     assert float(found.swapped["GBDT: distance"].auc) != pytest.approx(float(found.scores["GBDT: distance"].auc))

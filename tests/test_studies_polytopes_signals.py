@@ -14,9 +14,9 @@ from reproduced.studies.polytopes import signals
 
 
 def test_a_network_that_memorised_is_found_out():
-    found = signals.attack_pool(0, task=noise_labels.task(epochs=40, size=80), models=8, targets=3, rates=(0.01,))
+    found = signals.attack_by_signals(0, task=noise_labels.task(epochs=40, size=80), models=8, targets=3, rates=(0.01,))
     assert list(found) == [
-        *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in signals.SHOWN),
+        *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in signals.STANDALONE_SIGNALS),
         *(f"combined: {name}" for name in signals.COMBINERS),
     ]
     for name in ("raw: margin", "calibrated: margin", "combined: margin", "combined: answer"):
@@ -25,7 +25,7 @@ def test_a_network_that_memorised_is_found_out():
 
 
 def test_a_network_that_has_learned_nothing_is_not():
-    found = signals.attack_pool(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
+    found = signals.attack_by_signals(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
     for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: margin and cell"):
         # Models share points, so that their areas are not independent: twice the usual room.

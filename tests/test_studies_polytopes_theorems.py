@@ -14,7 +14,7 @@ from reproduced.studies.polytopes import theorems
 
 
 def test_identities_hold_and_the_printed_biases_do_not():
-    found = theorems.identities(network((2, 25, 25, 25, 2), 0), points(100, 2))
+    found = theorems.adapted_parameter_errors(network((2, 25, 25, 25, 2), 0), points(100, 2))
     assert max(found.height_error, found.jacobian_error, found.elsewhere_error) < 1e-13
     assert found.printed_misses[0] == 0
     assert found.printed_misses[1:].min() > 0.5
@@ -23,7 +23,7 @@ def test_identities_hold_and_the_printed_biases_do_not():
 def test_printed_biases_hold_where_the_first_layer_has_none():
     model = network((2, 9, 9, 2), 0)
     bare = type(model)(model.weights, (torch.zeros_like(model.biases[0]), *model.biases[1:]))
-    assert theorems.identities(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
+    assert theorems.adapted_parameter_errors(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
 
 
 def test_layers_refine_and_cells_of_another_network_do_not():
@@ -81,8 +81,8 @@ def test_paths_and_the_charitable_reading_are_the_gradient_and_one_order_is_not(
     nonzero = found.automatic != 0
     assert 20 < nonzero.sum() < 200  # some ReLU on the way is shut in most of these networks
     assert (found.paths - found.automatic).abs().max() < 1e-12
-    assert (found.charitable - found.automatic).abs().max() < 1e-12
-    off = (found.one_order - found.automatic).abs() > 1e-10
+    assert (found.printed_from_2_to_l - found.automatic).abs().max() < 1e-12
+    off = (found.printed_from_l_to_2 - found.automatic).abs() > 1e-10
     assert off[nonzero].double().mean() > 0.5
 
 

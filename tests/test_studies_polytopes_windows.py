@@ -25,8 +25,10 @@ def test_lattice_points_are_the_middles_of_equal_squares():
 
 
 def test_a_box_has_the_corners_of_the_square_stretched():
-    torch.testing.assert_close(windows.box((0, 0), (1, 1)), unit_square())
-    torch.testing.assert_close(windows.box((1, 2), (4, 3)), torch.tensor([[1, 2], [4, 2], [4, 3], [1, 3]]).double())
+    torch.testing.assert_close(windows.box_corners((0, 0), (1, 1)), unit_square())
+    torch.testing.assert_close(
+        windows.box_corners((1, 2), (4, 3)), torch.tensor([[1, 2], [4, 2], [4, 3], [1, 3]]).double()
+    )
 
 
 def test_points_along_segments_are_equally_spaced():
@@ -62,7 +64,7 @@ def test_a_picture_shows_all_hyperedges_and_the_boundary(model):
 
 
 def test_outputs_are_those_at_the_middles_of_pixels(model):
-    found = Picture(subdivide(model, windows.box((0, 0), (2, 1))), side=2)
+    found = Picture(subdivide(model, windows.box_corners((0, 0), (2, 1))), side=2)
     assert found.extent == (0, 2, 0, 1)
     expected = model(torch.tensor([[0.5, 0.25], [1.5, 0.25], [0.5, 0.75], [1.5, 0.75]]).double()).norm(dim=-1)
     assert torch.allclose(found.outputs.flatten(), expected)
@@ -88,7 +90,7 @@ def test_a_plane_is_shown_with_all_its_classes():
 
 
 def test_a_path_has_a_gap_behind_each_segment():
-    found = windows.path(torch.tensor([[[0, 1], [2, 3]], [[4, 5], [6, 7]]]).double())
+    found = windows.join_segments(torch.tensor([[[0, 1], [2, 3]], [[4, 5], [6, 7]]]).double())
     assert found[:, [0, 1, 3, 4]].tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
     assert found[:, [2, 5]].isnan().all()
 

@@ -51,10 +51,10 @@ def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
     target = kept("MLP")
     noise = torch.rand(target.member.shape, generator=stream(0, "noise"), dtype=torch.float64)
     attacks = {"gap": lambda _: noise, "noise": lambda one: one.margins, "LiRA": lambda _: noise.flip(0)}
-    found = comparisons.stack_signals(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
+    found = comparisons.combine_signals_by_step(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
     assert [*found.rows] == ["right or wrong", "+ labels of one's choice", "+ shadow models"]
     assert found.interval("+ labels of one's choice").estimate > 0.8
-    gains = comparisons.gains(found)
+    gains = comparisons.gain_per_step(found)
     assert gains["+ labels of one's choice"].low > 0.2
     assert abs(gains["+ shadow models"].estimate) < 0.05
 
@@ -65,7 +65,7 @@ def test_a_stack_does_not_see_the_membership_that_it_guesses():
     other = target.member.clone()
     other[[0, 1]] = ~other[[0, 1]]
     stacks = [
-        comparisons.stack_signals(evaluate(one, {"gap": lambda _: drawn}, generator=stream(0, "a")), seed=0)
+        comparisons.combine_signals_by_step(evaluate(one, {"gap": lambda _: drawn}, generator=stream(0, "a")), seed=0)
         for one in (target, targets.Panel(target.networks, target.points, target.labels, other, target.partner))
     ]
     scores = [stack.rows["right or wrong"].scores for stack in stacks]
@@ -95,15 +95,15 @@ def test_no_attack_is_above_its_rung():
 def test_own_thresholds_are_worth_most_on_logistic_regression():
     penalties = torch.tensor([0.1, 1.0]).double()
     found = logistic_ladder.advantages(Setting.bilevel(penalty=penalties, delta=0.5, phi=4.0))
-    assert bool((found.label < found.loss).all() and (found.loss < found.own).all())
+    assert bool((found.label < found.loss).all() and (found.loss < found.per_point_threshold).all())
 
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
 def test_the_limit_of_logistic_regression_is_the_sum_of_its_parts(penalty):
     found = logistic_ladder.solve_limit(penalty)
-    assert float(found.pulls.sum()) == pytest.approx(float(found.law.gamma))
+    assert float(found.gamma_parts.sum()) == pytest.approx(float(found.law.gamma))
     assert float(found.variances.sum()) == pytest.approx(float(found.law.sigma) ** 2)
-    parts = found.pulls.square() / found.variances  # of the strong features and of the others, as their numbers
+    parts = found.gamma_parts.square() / found.variances  # of the strong features and of the others, as their numbers
     assert float(parts[1] / parts[0]) == pytest.approx(logistic_ladder.PHI - 1)
 
 
@@ -114,7 +114,7 @@ def test_the_rungs_of_logistic_regression_are_those_of_its_densities():
     # Two Gaussians that are √2 apart.
     assert rungs["first gradient"].auc == pytest.approx(0.8413, abs=1e-3)
     teacher = logistic_ladder.teacher_quantiles(64)
-    ratios = logistic_ladder.ratios(found, teacher, found.strength["prediction"], nodes=32)
+    ratios = logistic_ladder.ratios(found, teacher, found.evidence_strength["prediction"], nodes=32)
     best = ((ratios.member > 0).double() - (ratios.outsider > 0).double()).mean()
     assert float(best) == pytest.approx(float(average_advantage(found.law)), abs=5e-3)
 
@@ -144,7 +144,7 @@ def test_a_standing_in_numbers_has_an_interval_for_each_rate_that_is_seen():
     assert (gap, loss) == ("gap", "loss")
     assert area == f"{standing.interval('loss'):.2f}"
     assert tpr == ["–", "–"]  # 40 outsiders
-    assert [*comparisons.intervals(standing, ["loss", "gap"])] == ["gap", "loss"]
+    assert [*comparisons.rate_intervals(standing, ["loss", "gap"])] == ["gap", "loss"]
 
 
 def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
@@ -158,7 +158,7 @@ def test_noise_lowers_what_one_private_training_shows_and_fits():
     data = labelled.load("digits")
     settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0, seed=3)
     found = epsilons.bound_private_run(0, **settings)
-    assert float(found.fit[0]) > 0.8 > float(found.fit[1])
+    assert float(found.member_accuracy[0]) > 0.8 > float(found.member_accuracy[1])
     assert bool((found.bounds >= 0).all())
     torch.testing.assert_close(epsilons.bound_private_run(0, **settings).bounds, found.bounds)
 

@@ -35,7 +35,7 @@ LOSS_ATTACKS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 class Halves(NamedTuple):
-    """A pool that members and outsiders come from, the other examples, which validate, and the pairs of models."""
+    """One split: the pool, the examples for validation, and pairs of models trained on complementary halves."""
 
     pool: Examples
     validation: Examples
@@ -67,13 +67,13 @@ class Trajectory(NamedTuple):
     """Losses and errors of networks epoch by epoch, and their members.
 
     Attributes:
-        seen: with the epochs as first dimension.
+        recorded: with the epochs as first dimension.
         member: which examples of the pool each network is trained on.
         partner: the other network of each network's pair.
-        epochs: after which `seen` was recorded.
+        epochs: after which losses and errors were recorded.
     """
 
-    seen: NetworkLosses
+    recorded: NetworkLosses
     member: Bool[Tensor, "models pool"]
     partner: Int[Tensor, " models"]
     epochs: Int[Tensor, " e"]
@@ -172,7 +172,7 @@ def audit_losses(
 
 
 def audit_width(
-    point: tuple[int, int],
+    width_and_split: tuple[int, int],
     *,
     features: Float[Tensor, "n d"],
     labels: Int[Tensor, " n"],
@@ -186,7 +186,7 @@ def audit_width(
     kept: Sequence[int] = (),
 ) -> WidthAudit:
     """Train the networks of one (width, split) and attack them at all `epochs`; keep their losses at those `kept`."""
-    width, split = point
+    width, split = width_and_split
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
     draws = stream(seed, f"networks/{split}/{width}", features.device)
     networks = Perceptrons.of(own.initial(width, generator=draws))
@@ -210,7 +210,7 @@ def stack_splits(audits: Sequence[WidthAudit]) -> WidthAudit:
 
 
 def select_epochs(audits: WidthAudit, places: Sequence[int]) -> WidthAudit:
-    """Stacked audits, each split at one of its epochs (their positions): without the dimension of epochs."""
+    """Keep one epoch of each split, given by its position; the dimension of epochs disappears."""
     index = torch.arange(len(places)), torch.tensor(places)
     return _map_tensors(lambda part: part[index], audits._replace(kept=None))
 

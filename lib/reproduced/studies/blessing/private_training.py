@@ -1,7 +1,8 @@
 r"""Networks trained by DP-SGD: test error against membership advantage, with the privacy guarantees.
 
 `audit_private_training` is the experiment of Tan et al. (2023), Figure 12, for one width: train, attack, account. A
-*front* holds the settings that no other setting beats on both axes; `front_gain` compares fronts over pools.
+*front* holds the settings that no other setting beats on both axes; `error_gain_at_advantage` compares fronts over
+pools.
 """
 
 import itertools
@@ -40,7 +41,7 @@ class PrivateAudit(NamedTuple):
 
 
 def audit_private_training(
-    point: tuple[int, int],
+    width_and_split: tuple[int, int],
     *,
     features: Float[Tensor, "n d"],
     labels: Int[Tensor, " n"],
@@ -56,7 +57,7 @@ def audit_private_training(
     A setting is a learning rate η with a noise multiplier σ; the settings of one η are adjacent. All settings of a
     model share its initial weights, batches and noise, and all widths the same pool and pairs.
     """
-    width, split = point
+    width, split = width_and_split
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
     settings = list(itertools.product(learning_rates, noise))
     rate, spread = features.new_tensor(settings).reshape(-1, 2).unbind(-1)
@@ -131,7 +132,7 @@ def least_error(
     return torch.where(least.isinf(), math.nan, least)
 
 
-def front_gain(
+def error_gain_at_advantage(
     first: tuple[Float[Tensor, "settings pools models"], Float[Tensor, "settings pools models"]],
     second: tuple[Float[Tensor, "others pools models"], Float[Tensor, "others pools models"]],
     *,

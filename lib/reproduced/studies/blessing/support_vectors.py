@@ -239,7 +239,7 @@ def train_machines(
 
 
 def split_gains(*, member: Float[Tensor, " T"], outsider: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
-    """1 for a member called one, minus 1 for an outsider called one, for each pair.
+    """For each pair, 1 if the member is called a member, minus 1 if the outsider is.
 
     The threshold is chosen on the other half of the pairs. If both laws are equal the mean is 0, even for dependent
     pairs.

@@ -2,8 +2,8 @@ r"""The paper's system, and its best attack, computed as printed and without the
 
 `system_residuals` puts a solution into the six equations, with a plain two-dimensional rule over $Z_1$ and $Z_2$ and a
 proximal operator by bisection: about 100,000 nodes a point, one point at a time. `integrated_advantage` is the printed
-integral of two densities, and `single_root` has the numbers that a second crossing of the two would change, which
-`output_law.sample_attack` excludes. Grids of outputs are a new last dimension. Nothing is random.
+integral of two densities, and `check_single_crossing` has the numbers that a second crossing of the two would change,
+which `output_law.sample_attack` excludes. Grids of outputs are a new last dimension. Nothing is random.
 """
 
 import math
@@ -30,8 +30,8 @@ _NODES = 4001
 _TINY = 1e-290  # below it log(1 + u)/u is 1 to the last digit, and u has few digits
 
 
-class SingleRoot(NamedTuple):
-    r"""Numbers that a second crossing would change, along the grid of one point.
+class CrossingCheck(NamedTuple):
+    r"""Evidence that the densities of member and outsider cross once, for each point.
 
     Attributes:
         largest_gap: $\max \lvert D \rvert$, the advantage of the best single threshold on the grid.
@@ -78,9 +78,9 @@ def integrated_advantage(
     return torch.trapezoid((member - outsider).clamp_min(0), grid, dim=-1)
 
 
-def single_root(
+def check_single_crossing(
     law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"], nodes: int = _NODES
-) -> SingleRoot:
+) -> CrossingCheck:
     r"""The difference between the likelihood ratio and the best single threshold, point by point.
 
     The advantage of the likelihood ratio is the positive variation of the gap D of the two distribution functions
@@ -98,8 +98,8 @@ def single_root(
     found = []
     for part in blocks.of_rows((len(flat[0]), 2 * nodes)):
         *of_law, of_teacher = (each[part] for each in flat)
-        found.append(_single_root(OutputLaw(*of_law), of_teacher, nodes))
-    return SingleRoot(*(torch.cat(parts).reshape(whole[0].shape) for parts in zip(*found, strict=True)))
+        found.append(_check_single_crossing(OutputLaw(*of_law), of_teacher, nodes))
+    return CrossingCheck(*(torch.cat(parts).reshape(whole[0].shape) for parts in zip(*found, strict=True)))
 
 
 def variation_excess(gaps: Float[Tensor, "*b grid"]) -> Float[Tensor, "*b"]:
@@ -167,8 +167,8 @@ def _prox_by_bisection(h: Tensor, gamma: Tensor) -> Tensor:
     return low + (high - low) / 2
 
 
-def _single_root(law: OutputLaw, teacher: Tensor, nodes: int) -> SingleRoot:
-    """`single_root` of points with label 1; a point with label 0 is the mirror image of one with the teacher -Z."""
+def _check_single_crossing(law: OutputLaw, teacher: Tensor, nodes: int) -> CrossingCheck:
+    """`check_single_crossing` for label 1; a point with label 0 is the mirror image of one with the teacher -Z."""
     mean, one = law.alpha * teacher, torch.ones_like(teacher)
     grid = output_grid(law, teacher=teacher, label=one, nodes=nodes)
     wide, mean = law.unsqueeze(), mean[..., None]
@@ -182,4 +182,4 @@ def _single_root(law: OutputLaw, teacher: Tensor, nodes: int) -> SingleRoot:
     # The rounding of a difference is in units of its terms.
     size = first.abs() + (2 * grid.abs() + 2 * mean.abs() + pull) / scale
     steps = (first + second).diff(dim=-1) / torch.maximum(size[..., 1:], size[..., :-1])
-    return SingleRoot(gaps.abs().amax(-1), variation_excess(gaps), steps.amin(-1))
+    return CrossingCheck(gaps.abs().amax(-1), variation_excess(gaps), steps.amin(-1))

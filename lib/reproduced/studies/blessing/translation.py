@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def train_translators(
-    point: tuple[int, int],
+    width_and_split: tuple[int, int],
     *,
     training: SentencePairs,
     validation: SentencePairs,
@@ -52,11 +52,10 @@ def train_translators(
     is the mean over all words of its batch. The vocabularies hold the words of the whole pool, so they contain nothing
     about membership.
 
-    `point` is the width and the number of the split, which fixes pool, vocabularies and pairs of networks. `pool` pairs
-    are drawn from those with at most `longest` words in both languages; words that occur in them less than `least`
-    times are unknown.
+    The number of the split fixes pool, vocabularies and pairs of networks. `pool` pairs are drawn from those with at
+    most `longest` words in both languages; words that occur in them less than `least` times are unknown.
     """
-    width, split = point
+    width, split = width_and_split
     draws = stream(seed, f"translation pool/{split}")  # on the CPU, where the sentences are
     candidates, others = (select_short(pairs, longest=longest) for pairs in (training, validation))
     members = _select(candidates, torch.randperm(len(candidates), generator=draws)[:pool].tolist())

@@ -23,7 +23,7 @@ from reproduced.studies.gradient_inversion.games import INPUTS, Game, alternatin
 
 
 class StackErrors(NamedTuple):
-    """The error of the inputs in each draw, by three attacks; NaN where no inputs give the features that were found.
+    """The error of the inputs by three attacks in each draw; NaN if no inputs give the recovered features.
 
     `recovered` is by exact recovery of the features and inversion of the layers. `by_moments` is that of the features,
     by the paper's tensor from the hidden gradient, up to signs, for stacks that keep their input. `searched` is from

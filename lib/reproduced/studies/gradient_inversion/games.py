@@ -56,13 +56,13 @@ class Round:
     labels: Float[Tensor, " B"]
 
 
-def play(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
+def draw_round(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
     """One round, determined by the rules, the seed and the index."""
     secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}", device)
-    return exchange(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
+    return play_round(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
 
 
-def exchange(
+def play_round(
     game: Game, inputs: Float[Tensor, "B d"], labels: Float[Tensor, " B"] | None = None, *, seed: int, index: int = 0
 ) -> Round:
     """One round with the batch given, such as images; labels are 1 and -1 in turn unless given."""
@@ -89,29 +89,29 @@ def alternating_signs(count: int, device: torch.device | str) -> Float[Tensor, "
 
 
 def attack_errors(
-    game: Game, attack: Attack, *, seeds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
-) -> Float[Tensor, " seeds"]:
+    game: Game, attack: Attack, *, rounds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
+) -> Float[Tensor, " rounds"]:
     """`compare_attacks` for one attack."""
-    return compare_attacks(game, {"": attack}, seeds=seeds, seed=seed, signs=signs, device=device)[""]
+    return compare_attacks(game, {"": attack}, rounds=rounds, seed=seed, signs=signs, device=device)[""]
 
 
 def compare_attacks(
     game: Game,
     attacks: Mapping[str, Attack],
     *,
-    seeds: int,
+    rounds: int,
     seed: int,
     signs: bool = True,
     device: torch.device | str = "cpu",
-) -> dict[str, Float[Tensor, " seeds"]]:
-    """The root mean square error of each attack in each of `seeds` rounds (`metrics.reconstruction.match_error`).
+) -> dict[str, Float[Tensor, " rounds"]]:
+    """The root mean square error of each attack in each of `rounds` rounds (`metrics.reconstruction.match_error`).
 
     All attacks see the same rounds, and each draws as if it were alone. `signs` says whether an input and its negative
     differ.
     """
     found = {name: [] for name in attacks}
-    for index in range(seeds):
-        played = play(game, seed=seed, index=index, device=device)
+    for index in range(rounds):
+        played = draw_round(game, seed=seed, index=index, device=device)
         for name, attack in attacks.items():
             draws = stream(seed, f"attack/{index}", device)
             guess = attack(played.observation, batch=game.batch, generator=draws).inputs
@@ -119,13 +119,13 @@ def compare_attacks(
     return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
 
 
-def ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
+def geometric_mean_ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
     r"""The typical ratio of two positive numbers of a round, $\exp\overline{\log(a_i / b_i)}$, with its t interval."""
     found = mean_interval(first.double().log() - second.double().log())
     return Estimate(*map(math.exp, (found.estimate, found.low, found.high)), n=found.n, level=found.level)
 
 
-def power(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
+def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
     r"""The exponent p of $y \propto x^p$, fitted to each round by itself: the mean over rounds with its t interval."""
     places = torch.tensor([math.log(place) for place in x], dtype=DTYPE)
     rounds = values.double().log().cpu().mT

@@ -17,7 +17,7 @@ from leakage.attacks.gradient_inversion import moments, recover, tensor
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.gradient_inversion.games import Game, exchange
+from reproduced.studies.gradient_inversion.games import Game, play_round
 
 
 class Pairs(NamedTuple):
@@ -56,7 +56,7 @@ def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
     images, errors, rows = {name: [] for name in PAIR_ATTACKS}, {name: [] for name in PAIR_ATTACKS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
-        seen = exchange(game, inputs, labels, seed=seed, index=index).observation
+        seen = play_round(game, inputs, labels, seed=seed, index=index).observation
         assert seen.hidden is not None
         rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
         for name, attack in PAIR_ATTACKS.items():

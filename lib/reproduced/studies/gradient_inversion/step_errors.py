@@ -24,7 +24,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
 from leakage.theory import hermite
-from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, exchange, play
+from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, draw_round, play_round
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
     "outputs": lambda seen: moments.of_outputs(seen, centre=False),
@@ -71,9 +71,9 @@ class Deviations(NamedTuple):
 def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
     """The deviations for one batch and `rounds` draws of weights."""
     basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
-    inputs = play(game, seed=seed, device=device).inputs
+    inputs = draw_round(game, seed=seed, device=device).inputs
     # The batch's own seed was played with already.
-    rows = [exchange(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
+    rows = [play_round(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
     entries = [math.comb(game.dimension + order - 1, order) for order in ORDERS]
     most = -special.stdtrit(rounds - 1, _CHANCE / (2 * len(SOURCES) * sum(entries)))
     values, sizes, errors = (inputs.new_empty(len(SOURCES), len(ORDERS), size) for size in (1, rounds, rounds))
@@ -94,7 +94,7 @@ def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.devi
 
 
 class Remainders(NamedTuple):
-    """Spectral norms of two moments of the output gradient less what they estimate, of each round."""
+    """Spectral norm of the moment of order 2, and of order 3, minus its expected value, for each round."""
 
     matrix: Float[Tensor, " rounds"]
     tensor: Float[Tensor, " rounds"]
@@ -113,7 +113,7 @@ def measure_remainders(
     norms = []
     for index in range(rounds):
         inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}", device))
-        played = exchange(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
+        played = play_round(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
         for order, basis in ((2, everywhere), (3, torch.linalg.qr(inputs.mT).Q)):
             found, truth = estimate_moment(played, basis, source="outputs", order=order)
             norms.append(torch.linalg.matrix_norm((found - truth).flatten(1), 2))

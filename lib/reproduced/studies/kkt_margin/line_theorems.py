@@ -1,9 +1,9 @@
 r"""What the KKT conditions say about networks on the line, counted on networks whose training points are known.
 
 All networks have one input and margin 1. Marginal points are training points with a positive multiplier, in ascending
-order. `recovery` judges an attack's candidates. A `Tally` says how often the premise of one statement occurs, and how
-often its conclusion fails there: at a KKT point, never. Unlike `attacks.line_reconstruction` this sees the training
-points.
+order. `precision_and_recall` judges an attack's candidates. A `ViolationCount` says how often the premise of one
+statement occurs, and how often its conclusion fails there: at a KKT point, never. Unlike `attacks.line_reconstruction`
+this sees the training points.
 
 The proof of Theorem 4.3 shifts the right end of a ramp between two flat pieces and lets a neuron that is active
 everywhere make up for it; the norm then changes at the rate $-2E$. In the network of Figure 6 it falls, so that network
@@ -33,7 +33,7 @@ TOLERANCE = 1e-4
 _NO_MULTIPLIER = 1e-7  # share of the sum; interior points leave 1e-9 of a multiplier that is 0
 
 
-class FreeRun(NamedTuple):
+class RunOffMargin(NamedTuple):
     """How many pieces a run has, how many marginal points lie in it, and how often it crosses the margin."""
 
     pieces: int
@@ -41,7 +41,7 @@ class FreeRun(NamedTuple):
     crossings: int
 
 
-class Tally(NamedTuple):
+class ViolationCount(NamedTuple):
     """How often a premise occurred and how often its conclusion was violated."""
 
     occurrences: int
@@ -56,8 +56,8 @@ class Recovery(NamedTuple):
     recall: float
 
 
-def recovery(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, tolerance: float) -> Recovery:
-    """The recovery by candidates, which find the points within `tolerance`; without candidates its precision is NaN."""
+def precision_and_recall(candidates: Float[Tensor, " c"], points: Float[Tensor, " n"], *, tolerance: float) -> Recovery:
+    """Precision and recall of candidates; a hit is within `tolerance` of a point. No candidate: precision is NaN."""
     finds = (candidates[:, None] - points).abs() <= tolerance
     precision = float(finds.any(1).double().mean()) if len(candidates) else math.nan
     return Recovery(len(candidates), precision, float(finds.any(0).double().mean()))
@@ -68,7 +68,7 @@ def marginal_points(points: Float[Tensor, " n"], multipliers: Float[Tensor, " n"
     return points[multipliers > _NO_MULTIPLIER * multipliers.sum()].sort().values
 
 
-def points_beside_flats(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> Float[Tensor, " r"]:
+def points_off_flat_pieces(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> Float[Tensor, " r"]:
     """The points that lie on no piece that is flat on the margin; on such a piece every point is a candidate."""
     beside = torch.stack([torch.searchsorted(function.nodes, points + shift) for shift in (-TOLERANCE, TOLERANCE)])
     return points[~_margins(function).flat[beside].any(0)]
@@ -77,9 +77,10 @@ def points_beside_flats(function: PiecewiseLinear, points: Float[Tensor, " c"]) 
 def unit_lengths(
     model: TwoLayer, points: Float[Tensor, " n"], labels: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]
 ) -> Float[Tensor, " r"]:
-    r"""Lengths of $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$, of neurons without a kink at a marginal point.
+    r"""$\lVert u_j \rVert$ of each neuron whose kink is at no marginal point: 1 at a KKT point.
 
-    They are 1 at a KKT point. With a kink at a marginal point, $s_{ij}$ is not known from the network.
+    $u_j = \sum_i \lambda_i y_i s_{ij} (x_i, 1)$. With a kink at a marginal point, $s_{ij}$ is not known from the
+    network.
     """
     lifted = torch.stack([points, torch.ones_like(points)], dim=-1)
     reach = model.preactivations(points[:, None])
@@ -90,33 +91,36 @@ def unit_lengths(
     return directions[clear].norm(dim=-1)
 
 
-def check_theorem_4_2(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> Tally:
-    """How often two bounded pieces in a row, neither constant on the margin, hold no marginal point.
+def check_theorem_4_2(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> ViolationCount:
+    """Count where the premise of Theorem 4.2 occurs and where its conclusion fails.
 
-    Such a pair has at most 4 crossings.
+    Premise: two bounded pieces in a row, neither constant on the margin. Conclusion: they hold a marginal point. Such
+    a pair has at most 4 crossings.
     """
     free = ~_margins(function).flat[1:-1]
     pair = free[:-1] & free[1:]
     held = _holds(function.nodes[: len(pair)], function.nodes[2:], points)
-    return Tally(int(pair.sum()), int((pair & ~held).sum()))
+    return ViolationCount(int(pair.sum()), int((pair & ~held).sum()))
 
 
-def check_theorem_4_3(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> Tally:
-    """How often a bounded piece off the margin, between two flat ones on it, has no marginal point at its ends.
+def check_theorem_4_3(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> ViolationCount:
+    """Count where the premise of Theorem 4.3 occurs and where its conclusion fails.
 
-    The theorem is about networks with a neuron that is active on all points.
+    Premise: a bounded piece off the margin between two flat ones on it. Conclusion: a marginal point at one of its
+    ends. The theorem is about networks with a neuron that is active on all points.
     """
     flat = _margins(function).flat[1:-1]
     ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
     starts, ends = function.nodes[1 : 1 + len(ramp)], function.nodes[2 : 2 + len(ramp)]
     held = _holds(starts, starts, points) | _holds(ends, ends, points)
-    return Tally(int(ramp.sum()), int((ramp & ~held).sum()))
+    return ViolationCount(int(ramp.sum()), int((ramp & ~held).sum()))
 
 
-def check_lemma_f1(model: TwoLayer, points: Float[Tensor, " c"]) -> Tally:
-    """How often two kinks of neurons with one sign of w lie between neighbouring marginal points.
+def check_lemma_f1(model: TwoLayer, points: Float[Tensor, " c"]) -> ViolationCount:
+    """Count where the premise of Lemma F.1 occurs and where its conclusion fails.
 
-    Gaps are counted for each sign of w. Kinks within the tolerance of a point are in no gap.
+    Premise: neurons with one sign of w have a kink between neighbouring marginal points. Conclusion: they have only
+    one there. Gaps are counted for each sign of w. Kinks within the tolerance of a point are in no gap.
     """
     inside = []
     for sign in (1, -1):
@@ -125,7 +129,7 @@ def check_lemma_f1(model: TwoLayer, points: Float[Tensor, " c"]) -> Tally:
         function = from_network(one_sign, tolerance=TOLERANCE)
         inside.append(kinks_between(function.nodes[function.slopes.diff() != 0], points))
     counts = torch.cat(inside)
-    return Tally(int((counts > 0).sum()), int((counts > 1).sum()))
+    return ViolationCount(int((counts > 0).sum()), int((counts > 1).sum()))
 
 
 def kinks_between(kinks: Float[Tensor, " k"], points: Float[Tensor, " c"]) -> Tensor:
@@ -147,7 +151,7 @@ def crossings(function: PiecewiseLinear, pieces: Bool[Tensor, " pieces"] | None 
     return len(found) - int((found.diff() <= TOLERANCE).sum())
 
 
-def free_runs(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> list[FreeRun]:
+def runs_off_margin(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> list[RunOffMargin]:
     """Maximal runs of two or more bounded pieces off the margin.
 
     With T marginal points a run has at most 2T + 1 pieces; if it has 2T + 1, the function is convex or concave on it.
@@ -163,7 +167,7 @@ def free_runs(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> list[Fr
             own = torch.zeros_like(flat)
             own[start + 1 : piece + 1] = True
             inside = int(((points >= low) & (points <= high)).sum())
-            runs.append(FreeRun(piece - start, inside, crossings(function, own)))
+            runs.append(RunOffMargin(piece - start, inside, crossings(function, own)))
         start = piece + 1
     return runs
 
@@ -199,12 +203,13 @@ def _holds(low: Tensor, high: Tensor, points: Tensor) -> Bool[Tensor, " interval
 
 
 def figure_6(*, device: torch.device | str = "cpu") -> tuple[TwoLayer, Float[Tensor, " 4"], Float[Tensor, " 4"]]:
-    r"""A network, its training points and labels, with a ramp from 1 to -1 whose ends $\mp\tfrac12$ are no points.
+    r"""A network as in Figure 6, its points and labels: the output falls from 1 to -1 on $[-\tfrac12, \tfrac12]$.
 
     $$ \Phi(x) = [-2x + 8]_+ - [-2x - 1]_+ + [2x - 1]_+ - [8]_+ $$
 
     Each term is a balanced neuron, $\lVert (w, b) \rVert = |v|$. The first is active on all points, -2, -1, 1 and 2;
-    labels are the signs of -x. The formula is ours: the paper draws such a network without giving one.
+    labels are the signs of -x. The ends of the ramp are no training points. The formula is ours: the paper draws such a
+    network without giving one.
     """
     terms = torch.tensor([[-2.0, 8], [-2, -1], [2, -1], [0, 8]], dtype=DTYPE, device=device)
     signs = torch.tensor([1.0, -1, 1, -1], dtype=DTYPE, device=device)

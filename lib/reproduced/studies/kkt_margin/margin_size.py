@@ -65,10 +65,10 @@ def printed_gradient_factor(q: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 
 
 def gradient_exponent(dimension: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    r"""The r for which the gradient factor at the margin $\log^2 d$, where Remark B.6 stops, is $d^{-r}$."""
+    r"""The exponent r with gradient factor $d^{-r}$ at the margin $\log^2 d$, the last step of Remark B.6."""
     return -logsigmoid(-dimension.log().square()) / dimension.log()
 
 
 def bounded_margin_ratio(ratio: Float[Tensor, "*#b"], dimension: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
-    r"""$n \delta\, t(d) / \Delta$ with $t(d) = \log^2 d$, from $n \delta / \Delta$: what Corollary 3.5 sends to 0."""
+    r"""$n \delta / \Delta$, the `ratio`, times $t(d) = \log^2 d$: Corollary 3.5 asks that it tends to 0."""
     return ratio * dimension.log().square()

@@ -15,7 +15,7 @@ from leakage.metrics.intervals import Estimate, clopper_pearson, wilson
 _AT_EACH_END = 0.02  # of a sequence: with less, the interval of ten sequences of five places covered too little
 
 
-def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
+def share_interval(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
     """The mean share over independent networks, each asked about `points` points.
 
     Either end of the interval is the wider one of Student's interval over networks, which sees how networks differ, and
@@ -29,12 +29,12 @@ def rate(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
     return Estimate(between.estimate, low, high, within.n)
 
 
-def rate_above(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
-    """The `rate` of answers whose size is above a level, as conservative."""
-    return rate((answers.abs() > level).double().mean(-1), points=answers.shape[-1])
+def share_above_interval(answers: Float[Tensor, "networks points"], level: float) -> Estimate:
+    """The `share_interval` of answers whose size is above a level, as conservative."""
+    return share_interval((answers.abs() > level).double().mean(-1), points=answers.shape[-1])
 
 
-def variation(values: Float[Tensor, " networks"]) -> Estimate:
+def variation_coefficient(values: Float[Tensor, " networks"]) -> Estimate:
     r"""The coefficient of variation K of positive values over networks, with the interval of normal ones.
 
     $$ \Big[\frac K{\sqrt{A(u_{.975})}}, \frac K{\sqrt{A(u_{.025})}}\Big], \qquad

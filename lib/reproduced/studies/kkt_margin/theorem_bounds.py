@@ -125,7 +125,7 @@ def overlap_tail_bound(dimension: int) -> float:
 
 @dataclass(frozen=True)
 class LearnableCase:
-    r"""The mixture of four Gaussians that can be learned from n points, where the conditions have constants 1.
+    r"""A mixture of four Gaussians that meets the learnability conditions of Xu et al., with constants 1.
 
     Xu et al. (2023) ask for $n^{0.51} \sqrt d \le \lVert\mu\rVert^2 \le d / n^2$, which is possible for
     $d \ge n^{5.02}$. Assumption 3.1 follows from $n \lVert\mu\rVert^2 / d \to 0$ and $n d^{\epsilon - 1} \to 0$ with

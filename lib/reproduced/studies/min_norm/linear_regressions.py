@@ -78,7 +78,7 @@ def ridge_predictions(
 
 
 class PointQuadrature(NamedTuple):
-    """Nodes and weights: `mean(f(query))` is the mean of `f` over Gaussian points, at every width."""
+    """Quadrature nodes and weights for means over Gaussian points at every width: `mean(f(query))` is that of `f`."""
 
     query: Query
     weights: Float[Tensor, " points"]

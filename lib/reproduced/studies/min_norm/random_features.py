@@ -41,7 +41,7 @@ def label_weights(
     member: bool,
     generator: torch.Generator,
 ) -> LabelWeights:
-    """Label weights at input number `query` of `designs` models, each on `rows` inputs drawn without replacement.
+    r"""Weights w with the prediction $w^\top y$ at `inputs[query]`, for `designs` models on `rows` random inputs each.
 
     The query is the first training row of a member's designs and in none of an outsider's. Features are drawn anew for
     every design, and shared by its widths, which increase. From p = n on a model whose features have rank n
@@ -141,7 +141,7 @@ def label_noise_law(
 
 
 class Advantages(NamedTuple):
-    r"""Advantages of the best attack for noisy labels: of a teacher with $\beta \sim N(0, I/d)$, and of the data."""
+    r"""Advantages of the best attack: for noisy labels of a linear `teacher`, and for the data's noisy `labels`."""
 
     teacher: Float[Tensor, "*b widths"]
     labels: Float[Tensor, "*b widths"]

@@ -24,12 +24,18 @@ from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import marked
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes.shadow_attacks import Pair, Side, Task, evaluate_scores, train_pair
+from reproduced.studies.polytopes.shadow_attacks import (
+    AttackedNetwork,
+    TargetAndShadow,
+    Task,
+    evaluate_scores,
+    train_pair,
+)
 
 # ── the walk ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Walk(NamedTuple):
+class WalkEnds(NamedTuple):
     """Where the walks from each point ended.
 
     Attributes:
@@ -44,7 +50,7 @@ class Walk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps:
+class WalkSettings:
     """How a walk goes.
 
     Attributes:
@@ -61,7 +67,7 @@ class Steps:
     iterations: int = 60
 
 
-def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
+def walk_to_boundary(network: Mlp, points: Float[Tensor, "t d"], settings: WalkSettings) -> WalkEnds:
     r"""Walk from every point up the gradient of a loss until, or as long as, the predicted label changes.
 
     $$ x \leftarrow x \pm \delta\, \nabla J(x) / \lVert \nabla J(x) \rVert $$
@@ -78,7 +84,7 @@ def walk(network: Mlp, points: Float[Tensor, "t d"], steps: Steps) -> Walk:
     - `exact`: steps of δ until the label has changed; the first change on the last step is found exactly.
     """
     network, basis = row_space(network)
-    return VARIANTS[steps.variant](network, (points @ basis).detach(), steps)
+    return VARIANTS[settings.variant](network, (points @ basis).detach(), settings)
 
 
 Objective = Callable[[Mlp, Tensor, Tensor], Tensor]
@@ -116,12 +122,12 @@ def _direction(network: Mlp, points: Tensor, labels: Tensor, objective: Objectiv
     return torch.where(norm > 0, slope / norm, 0.0)
 
 
-def _walk_back_and_forth(network: Mlp, points: Tensor, steps: Steps, objective: Objective) -> Walk:
+def _walk_back_and_forth(network: Mlp, points: Tensor, settings: WalkSettings, objective: Objective) -> WalkEnds:
     start = last = network(points).argmax(-1)
     place, end = points, points
-    sign, width = (torch.full_like(points[:, :1], value) for value in (1.0, steps.width))
+    sign, width = (torch.full_like(points[:, :1], value) for value in (1.0, settings.width))
     changes = torch.zeros_like(start)
-    for _ in range(steps.iterations):
+    for _ in range(settings.iterations):
         place = place + sign * width * _direction(network, place, start, objective)
         seen = network(place).argmax(-1)
         turned = (seen != last)[:, None]
@@ -129,20 +135,20 @@ def _walk_back_and_forth(network: Mlp, points: Tensor, steps: Steps, objective: 
         changes = changes + turned.squeeze(1)
         width = torch.where(changes[:, None] > 0, width / 2, width)
     reached = changes > 0
-    return Walk(torch.where(reached, (end - points).norm(dim=-1), torch.inf), reached, changes)
+    return WalkEnds(torch.where(reached, (end - points).norm(dim=-1), torch.inf), reached, changes)
 
 
-def _walk_exactly(network: Mlp, points: Tensor, steps: Steps) -> Walk:
+def _walk_exactly(network: Mlp, points: Tensor, settings: WalkSettings) -> WalkEnds:
     """All steps first, then the first change on each: as many segments at once cost little more than a few.
 
     Points that have arrived are left out of the steps that follow. One that crosses to another label and back within a
     step goes on, to no effect.
     """
-    objective = _start_confidence if steps.loss == "confidence" else LOSSES[steps.loss]
+    objective = _start_confidence if settings.loss == "confidence" else LOSSES[settings.loss]
     start = network(points).argmax(-1)
     place, moving, taken = points, torch.arange(len(points), device=points.device), []
-    for _ in range(steps.iterations):
-        after = place + steps.width * _direction(network, place, start[moving], objective)
+    for _ in range(settings.iterations):
+        after = place + settings.width * _direction(network, place, start[moving], objective)
         taken.append((moving, place, after))
         goes_on = network(after).argmax(-1) == start[moving]
         moving, place = moving[goes_on], after[goes_on]
@@ -159,12 +165,12 @@ def _walk_exactly(network: Mlp, points: Tensor, steps: Steps) -> Walk:
     crossing = before[first] + share[:, None] * way
     distances = torch.full_like(points[:, 0], torch.inf)
     distances[reached] = (crossing - points[reached]).norm(dim=-1)
-    return Walk(distances, reached, reached.long())
+    return WalkEnds(distances, reached, reached.long())
 
 
-VARIANTS: Mapping[str, Callable[[Mlp, Tensor, Steps], Walk]] = {
-    "printed": lambda network, points, steps: _walk_back_and_forth(network, points, steps, LOSSES[steps.loss]),
-    "start label": lambda network, points, steps: _walk_back_and_forth(network, points, steps, _start_confidence),
+VARIANTS: Mapping[str, Callable[[Mlp, Tensor, WalkSettings], WalkEnds]] = {
+    "printed": lambda network, points, settings: _walk_back_and_forth(network, points, settings, LOSSES[settings.loss]),
+    "start label": lambda network, points, settings: _walk_back_and_forth(network, points, settings, _start_confidence),
     "exact": _walk_exactly,
 }
 
@@ -175,14 +181,14 @@ class DistanceResult(NamedTuple):
     """What a distance, as a membership score, achieves against a target.
 
     Attributes:
-        optimal: accuracy at the threshold that is best on the target.
-        shadow: accuracy at the threshold that is best on the shadow.
+        accuracy_target_threshold: accuracy at the threshold that is best on the target.
+        accuracy_shadow_threshold: accuracy at the threshold that is best on the shadow.
         auc: area under the curve.
         unreached: share of the target's points from which no boundary was reached.
     """
 
-    optimal: Float[Tensor, "*b"]
-    shadow: Float[Tensor, "*b"]
+    accuracy_target_threshold: Float[Tensor, "*b"]
+    accuracy_shadow_threshold: Float[Tensor, "*b"]
     auc: Float[Tensor, "*b"]
     unreached: Float[Tensor, "*b"]
 
@@ -203,11 +209,13 @@ def attack_by_walks(
     true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
     of the target and of the shadow; `width` is the length of a step, in units of the input.
     """
-    pair = Pair(*(side.take(points) for side in train_pair(task, split=split, seed=seed)))
+    pair = TargetAndShadow(*(side.take(points) for side in train_pair(task, split=split, seed=seed)))
     found: dict[str, DistanceResult] = {}
     for loss in losses:
-        steps = Steps(loss=loss, width=width, iterations=iterations)
-        found |= _evaluate_both(pair, loss, [walk(side.network, side.points, steps).distances for side in pair])
+        settings = WalkSettings(loss=loss, width=width, iterations=iterations)
+        found |= _evaluate_both(
+            pair, loss, [walk_to_boundary(side.network, side.points, settings).distances for side in pair]
+        )
     return found | _attack_without_walk(pair)
 
 
@@ -227,7 +235,7 @@ def attack_by_labels(
     HopSkipJump starts from the other side's points: for the target, those of the shadow, which the attacker knows.
     """
     whole = train_pair(task, split=split, seed=seed)
-    pair = Pair(*(side.take(points) for side in whole))
+    pair = TargetAndShadow(*(side.take(points) for side in whole))
     generator = stream(seed, f"label only/{split}", task.device)
     distances, shares = [], []
     for side, other in zip(pair, reversed(whole), strict=True):
@@ -244,7 +252,7 @@ def attack_by_labels(
     return found | _attack_without_walk(pair)
 
 
-def _attack_without_walk(pair: Pair) -> dict[str, DistanceResult]:
+def _attack_without_walk(pair: TargetAndShadow) -> dict[str, DistanceResult]:
     """DeepFool, and the baselines."""
     reached = [deepfool(side.network, side.points).distances for side in pair]
     outputs = [(side.network(side.points), side.labels) for side in pair]
@@ -254,26 +262,26 @@ def _attack_without_walk(pair: Pair) -> dict[str, DistanceResult]:
     }
 
 
-def _evaluate_both(pair: Pair, name: str, distances: Sequence[Tensor]) -> dict[str, DistanceResult]:
+def _evaluate_both(pair: TargetAndShadow, name: str, distances: Sequence[Tensor]) -> dict[str, DistanceResult]:
     """One distance without and with the true label."""
     known = [_zero_if_wrong(side, own) for side, own in zip(pair, distances, strict=True)]
     return {name: evaluate_distances(pair, distances), f"{name} + label": evaluate_distances(pair, known)}
 
 
-def _zero_if_wrong(side: Side, distances: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
+def _zero_if_wrong(side: AttackedNetwork, distances: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
     """The distances, 0 where the prediction is wrong."""
     return torch.where(posterior.correct(side.network(side.points), side.labels) > 0, distances, 0.0)
 
 
-def evaluate_distances(pair: Pair, scores: Sequence[Float[Tensor, " t"]]) -> DistanceResult:
+def evaluate_distances(pair: TargetAndShadow, scores: Sequence[Float[Tensor, " t"]]) -> DistanceResult:
     """The result of scores of the target's points, with those of the shadow's points behind them."""
     target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
     known = pair.shadow.member
     ranked = marked(target, member=pair.target.member)
     threshold = calibrate_threshold(member=shadow[known], outsider=shadow[~known])
     return DistanceResult(
-        optimal=(1 + ranked.best_advantage()) / 2,
-        shadow=(1 + ranked.advantage(threshold)) / 2,
+        accuracy_target_threshold=(1 + ranked.best_advantage()) / 2,
+        accuracy_shadow_threshold=(1 + ranked.advantage(threshold)) / 2,
         auc=ranked.auc(),
         unreached=scores[0].isinf().double().mean(),
     )
@@ -288,7 +296,7 @@ class WalkResult(NamedTuple):
         more: share of the points reached whose label changed more often.
         ratio: median of the distance over DeepFool's.
         distinct: how many distances differ by more than 1e-6.
-        met: how many points reached a boundary.
+        reached_count: how many points reached a boundary.
     """
 
     accuracy: Float[Tensor, "*b"]
@@ -296,7 +304,7 @@ class WalkResult(NamedTuple):
     more: Float[Tensor, "*b"]
     ratio: Float[Tensor, "*b"]
     distinct: Float[Tensor, "*b"]
-    met: Float[Tensor, "*b"]
+    reached_count: Float[Tensor, "*b"]
 
 
 def compare_variants(
@@ -314,7 +322,9 @@ def compare_variants(
     found: dict[str, WalkResult] = {}
     for width in widths:
         for variant in VARIANTS:
-            ends = walk(side.network, side.points, Steps(variant=variant, width=width, iterations=iterations))
+            ends = walk_to_boundary(
+                side.network, side.points, WalkSettings(variant=variant, width=width, iterations=iterations)
+            )
             met, scores = ends.reached, capped(ends.distances)
             found[f"{variant}, {width:g}"] = WalkResult(
                 accuracy=evaluate_scores(scores, member=side.member).accuracy,
@@ -322,7 +332,7 @@ def compare_variants(
                 more=(ends.changes[met] > 1).double().mean(),
                 ratio=(ends.distances / nearest)[met & nearest.isfinite()].median(),
                 distinct=scores.new_tensor(len(torch.unique(ends.distances.div(1e-6).round()))),
-                met=met.double().sum(),
+                reached_count=met.double().sum(),
             )
     return found
 

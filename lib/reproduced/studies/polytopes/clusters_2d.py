@@ -5,8 +5,8 @@ each on a data set of its own, trained as one ensemble and kept at many epochs. 
 points stays below `FITTED` is counted, but is no evidence for what trained networks look like.
 
 Results are named tuples of tensors, with the networks of a group along the axis `models`, fitted or not. The numbers
-that claims compare are `contrasts`; densities, counts and speeds are compared by logarithms, so that the mean over
-networks is the mean of a ratio.
+that claims compare are those of `summarise_networks`; densities, counts and speeds are compared by logarithms, so that
+the mean over networks is the mean of a ratio.
 """
 
 import math
@@ -122,7 +122,7 @@ def _unit_vector(turn: Tensor) -> Tensor:
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
-class Properties(NamedTuple):
+class LayoutCheck(NamedTuple):
     """What the definition promises of every data set.
 
     Attributes:
@@ -138,14 +138,14 @@ class Properties(NamedTuple):
     outside: int
 
 
-def properties(data: Clusters, layout: Layout = LAYOUT) -> Properties:
+def check_layout(data: Clusters, layout: Layout = LAYOUT) -> LayoutCheck:
     """The properties of a data set, measured."""
     across = (data.centres[:, 1] - data.centres[:, 0]).norm(dim=-1)
     # Differences, not the matrix product that large inputs would get: it loses half of the digits.
     between = torch.cdist(
         data.points[data.labels == 0], data.points[data.labels == 1], compute_mode="donot_use_mm_for_euclid_dist"
     )
-    return Properties(
+    return LayoutCheck(
         spread_error=float((across - layout.spread).abs().max()),
         opposite_gap=float(between.min()),
         imbalance=int((2 * data.labels - 1).sum()),
@@ -386,7 +386,7 @@ def measure_movement(
 Pooled = TypeVar("Pooled", Group, Movement)
 
 
-def pool(groups: Sequence[Pooled], *, only_fitted: bool = True) -> Pooled:
+def concatenate_groups(groups: Sequence[Pooled], *, only_fitted: bool = True) -> Pooled:
     """Several groups as one, along the axis of models; by default without the networks that are unfitted."""
     fitted = torch.cat([part.fitted for part in groups])
     kept = (fitted if only_fitted else torch.ones_like(fitted)).nonzero().squeeze(-1)
@@ -500,7 +500,7 @@ def _mean_edges(discs: Discs) -> Edges:
 _NEAR, _FAR = 0.03, 0.1  # distances from the data that count as near and far, in units of the square's side
 
 
-class Contrasts(NamedTuple):
+class NetworkSummary(NamedTuple):
     """One number for each network.
 
     Attributes:
@@ -528,12 +528,12 @@ class Contrasts(NamedTuple):
     final_components: Real[Tensor, " models"]
 
 
-def contrasts(group: Group, plan: MeasurementPlan) -> Contrasts:
+def summarise_networks(group: Group, plan: MeasurementPlan) -> NetworkSummary:
     """The numbers of every network of a group, which was measured in epochs 0 to 5 and at distances 0.03 and 0.1."""
     epochs, final, history = group.epochs.tolist(), group.final, group.history
     near, far = plan.distances.index(_NEAR), plan.distances.index(_FAR)
     begun, first = epochs.index(0), [epochs.index(epoch) for epoch in range(1, 6)]
-    return Contrasts(
+    return NetworkSummary(
         *(
             (cells.per_area(0, near) / cells.per_area(far, len(plan.distances))).log()
             for cells in (final.own, final.other)
@@ -549,7 +549,7 @@ def contrasts(group: Group, plan: MeasurementPlan) -> Contrasts:
     )
 
 
-class Beginnings(NamedTuple):
+class FirstEpochs(NamedTuple):
     """How the training of each network begins.
 
     Attributes:
@@ -565,10 +565,10 @@ class Beginnings(NamedTuple):
     one_piece: Bool[Tensor, " models"]
 
 
-def beginnings(history: History) -> Beginnings:
+def summarise_first_epochs(history: History) -> FirstEpochs:
     """The numbers of every network of a history whose first six epochs are 0 to 5."""
     cells, components, order = history.cells[:6], history.components[:6], history.gradient_order[:6]
-    return Beginnings(
+    return FirstEpochs(
         first_cells=(cells[1:4].double().mean(0) / cells[0]).log(),
         initial_order=order[0],
         early_order=order[1:].mean(0),
@@ -580,7 +580,7 @@ _LARGEST = 1e9  # in place of an infinite ratio
 
 
 def last_to_first_ratios(measure: str, *, motions: Mapping[str, Motion]) -> dict[str, Estimate]:
-    """By phase, the median over networks of how much faster the last layer is than the first; conservative.
+    """For each phase, the median over networks of `measure` in the last layer over that in the first; conservative.
 
     A network counts as 1 if neither layer moves, or if one of them has no hyperedge in the window. If only one layer
     stands still the ratio is 0 or infinity, which a median bears and a mean of logarithms does not.

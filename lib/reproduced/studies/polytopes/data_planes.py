@@ -15,8 +15,8 @@ from torch import Tensor
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.polytopes.shadow_attacks import Side, Task, train_pair
-from reproduced.studies.polytopes.windows import box, hyperedges_in_discs, nearest_distance, path
+from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, Task, train_pair
+from reproduced.studies.polytopes.windows import box_corners, hyperedges_in_discs, join_segments, nearest_distance
 
 RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Ends of the rings around a record. Two users of Location-30 in one class are some 6 apart, in two classes 8.5."""
@@ -42,7 +42,7 @@ def plane_through(points: Float[Tensor, "3 d"], *, frame: float) -> RecordPlane:
     basis = torch.linalg.qr((points[:2] - points[2]).T).Q.T.contiguous()
     flat = (points - origin) @ basis.T
     half = float(flat.abs().max()) + frame
-    return RecordPlane(Plane(origin, basis), flat, box((-half, -half), (half, half), device=points.device))
+    return RecordPlane(Plane(origin, basis), flat, box_corners((-half, -half), (half, half), device=points.device))
 
 
 class Rings(NamedTuple):
@@ -98,7 +98,7 @@ def measure_planes(split: int, *, task: Task, planes: int, seed: int, radii: tup
     return PlaneRings(torch.tensor(radii, dtype=DTYPE, device=task.device), *kinds)
 
 
-def draw_triples(side: Side, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
+def draw_triples(side: AttackedNetwork, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
     """`count` times, the rows of three members and of three outsiders, of the same three classes in the same order."""
     classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
 
@@ -126,6 +126,6 @@ def overlay_records(
         view = plane_through(points[three], frame=half)
         for place in view.points:
             left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
-            square = box((left, bottom), (right, top), device=points.device)
+            square = box_corners((left, bottom), (right, top), device=points.device)
             pieces.append(subdivide(network, square, plane=view.plane).hyperedges()[0] - place)
-    return path(torch.cat(pieces)).cpu()
+    return join_segments(torch.cat(pieces)).cpu()

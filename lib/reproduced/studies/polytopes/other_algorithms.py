@@ -166,7 +166,7 @@ def compare_half_spaces(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, 
     return Agreement(same, error, (areas - cells.areas[chosen].cpu()).abs(), spent)
 
 
-class Defects(NamedTuple):
+class Algorithm4Failures(NamedTuple):
     """Where Algorithm 4 as printed gives no polytope.
 
     Attributes:
@@ -183,7 +183,7 @@ class Defects(NamedTuple):
     edges: int
 
 
-def program_defects(network: Mlp, far_point: Float[Tensor, " 2"]) -> Defects:
+def algorithm_4_failures(network: Mlp, far_point: Float[Tensor, " 2"]) -> Algorithm4Failures:
     r"""Both ways in which Algorithm 4 fails as printed.
 
     The first on the triangle $x_1 + x_2 \le 1$, $x_1 \ge -0.2$, $x_2 \ge -0.2$, made by three neurons; the second on
@@ -196,7 +196,7 @@ def program_defects(network: Mlp, far_point: Float[Tensor, " 2"]) -> Defects:
     far = solve_programs(network, far_point)
     # A program without end has status 3; a neuron with an edge has no program without solution.
     endless = (far.status == UNBOUNDED).any(-1)
-    return Defects(
+    return Algorithm4Failures(
         optimum_gap=float(sums[0] - sums[1]),
         edge_length=float((2 * 1.4**2) ** 0.5),
         unbounded=int(endless.sum()),
@@ -248,7 +248,7 @@ def compare_pixels(
     return PixelCounts(torch.tensor(sides), torch.tensor(seen), cells, min(seconds))
 
 
-class Work(NamedTuple):
+class MultiplicationCounts(NamedTuple):
     """Multiplications to find the polytopes of a window, by method.
 
     Attributes:
@@ -261,22 +261,23 @@ class Work(NamedTuple):
     cutting: int
 
 
-def multiplications(cells: Subdivision, *, sides: Sequence[int]) -> Work:
+def multiplications(cells: Subdivision, *, sides: Sequence[int]) -> MultiplicationCounts:
     """The multiplications of both ways to the polytopes of this window."""
     widths = cells.network.widths
     layers = zip(cells.layer_counts, widths[1:-1], widths[2:], strict=True)
     adapting = sum(3 * count * into * out for count, into, out in layers)
     cutting = 2 * sum(widths[1:-1]) * int(cells.counts.sum()) + adapting + 4 * len(cells)
-    return Work(_pixel_work(widths, sides), cutting)
+    return MultiplicationCounts(_pixel_work(widths, sides), cutting)
 
 
 def program_pixel_ratios(
     cells: Int[Tensor, " models"], *, widths: Sequence[int], sides: Sequence[int]
 ) -> Float[Tensor, "k models"]:
-    """Multiplications of Algorithm 4 over `Work.pixels`, of networks of one shape with so many cells in the window.
+    """Multiplications of Algorithm 4 divided by those of the pixel method, for networks of one shape.
 
-    A lower bound: the programs of a cell are about one edge each, so that every constraint of the polytope has to be
-    put into the line of every neuron, once for both programs.
+    `cells` counts the cells of each network in the window. The ratio is a lower bound: the programs of a cell are about
+    one edge each, so that every constraint of the polytope has to be put into the line of every neuron, once for both
+    programs.
     """
     return cells.cpu() * (2 * sum(widths[1:-1]) ** 2) / _pixel_work(widths, sides).unsqueeze(-1)
 

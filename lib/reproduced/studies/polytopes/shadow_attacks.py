@@ -70,7 +70,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class AttackedNetwork:
     """One network and the points that the attack asks about: its members first, then as many outsiders.
 
     The network and the points are in float64, although the training was in float32.
@@ -87,22 +87,22 @@ class Side:
         right = self.network(self.points).argmax(-1) == self.labels
         return Fit(*(float(right[kind].double().mean()) for kind in (self.member, ~self.member)))
 
-    def take(self, count: int) -> "Side":
+    def take(self, count: int) -> "AttackedNetwork":
         """The first `count` members and the first `count` outsiders."""
         kept = torch.arange(count, device=self.labels.device)
         rows = torch.cat([kept, kept + len(self.labels) // 2])
-        return Side(self.network, self.points[rows], self.labels[rows], self.member[rows])
+        return AttackedNetwork(self.network, self.points[rows], self.labels[rows], self.member[rows])
 
 
-class Pair(NamedTuple):
+class TargetAndShadow(NamedTuple):
     """The target and its shadow."""
 
-    target: Side
-    shadow: Side
+    target: AttackedNetwork
+    shadow: AttackedNetwork
 
 
 @functools.lru_cache(maxsize=16)  # several experiments ask for the pairs of the same splits
-def train_pair(task: Task, *, split: int, seed: int) -> Pair:
+def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
     data, device = task.data, task.device
     rows = quarters(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
@@ -114,8 +114,8 @@ def train_pair(task: Task, *, split: int, seed: int) -> Pair:
     for index in range(2):
         own = rows[2 * index : 2 * index + 2].flatten()
         member = torch.arange(len(own), device=device) < task.size
-        sides.append(Side(networks[index].to(DTYPE), data.features[own].double(), data.labels[own], member))
-    return Pair(*sides)
+        sides.append(AttackedNetwork(networks[index].to(DTYPE), data.features[own].double(), data.labels[own], member))
+    return TargetAndShadow(*sides)
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,9 +163,9 @@ def stack_splits(splits: Sequence[Mapping[str, Result]]) -> dict[str, Result]:
 
 # ── attacks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STANDALONE = ("distance", "norm", "cosine", "distance, all rays", "label distance", "cell", "DeepFool")
+STANDALONE_SIGNALS = ("distance", "norm", "cosine", "distance, all rays", "label distance", "cell", "DeepFool")
 """Signals that are attacks by themselves. The metrics of rays are those of one ray unless all are named."""
-COMBINED: Mapping[str, tuple[str, ...]] = {
+COMBINED_FEATURE_SETS: Mapping[str, tuple[str, ...]] = {
     "top-3": ("top-3",),
     "top-3 logits": ("top-3 logits",),
     "top-3 + distance": ("top-3", "distance"),
@@ -177,9 +177,9 @@ COMBINED: Mapping[str, tuple[str, ...]] = {
     "top-3 + distance + cell + correct": ("top-3", "distance", "cell", "correct"),
 }
 """Feature sets by the signals in them."""
-SWAPPED_SETS = ("distance", "norm", "cosine", "distance, all rays", "top-3")
+SWAPPED_FEATURE_SETS = ("distance", "norm", "cosine", "distance, all rays", "top-3")
 """The feature sets that also attack the shadow, as if the attacker had trained the target."""
-RAW_SETS = ("top-3", "top-3 logits")
+RAW_FEATURE_SETS = ("top-3", "top-3 logits")
 """The feature sets that the network `NN` gets, without standardising: the posteriors of ML-Leaks, and their logits."""
 
 
@@ -208,8 +208,8 @@ class ShadowAttacks(NamedTuple):
         scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
             "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
             those of the best threshold.
-        swapped: the same for `SWAPPED_SETS`, with target and shadow in each other's place: one more attack on the same
-            two networks.
+        swapped: the same for `SWAPPED_FEATURE_SETS`, with target and shadow in each other's place: one more attack on
+            the same two networks.
         by_ray: the accuracy of `NN standardised` on each signal of `each_ray` along each ray alone, the mean over both
             directions of the attack.
     """
@@ -220,7 +220,7 @@ class ShadowAttacks(NamedTuple):
     by_ray: Float[Tensor, "signals rays"]
 
 
-def attack(
+def attack_split(
     split: int,
     *,
     task: Task,
@@ -228,7 +228,7 @@ def attack(
     rays: RaySettings | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = tuple(attack_models.MODELS),
-    sets: Sequence[str] = (*STANDALONE, *COMBINED),
+    sets: Sequence[str] = (*STANDALONE_SIGNALS, *COMBINED_FEATURE_SETS),
     each_ray: Sequence[str] = (),
 ) -> ShadowAttacks:
     """Train, measure and attack one split; the raw network has its own feature sets, whatever `sets` says.
@@ -249,7 +249,8 @@ def attack(
     questions: dict[tuple[str, str], Question] = {}
     for way, (known, member, asked, _) in ways.items():
         for name in models:
-            chosen = [key for key in (RAW_SETS if name == "NN" else sets) if not way or key in SWAPPED_SETS]
+            candidates = RAW_FEATURE_SETS if name == "NN" else sets
+            chosen = [key for key in candidates if not way or key in SWAPPED_FEATURE_SETS]
             if chosen:
                 features = _features(chosen, known), member, _features(chosen, asked)
                 questions[name, way] = Question(name, *features, stream(seed, f"{name}/{split}{way}", device))
@@ -279,10 +280,12 @@ def attack(
 
 def _features(sets: Sequence[str], signals: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The columns of each feature set."""
-    return {key: torch.cat([signals[part] for part in COMBINED.get(key, (key,))], dim=1) for key in sets}
+    return {key: torch.cat([signals[part] for part in COMBINED_FEATURE_SETS.get(key, (key,))], dim=1) for key in sets}
 
 
-def measure_signals(side: Side, rays: RaySettings, *, generator: torch.Generator) -> dict[str, Float[Tensor, "t f"]]:
+def measure_signals(
+    side: AttackedNetwork, rays: RaySettings, *, generator: torch.Generator
+) -> dict[str, Float[Tensor, "t f"]]:
     """All signals of the points of one network, by name."""
     network, points = side.network, side.points
     logits = network(points)
@@ -313,14 +316,14 @@ class TreeSizes(NamedTuple):
     """What boosted trees with different numbers of leaves achieve on the target.
 
     Attributes:
-        known: the accuracy on one half of the shadow's points, of trees fitted on the other half. The attacker would
-            take the size where it is largest.
+        shadow_accuracy: the accuracy on one half of the shadow's points, of trees fitted on the other half. The
+            attacker would take the size where it is largest.
     """
 
     leaves: Int[Tensor, " sizes"]
     accuracy: Float[Tensor, " sizes"]
     auc: Float[Tensor, " sizes"]
-    known: Float[Tensor, " sizes"]
+    shadow_accuracy: Float[Tensor, " sizes"]
 
 
 def compare_tree_sizes(

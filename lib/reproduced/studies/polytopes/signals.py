@@ -24,8 +24,8 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.perceptrons import Perceptrons
 from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
 
-MODELS = 12
-"""Models of a pool: with quarters of the data, few enough of them share a point."""
+MODELS_PER_REPETITION = 12
+"""Models of a repetition: with quarters of the data, few enough of them share a point."""
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
     "margin and cell": ("margin", "cell distance"),
@@ -34,15 +34,15 @@ COMBINERS: Mapping[str, tuple[str, ...]] = {
     "answer and shuffled cell": ("answer", "shuffled cell distance"),
 }
 """The signals, each raw and calibrated, that a combiner gets; `answer` stands for those that `raw_signals` calls so."""
-SHOWN = ("margin", "cell distance", "weight norm")
+STANDALONE_SIGNALS = ("margin", "cell distance", "weight norm")
 """Signals that are attacks by themselves."""
 
 
-def attack_pool(
-    pool: int,
+def attack_by_signals(
+    repetition: int,
     *,
     task: Task,
-    models: int = MODELS,
+    models: int = MODELS_PER_REPETITION,
     targets: int | None = None,
     seed: int = 0,
     rates: tuple[float, ...] = (0.01, 0.001),
@@ -50,12 +50,12 @@ def attack_pool(
 ) -> dict[str, AttackResult]:
     """Train `models` models on random rows of the task's data and attack the first `targets` of them with each signal.
 
-    `pool` names one repetition; with `seed` it fixes everything that is random. `settings` are those of the trees. The
-    results are by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those of the best
-    thresholds.
+    `repetition` numbers one repetition; with `seed` it fixes everything that is random. `settings` are those of the
+    trees. The results are by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those
+    of the best thresholds.
     """
     targets = models if targets is None else targets
-    data, device, name = task.data, task.device, f"scoreboard/{pool}"
+    data, device, name = task.data, task.device, f"scoreboard/{repetition}"
     rows = _draw_rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
@@ -65,8 +65,8 @@ def attack_pool(
     raw = raw_signals(networks, data)
     lots = _uniform(member.shape, stream(seed, f"{name}/control", device))
     raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
-    scores = {f"raw: {key}": raw[key] for key in SHOWN}
-    scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in SHOWN}
+    scores = {f"raw: {key}": raw[key] for key in STANDALONE_SIGNALS}
+    scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in STANDALONE_SIGNALS}
     answer = [key for key in raw if key.startswith("answer")] + ["margin"]
     for key, parts in COMBINERS.items():
         chosen = {one: raw[one] for part in parts for one in (answer if part == "answer" else [part])}

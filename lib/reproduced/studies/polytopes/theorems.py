@@ -21,7 +21,7 @@ from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
-from reproduced.studies.polytopes.windows import box
+from reproduced.studies.polytopes.windows import box_corners
 
 # ── adapted parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -29,7 +29,7 @@ _MISSED = 1e-9  # an affine form that is further off than this does not give the
 _ALMOST = 1 - 1e-6  # of the way to the next hyperedge
 
 
-class Identities(NamedTuple):
+class AdaptedParameterErrors(NamedTuple):
     r"""How exactly adapted parameters describe a network at points.
 
     Attributes:
@@ -46,7 +46,7 @@ class Identities(NamedTuple):
     printed_misses: Float[Tensor, " layers"]
 
 
-def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
+def adapted_parameter_errors(network: Mlp, points: Float[Tensor, "t d"]) -> AdaptedParameterErrors:
     """The errors of Theorem 3.2, Lemma 3.4 and Algorithms 1 to 3 of Peinemann (2021) at points."""
     gates, heights = pattern(network, points), network.preactivations(points)
     weights, biases = adapted(network, gates)
@@ -62,7 +62,7 @@ def identities(network: Mlp, points: Float[Tensor, "t d"]) -> Identities:
     away = torch.nn.functional.normalize(points.roll(1, 0) - points, dim=-1)
     there = points + _ALMOST * inscribed_radius(network, points).unsqueeze(-1) * away
     elsewhere = ((slope @ there.unsqueeze(-1)).squeeze(-1) + offset - network(there)).abs().max()
-    return Identities(torch.stack(errors).max(), gap, elsewhere, torch.stack(misses))
+    return AdaptedParameterErrors(torch.stack(errors).max(), gap, elsewhere, torch.stack(misses))
 
 
 def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"], ...]:
@@ -87,7 +87,7 @@ def printed_biases(network: Mlp, gates: Gates) -> tuple[Float[Tensor, "*b t n"],
 _ON_EDGE = 1e-12  # a point this far outside of an edge of length one is on it, to rounding
 
 
-class Invariants(NamedTuple):
+class SubdivisionCheck(NamedTuple):
     """What theory promises of every subdivision: convex cells that tile the window, one for each pattern.
 
     Attributes:
@@ -107,7 +107,7 @@ class Invariants(NamedTuple):
     sharpest_turn: float
 
 
-def invariants(cells: Subdivision) -> Invariants:
+def check_subdivision(cells: Subdivision) -> SubdivisionCheck:
     """The invariants of a subdivision, measured."""
     middles = cells.lift(cells.middles)
     rows = joined(pattern(cells.network, middles))
@@ -115,7 +115,7 @@ def invariants(cells: Subdivision) -> Invariants:
     whole = fans(cells.window.unsqueeze(0))[1].sum()
     edges = following(cells.vertices, cells.counts) - cells.vertices
     turns = _cross(edges, following(edges, cells.counts))[in_use(cells.counts, cells.vertices.shape[1])]
-    return Invariants(
+    return SubdivisionCheck(
         smallest_area=float(cells.areas.min()),
         area_error=float((cells.areas.sum() / whole - 1).abs()),
         repeated_patterns=len(cells) - len(torch.unique(cells.pattern, dim=0)),
@@ -207,7 +207,7 @@ def count_cells(
     """
     generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}", device)
     models = he_networks((2, *hidden, 2), networks, generator=generator)
-    window = box((-reach, -reach), (reach, reach), device=device)
+    window = box_corners((-reach, -reach), (reach, reach), device=device)
     cells = torch.tensor([len(found) for found in subdivide_networks(models, window)], device=device)
     return CellCounts(cells, sum(hidden))
 
@@ -234,15 +234,15 @@ class EarlyGradient(NamedTuple):
     Attributes:
         automatic: by automatic differentiation.
         paths: the sum over all paths from the weight to the outputs.
-        charitable: the printed formula, each $\Phi'$ a diagonal Jacobian whose two indices are suppressed, and
+        printed_from_2_to_l: the printed formula, each $\Phi'$ a diagonal Jacobian whose two indices are suppressed, and
             $w^{(1)}_{l2}$ the weight to l from 2.
-        one_order: the same, but with $w^{(1)}_{l2}$ from l to 2, the order of all other weights.
+        printed_from_l_to_2: the same, but with $w^{(1)}_{l2}$ from l to 2, the order of all other weights.
     """
 
     automatic: Float[Tensor, "*b"]
     paths: Float[Tensor, "*b"]
-    charitable: Float[Tensor, "*b"]
-    one_order: Float[Tensor, "*b"]
+    printed_from_2_to_l: Float[Tensor, "*b"]
+    printed_from_l_to_2: Float[Tensor, "*b"]
 
 
 def early_gradient(
@@ -266,12 +266,12 @@ def early_gradient(
     start = inputs[..., 1] * slopes[0][..., 1]
     paths = torch.einsum("...i,...i,...ki,...k,...k->...", error, slopes[2], third, slopes[1], second[..., 1, :])
     printed, jacobians = "...i,...ij,...kj,...kl,...l->...", [torch.diag_embed(slope) for slope in slopes]
-    charitable = torch.einsum(printed, error, jacobians[2], third, jacobians[1], second[..., 1, :])
-    one_order = torch.einsum(printed, error, jacobians[2], third, jacobians[1], second[..., :, 1])
+    printed_from_2_to_l = torch.einsum(printed, error, jacobians[2], third, jacobians[1], second[..., 1, :])
+    printed_from_l_to_2 = torch.einsum(printed, error, jacobians[2], third, jacobians[1], second[..., :, 1])
     leaf = weights.detach().requires_grad_()
     # Networks do not see each other, so the sum of all losses will do.
     (slope,) = torch.autograd.grad((_forward(leaf, inputs)[0] - targets).square().sum(), leaf)
-    return EarlyGradient(slope[..., 0, 1, 1], start * paths, start * charitable, start * one_order)
+    return EarlyGradient(slope[..., 0, 1, 1], start * paths, start * printed_from_2_to_l, start * printed_from_l_to_2)
 
 
 def _forward(weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -28,7 +28,7 @@ def unit_square(*, device: torch.device | str = "cpu") -> Float[Tensor, "4 2"]:
     return torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=DTYPE, device=device)
 
 
-def box(
+def box_corners(
     low: tuple[float, float], high: tuple[float, float], *, device: torch.device | str = "cpu"
 ) -> Float[Tensor, "4 2"]:
     """The corners of the upright box between its lower left and its upper right corner."""
@@ -104,7 +104,7 @@ class Picture:
     @cached_property
     def boundary(self) -> Float[Tensor, "2 k"]:
         """The decision boundary as x and y of one line with gaps: `ax.plot(*picture.boundary)`."""
-        return path(decision_boundary(self.cells).segments).cpu()
+        return join_segments(decision_boundary(self.cells).segments).cpu()
 
     @cached_property
     def hyperedges(self) -> tuple[Float[Tensor, "2 _"], ...]:
@@ -112,7 +112,7 @@ class Picture:
         segments, neurons = self.cells.hyperedges()
         ends = torch.tensor(self.cells.network.widths[1:-1], device=neurons.device).cumsum(0)
         layer = torch.bucketize(neurons, ends, right=True)
-        return tuple(path(segments[layer == k]).cpu() for k in range(len(self.cells.layer_counts)))
+        return tuple(join_segments(segments[layer == k]).cpu() for k in range(len(self.cells.layer_counts)))
 
     @cached_property
     def regions(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,7 +146,7 @@ class Picture:
         return left, right, bottom, top
 
 
-def path(segments: Float[Tensor, "s 2 2"]) -> Float[Tensor, "2 k"]:
+def join_segments(segments: Float[Tensor, "s 2 2"]) -> Float[Tensor, "2 k"]:
     """Segments as one line with a gap, NaN, behind each, which is drawn much faster."""
     gaps = torch.full_like(segments[:, :1], torch.nan)
     return torch.cat([segments, gaps], 1).flatten(0, 1).T.contiguous()

@@ -21,7 +21,7 @@ from leakage.runtime import stream
 HEADS = ("attack", "sees", "AUC", "advantage", "TPR at 1 %", "TPR at 0.1 %")
 _RATES = ("auc", "advantage", "tpr_at_0.01", "tpr_at_0.001")
 _SIGHTS = ("label", "margin", "posterior", "weights")
-STEPS: Mapping[str, tuple[str, ...]] = {
+ACCESS_STEPS: Mapping[str, tuple[str, ...]] = {
     "right or wrong": ("gap",),
     "+ labels of one's choice": ("noise", "HopSkipJump"),
     "+ posteriors": ("loss", "margin size", "ML-Leaks, trees"),
@@ -51,16 +51,16 @@ def table_rows(standing: Standing) -> list[tuple[str, ...]]:
     ]
 
 
-def intervals(standing: Standing, names: Sequence[str], rate: str = "auc") -> dict[str, Estimate]:
+def rate_intervals(standing: Standing, names: Sequence[str], rate: str = "auc") -> dict[str, Estimate]:
     """A rate of each named attack that has it on this panel, the largest last."""
     found = {name: standing.interval(name, rate) for name in names if rate in standing.rows[name].rates}
     return dict(sorted(found.items(), key=lambda one: one[1].estimate))
 
 
-def stack_signals(standing: Standing, *, seed: int) -> Standing:
-    """The panel attacked by all signals up to each step together: one attack a step, on the same models."""
+def combine_signals_by_step(standing: Standing, *, seed: int) -> Standing:
+    """Attack the panel, for each step, with one logistic regression on all signals up to that step."""
     signals = {name: row.scores for name, row in standing.rows.items() if row.scores is not None}
-    added = {step: [signals[name] for name in names if name in signals] for step, names in STEPS.items()}
+    added = {step: [signals[name] for name in names if name in signals] for step, names in ACCESS_STEPS.items()}
     draws = stream(seed, "side by side/folds")
     fold = torch.rand(standing.panel.member.shape[1], dtype=torch.float32, generator=draws) < 0.5
     stacks = {
@@ -72,7 +72,7 @@ def stack_signals(standing: Standing, *, seed: int) -> Standing:
     return evaluate(standing.panel, attacks, generator=stream(seed, "side by side/nothing"))
 
 
-def gains(standing: Standing, rate: str = "auc") -> dict[str, Estimate]:
+def gain_per_step(standing: Standing, rate: str = "auc") -> dict[str, Estimate]:
     """What each step but the first adds to the rate of the one before, with intervals of paired differences."""
     return {new: standing.interval(new, rate, over=old) for old, new in pairwise(standing.rows)}
 

@@ -28,7 +28,7 @@ class PrivateRun(NamedTuple):
     """One training at each noise: lower bounds of ε in nats, and shares of the members classified correctly."""
 
     bounds: Float64[Tensor, " noises"]
-    fit: Float64[Tensor, " noises"]
+    member_accuracy: Float64[Tensor, " noises"]
 
 
 def bound_noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:

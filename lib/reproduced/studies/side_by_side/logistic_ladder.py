@@ -39,7 +39,7 @@ from reproduced.studies.side_by_side import ridge_ladder
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
 """The chapter's ensemble: features per strong one, rows per feature, standard deviation of the teacher's logit."""
-RUNGS = ridge_ladder.RUNGS | {"sample threshold": "prediction"}
+RUNG_OF_ATTACK = ridge_ladder.RUNG_OF_ATTACK | {"sample threshold": "prediction"}
 """The rung that bounds each measured attack; with the point and its label known, the loss tells the prediction."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _GRID = 4000  # outputs between which a ratio is interpolated
@@ -47,23 +47,24 @@ _GRID = 4000  # outputs between which a ratio is interpolated
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    r"""The limit at one penalty.
+    r"""The laws of ridge logistic regression at one penalty, for infinitely many rows and features.
 
     Attributes:
         law: α, σ, γ and the teacher's κ.
-        pulls: $\gamma_k$ of the strong and of the weak features; they sum to γ.
+        gamma_parts: $\gamma_k$ of the strong and of the weak features; they sum to γ.
         variances: $\sigma_k^2$ of both.
     """
 
     law: OutputLaw
-    pulls: Float[Tensor, " 2"]
+    gamma_parts: Float[Tensor, " 2"]
     variances: Float[Tensor, " 2"]
 
     @property
-    def strength(self) -> dict[str, float]:
+    def evidence_strength(self) -> dict[str, float]:
         """κ of the log-likelihood ratio given the prediction, and given the weights."""
-        one, both = self.pulls.sum().square() / self.variances.sum(), (self.pulls.square() / self.variances).sum()
-        return {"prediction": float(one), "weights": float(both)}
+        prediction = self.gamma_parts.sum().square() / self.variances.sum()
+        weights = (self.gamma_parts.square() / self.variances).sum()
+        return {"prediction": float(prediction), "weights": float(weights)}
 
 
 class Advantages(NamedTuple):
@@ -72,12 +73,12 @@ class Advantages(NamedTuple):
     Attributes:
         label: given only whether the prediction is right.
         loss: with one threshold on the loss for all points.
-        own: with a threshold for each point, the best of all attacks on a loss or a prediction.
+        per_point_threshold: with a threshold for each point, the best of all attacks on a loss or a prediction.
     """
 
     label: Float[Tensor, "*b"]
     loss: Float[Tensor, "*b"]
-    own: Float[Tensor, "*b"]
+    per_point_threshold: Float[Tensor, "*b"]
 
 
 class _Sample(NamedTuple):
@@ -89,7 +90,7 @@ class _Sample(NamedTuple):
 
 
 def solve_limit(penalty: float) -> Limit:
-    """The limit at one penalty."""
+    """Solve for the limit of ridge logistic regression at one penalty."""
     setting = Setting.bilevel(penalty=penalty, delta=DELTA, phi=PHI, kappa=KAPPA)
     solved, (values, features, _) = solve(setting), setting.spectrum
     shrunk = values / (values + setting.penalty * solved.scale)
@@ -106,7 +107,7 @@ def teacher_quantiles(points: int) -> Float[Tensor, " points"]:
 
 
 def ratios(limit: Limit, teacher: Float[Tensor, " points"], strength: float, *, nodes: int) -> Ratios:
-    """L of equally likely outcomes at points with label 1."""
+    """The log-likelihood ratio L of equally likely outcomes, at points with label 1."""
     law, (first, second) = limit.law, _outcomes(teacher, nodes)
     fresh = law.alpha * teacher[:, None] + law.sigma * first
     pull = law.gamma / law.sigma
@@ -125,11 +126,14 @@ def exact_rungs(penalty: float, *, points: int = 24, nodes: int = 48) -> dict[st
     kinds = {
         "label": partial(_label_ratios, limit),
         "loss": partial(_loss_ratios, limit),
-        **{name: partial(ratios, limit, strength=strength) for name, strength in limit.strength.items()},
+        **{name: partial(ratios, limit, strength=strength) for name, strength in limit.evidence_strength.items()},
         "first gradient": _gradient_ratios,
     }
     fine, coarse = teacher_quantiles(points), teacher_quantiles(points // 2)
-    return {name: ridge_ladder.rung(of(fine, nodes=nodes), of(coarse, nodes=nodes // 2)) for name, of in kinds.items()}
+    return {
+        name: ridge_ladder.evaluate_rung(of(fine, nodes=nodes), of(coarse, nodes=nodes // 2))
+        for name, of in kinds.items()
+    }
 
 
 def advantages(setting: Setting) -> Advantages:
@@ -157,13 +161,13 @@ def compare_with_law(
     most = max(1, 2**20 // n**2)  # regressions at once
     batches = [min(most, trainings - begin) for begin in range(0, trainings, most)]
     seen = [_train_parts(asked, penalty, many, n, draws) for many in batches]
-    tests: dict[str, list[KsTest]] = {name: [] for name in limit.strength}
+    tests: dict[str, list[KsTest]] = {name: [] for name in limit.evidence_strength}
     for place, side in enumerate(sides):
         for inside in (0, 1):
             parts = side * torch.cat([one[inside][:, place] for one in seen])
             teacher = side * asked.teacher[place]
             for name in tests:
-                law = ratios(limit, teacher, limit.strength[name], nodes=nodes)
+                law = ratios(limit, teacher, limit.evidence_strength[name], nodes=nodes)
                 trained = _ratio_of_outputs(limit, parts, teacher, summed=name == "prediction")
                 tests[name].append(ks_test(trained, law[inside][0], level=ridge_ladder.LEVEL))
     return tests
@@ -184,7 +188,7 @@ def measure_attacks(
         outputs = (2 * asked.labels - 1) * torch.where(member, seen.outputs, seen.without)
         losses = loss(outputs, torch.ones_like(outputs))
         areas.append(ridge_ladder.attack_areas(outputs, losses, outputs, member))
-    return ridge_ladder.average_areas(areas, RUNGS)
+    return ridge_ladder.average_areas(areas, RUNG_OF_ATTACK)
 
 
 def _label_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> Ratios:
@@ -274,7 +278,7 @@ def _ratio_of_outputs(
     """L of the outputs, as the difference of two Gaussian log-densities."""
     mean = torch.stack([limit.law.alpha * teacher[0], torch.zeros_like(teacher[0])])
     output = parts.sum(-1)
-    left, pulls, variances = torch.sigmoid(-output)[:, None], limit.pulls, limit.variances
+    left, pulls, variances = torch.sigmoid(-output)[:, None], limit.gamma_parts, limit.variances
     if summed:
         parts, mean, pulls, variances = (part.sum(-1, keepdim=True) for part in (parts, mean, pulls, variances))
     squares = [((parts - mean - pull) ** 2 / variances).sum(-1) for pull in (0 * left, left * pulls)]

@@ -25,7 +25,7 @@ from leakage.theory.ridge_evidence import Ratios, Rows
 LEVEL = 0.998
 """Coverage of each distance between laws: high, since there are many."""
 _SEVERAL = (2, 5)  # predictions on the rungs with several; the first prediction is at the row itself
-RUNGS = {
+RUNG_OF_ATTACK = {
     "gap": "label",
     "loss": "loss",
     "sample threshold": "loss",
@@ -89,10 +89,10 @@ def exact_rungs(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]
         "weights": setting.from_answers,
         "first gradient": setting.from_first_gradient,
     }
-    return {name: rung(of(nodes=nodes), of(nodes=nodes // 2)) for name, of in ratios.items()}
+    return {name: evaluate_rung(of(nodes=nodes), of(nodes=nodes // 2)) for name, of in ratios.items()}
 
 
-def rung(fine: Ratios, coarse: Ratios) -> Rung:
+def evaluate_rung(fine: Ratios, coarse: Ratios) -> Rung:
     """What the best attack reaches on all rows together; the ratios of fewer outcomes, `coarse`, give the error."""
     ranked, less = (apart(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse))
     area = float(ranked.auc())
@@ -127,7 +127,7 @@ def compare_with_law(
 
 
 def measure_attacks(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, AttackArea]:
-    """AUCs of attacks that learn from `models` - 1 shadow models what the best attack knows."""
+    """AUCs of attacks with `models` - 1 shadow models; the best attack knows the laws instead."""
     areas = []
     for number in range(ensembles):
         draws = stream(seed, f"ladder/ensemble/{number}", setting.others.device)
@@ -135,11 +135,11 @@ def measure_attacks(setting: Rows, *, models: int, ensembles: int, seed: int) ->
         losses = (predictions - setting.labels).square() / 2
         towards = predictions * setting.labels.sign()  # training on a row raises it
         areas.append(attack_areas(towards, losses, predictions, member))
-    return average_areas(areas, RUNGS)
+    return average_areas(areas, RUNG_OF_ATTACK)
 
 
 def attack_areas(towards: Tensor, losses: Tensor, predictions: Tensor, member: Tensor) -> dict[str, Tensor]:
-    """AUCs of every attack of `RUNGS`; `towards` is positive where the prediction is on the label's side."""
+    """AUCs of every attack of `RUNG_OF_ATTACK`; `towards` is positive where the prediction is on the label's side."""
     scores = {
         "gap": (towards > 0).double(),
         "loss": -losses,

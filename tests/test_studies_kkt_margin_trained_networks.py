@@ -13,7 +13,7 @@ from leakage.models import two_layer
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import margin_flow, module_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.studies.kkt_margin.targets import NETWORKS, fresh_outputs, train_on_digits, train_on_gaussians
+from reproduced.studies.kkt_margin.trained_networks import NETWORKS, fresh_outputs, train_on_digits, train_on_gaussians
 
 SMALL = dict(rows=4, width=12, fresh=30, runs=3, descent=Descent(200, margin=3.0), seed=0)
 RUNS, DIMENSION, SCALE = 800, 30, 0.3
