@@ -15,7 +15,7 @@ def a_task(folder, name: str) -> Task:
 def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
     both, found = threading.Barrier(2), []
 
-    def run_chapter(task, variables):
+    def run_chapter(task, variables, *, lifeline):
         both.wait()
         found.append(variables["CUDA_VISIBLE_DEVICES"])
         return Execution()
