@@ -3,7 +3,7 @@
 from reproduced.claims import measurements
 from reproduced.claims.declarations import Claim
 from reproduced.claims.rules import Rule
-from reproduced.pages.ledgers import Chapter, Judgement, Ledger
+from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
 
 TOY = Chapter("toy", "A toy", "3", "Is it?", "It is.", "P", "A", "2020", "toy2020")
 X = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
@@ -26,6 +26,6 @@ def judgement(name: str = "t.one", verdict: str = "held", reason: str = "", *, f
     return Judgement(TOY, declared, verdict, reason, measured, **{"rule": "r", "seconds": 0.1} | more)
 
 
-def ledger(*judgements: Judgement, **run) -> Ledger:
+def ledger(*judgements: Judgement, **run) -> ChapterFindings:
     """The ledger of the toy chapter."""
-    return Ledger(TOY, RUN | run, judgements)
+    return ChapterFindings(TOY, RUN | run, judgements)

@@ -27,9 +27,9 @@ def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None, fails
                 for shown in SHOWN.findall(cell.source):
                     metadata = eval(shown, {})
                     cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
-        for path in (task.partial, task.log):
+        for path in (task.working_notebook, task.log):
             path.parent.mkdir(parents=True, exist_ok=True)
-        task.partial.write_text(nbformat.writes(notebook), "utf-8")
+        task.working_notebook.write_text(nbformat.writes(notebook), "utf-8")
         task.log.write_text(f"Executing Cell {len(notebook.cells)}---\nValueError: broken\n", "utf-8")
         return int(task.chapter == fails)
 

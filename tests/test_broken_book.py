@@ -47,15 +47,5 @@ def test_a_broken_file_of_the_book_is_refused_before_anything_is_executed(
     assert snapshot(small_book) == before
 
 
-@pytest.mark.parametrize("path", ["book/picture.png", "book/new/deep", "lib/leakage/more.py"])
-def test_a_link_to_nothing_is_refused_before_anything_is_executed(small_book, unexecuted, capsys, path):
-    (small_book / path).parent.mkdir(parents=True, exist_ok=True)
-    (small_book / path).symlink_to("nowhere")
-    (small_book / "book" / ".#sums.md").symlink_to("me@here.1")  # as an editor leaves it, which no build copies
-    answer = run(small_book, ["build", "--no-render"], capsys)
-    assert is_a_refusal(*answer), answer
-    assert f"{path} is a link to 'nowhere', where nothing is" in answer[2]
-
-
 def test_the_files_of_this_book_are_whole():
     render.check(open_book(Path(__file__).parents[1]))

@@ -48,7 +48,7 @@ def test_the_reason_of_what_did_not_simply_hold_stands_in_the_row(verdict, shown
 
 
 def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sources():
-    fold = row(judgement(addresses={"rule as declared": "https://x/y.yml#L3"})).details
+    fold = row(judgement(source_links={"rule as declared": "https://x/y.yml#L3"})).details
     assert [code.get_text() for code in fold.select(".rules code")] == ["x.high < 2", "x.low > 2"]
     assert fold.select_one(".values").get_text().strip() == "x 1.00 [0.90, 1.10] – what is measured"
     links = [link["href"] for link in fold.find_all("a")]
@@ -88,6 +88,9 @@ def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_al
         "x 1.00 [0.90, 1.10] ✗ did not hold",
     ]
     assert "At full scale" not in board(judgement(), same).get_text()
+    assert (
+        "At full scale" not in board(replace(other, verdict="not judged"), replace(other, verdict="not run")).get_text()
+    )
 
 
 def test_an_unexpected_verdict_is_marked():
@@ -108,12 +111,13 @@ def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
     again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
     later = judgement("t.two", replication=Replication("held", Counter(held=5), Counter()))
     both = [judgement(replication=again), later, judgement("t.three")]
-    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier rules 37 of 40"
-    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 2 undecided, 1 did not hold."
+    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier declarations 37 of 40"
+    said = "Runs under today's declaration: 10 held. "
+    said += "Runs under earlier declarations: 37 held, 2 undecided, 1 did not hold."
     assert said in row(both[0]).details.get_text()
     assert claim_tables.scoreboard(both).startswith(
-        "**At seeds that nobody chose, 15 of 15 verdicts of today's rules were the expected ones.** "
-        "Rules that have been replaced since gave 40 more, 37 of them the verdict expected today.\n"
+        "**At seeds that nobody chose, 15 of 15 verdicts under today's declarations were the expected ones.** "
+        "Earlier declarations gave 40 more, 37 of them the verdict expected today.\n"
     )
     assert "seeds that nobody chose" not in claim_tables.scoreboard(both[2:])
 
@@ -184,7 +188,7 @@ def test_a_row_says_the_evidence_and_how_sure_it_is_and_leads_to_the_scoreboard(
         "Intervals over 5 samples.",
         "Computed, with an error of at most 1e-06.",
         "Counted among 40.",
-        "The expected verdict at seeds that nobody chose: 3 of 4; under earlier rules 2 of 2.",
+        "The expected verdict at seeds that nobody chose: 3 of 4; under earlier declarations 2 of 2.",
     ]
 
 
@@ -216,4 +220,4 @@ def test_rows_lead_to_lines_of_the_repository(small_book):
 
 
 def test_verdicts_are_ordered_by_what_they_ask_of_a_reader():
-    assert ledgers.ORDER[:4] == ("did not hold", "held in part", "undecided", "held")
+    assert ledgers.READING_ORDER[:4] == ("did not hold", "held in part", "undecided", "held")

@@ -202,8 +202,8 @@ def test_a_slider_without_scripts_shows_every_frame(page):
 
 
 def test_the_ids_of_a_slider_hang_on_its_name_alone():
-    pictures, texts = [png(small_figure(shift=s)) for s in (0, 1)], {"labels": ["a", "b"], "alts": [ALT, ALT]}
-    pages = [page_of(pictures, name=name, slider_label="λ", **texts) for name in ("one", "one", "two")]
+    texts = {"labels": ["a", "b"], "alts": [ALT, ALT], "slider_label": "λ"}
+    pages = [page_of([small_figure(), small_figure(shift=1)], name=name, **texts) for name in ("one", "one", "two")]
     assert pages[0] == pages[1]
     ids = [BeautifulSoup(page, "html.parser").find("input")["id"] for page in pages]
     assert ids[0] != ids[2]

@@ -13,7 +13,8 @@ from reproduced.claims import texts
 from reproduced.claims.declarations import Claim, Declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import ledgers
-from reproduced.run.book import Book, UserError
+from reproduced.run.book import Book, UserError, write_json
+from reproduced.run.replications import rule_digest
 
 
 def declared(*claims: Claim) -> Declarations:
@@ -34,7 +35,7 @@ def executed(*records: dict, **run) -> nbformat.NotebookNode:
     return new_notebook(cells=cells, metadata={"repro": RUN | {"data": {}} | run})
 
 
-def read(*records: dict, claims: tuple[Claim, ...] = (claim(),), **run) -> ledgers.Ledger:
+def read(*records: dict, claims: tuple[Claim, ...] = (claim(),), **run) -> ledgers.ChapterFindings:
     return ledgers.read_ledger(executed(*records, **run), declared(*claims))
 
 
@@ -69,12 +70,12 @@ def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reas
     profile_of, *needs = least.split(" with ")
     (one,) = read(claims=(claim(profile=profile_of, needs=tuple(needs)),), profile=profile).judgements
     assert (one.verdict, one.reason, one.values, one.seconds) == (verdict, reason, {}, None)
-    assert one.address == "toy.html"
+    assert one.page_link == "toy.html"
 
 
 def test_a_judgement_leads_to_its_chip():
     (one,) = read(record()).judgements
-    assert (one.address, one.row) == ("toy.html#claim-t-one", "row-t-one")
+    assert (one.page_link, one.row) == ("toy.html#claim-t-one", "row-t-one")
 
 
 HERE, GONE = {"mnist": "f00d"}, {"mnist": "absent"}
@@ -142,6 +143,14 @@ def test_chapters_are_those_of_the_plan_and_those_that_make_claims(book):
 @pytest.mark.parametrize("content", ['{"claims": 3}', '{"claims": [{"id": "t.a"}]}', "[]"])
 def test_a_record_that_is_none_is_refused(book, content):
     assert ledgers.read_full_scale(book, "toy") == {}
-    book.record("toy").write_text(content, "utf-8")
+    book.full_scale_file("toy").write_text(content, "utf-8")
     with pytest.raises(UserError, match="toy"):
         ledgers.read_full_scale(book, "toy")
+
+
+def test_a_record_of_a_full_scale_run_is_current_until_the_claim_is_declared_anew(book):
+    (declared_now,) = book.declarations("toy").claims
+    kept = {"id": declared_now.id, "verdict": "held", "values": [], "rule_digest": rule_digest(declared_now)}
+    for digest, is_current in ((kept["rule_digest"], True), ("another", False)):
+        write_json(book.full_scale_file("toy"), {"claims": [kept | {"rule_digest": digest}]})
+        assert ledgers.read_full_scale(book, "toy")[declared_now.id].is_current == is_current

@@ -56,9 +56,12 @@ def test_the_tally_and_the_story_stand_behind_the_answer_and_before_the_first_fo
     assert "run in 1 min 15 s" in tally.source
     assert told.outputs[0].data["image/png"] == PNG
     assert told.metadata == {"tags": ["remove-input", "story"], "mystnb": {"figure": {"name": "fig-s"}}}
-    assert setup.source.startswith(f"#### Set-up\n\n% {page_layout.MARK}\n\n")
+    assert setup.source.startswith(f"#### Set-up\n\n% {page_layout.FOLD_COMMENT}\n\n")
     assert imports.metadata.tags == []  # who opens the fold sees the code
-    assert [cell.source for cell in cells[-2:]] == [f"#### The code of this section\n\n% {page_layout.MARK}", "draw()"]
+    assert [cell.source for cell in cells[-2:]] == [
+        f"#### The code of this section\n\n% {page_layout.FOLD_COMMENT}",
+        "draw()",
+    ]
     assert page_layout.story_picture(new_notebook(cells=cells)) == b"a picture"
     assert page_layout.story_picture(new_notebook(cells=cells[:2])) is None
 
@@ -74,7 +77,7 @@ def test_hidden_code_moves_to_the_end_of_its_section_and_its_output_stays():
         code("draw(b)", "hide-input", data={"image/png": PNG}),
         new_markdown_cell("### Two"),
     )
-    fold = f"\n\n% {page_layout.MARK}"
+    fold = f"\n\n% {page_layout.FOLD_COMMENT}"
     assert texts(cells) == [
         *["### One", "attack()", "draw(a)", "So what.", f"#### A control{fold}\n\nMore.", "b = 2", "draw(b)"],
         *[f"#### The code of this section{fold}", "a = 1", "draw(a)", "### Two"],
@@ -108,7 +111,7 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
 
 def test_a_chip_says_in_its_fold_what_runs_at_other_seeds_found():
     again = Replication("held", Counter(held=10), Counter(held=37, undecided=3))
-    said = "Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided."
+    said = "Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held, 3 undecided."
     assert f"**At other seeds.** {said}" in chip(replace(JUDGED, replication=again)).splitlines()
     assert "other seeds" not in chip(JUDGED)
 
@@ -119,6 +122,9 @@ def test_what_was_found_at_full_scale_stands_beside_it():
     assert "**At full scale.** ✓ held: *x* " in other
     assert ("at full scale:" in agreed, "**At full scale.** ◐ held in part: *x* " in agreed) == (False, True)
     assert "full scale" not in chip(replace(JUDGED, full_scale=FullScale("held in part", {})))
+    earlier = chip(replace(JUDGED, full_scale=replace(FULL, is_current=False)))
+    assert "**At full scale (under an earlier declaration).** ✓ held: *x* " in earlier
+    assert "at full scale: ✓ held" in chip(replace(JUDGED, verdict="not run", full_scale=FULL))
 
 
 def test_a_chapter_without_a_ledger_keeps_its_lines():

@@ -3,7 +3,6 @@
 Chapters run without a kernel here: their cells are not executed, only the claim records in them are shown.
 """
 
-import os
 import shutil
 
 import pytest
@@ -53,12 +52,6 @@ def test_an_execution_of_another_processor_counts_and_says_so(repository, monkey
     assert build(repository) == 0
     assert executions(repository) == before
     assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
-
-
-def test_a_package_whose_path_cannot_be_told_to_a_kernel_is_refused(finished, tmp_path, capsys):
-    root = copy_of(finished, tmp_path / f"a{os.pathsep}b")
-    assert build(root) == 2
-    assert f"no folder above the packages may have '{os.pathsep}' in its name" in capsys.readouterr().err
 
 
 # ── what is damaged afterwards ──────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ import io
 import threading
 
 from reproduced.run import run_chapters
-from reproduced.run.run_chapters import Execution, Progress, Task, local_place
+from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
 
 
 def a_task(folder, name: str) -> Task:
@@ -22,9 +22,9 @@ def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
 
     monkeypatch.setattr(run_chapters, "run_chapter", run_chapter)
     progress = Progress(io.StringIO())
-    with local_place(2, progress, gpus=["0", "1"]) as place:
+    with local_executor(2, progress, gpus=["0", "1"]) as executor:
         tasks = [a_task(tmp_path, name) for name in ("first", "second")]
-        assert len([*run_chapters.run_chapters(tasks, place, progress)]) == 2
+        assert len([*run_chapters.run_chapters(tasks, executor, progress)]) == 2
     assert sorted(found) == ["0", "1"]
 
 

@@ -101,16 +101,16 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     edit(repository / "book/claims/words.yml", "Figure 1", "Figure 2")
     head = commit(repository)
     assert replications.sentences(open_book(repository)) == {
-        "words": {"words.a": "Runs by today's rules: 1 held."},
-        "sums": {"sums.a": "Runs by earlier rules: 1 held."},
+        "words": {"words.a": "Runs under today's declaration: 1 held."},
+        "sums": {"sums.a": "Runs under earlier declarations: 1 held."},
     }
     assert leakage(repository, "replicate", "--seeds", "2") == 0
     assert kept(repository)["sums"][:1] == old["sums"], "what the old rules said is kept"
     assert {*seeds(repository, "sums")} == {old["sums"][0]["seed"], *replications.draw_seeds(head, 2)}
     assert {*seeds(repository, "words")} == {old["words"][0]["seed"], *replications.draw_seeds(head, 1)}
     assert replications.sentences(open_book(repository)) == {
-        "words": {"words.a": "Runs by today's rules: 2 held."},
-        "sums": {"sums.a": "Runs by today's rules: 2 held. Runs by earlier rules: 1 held."},
+        "words": {"words.a": "Runs under today's declaration: 2 held."},
+        "sums": {"sums.a": "Runs under today's declaration: 2 held. Runs under earlier declarations: 1 held."},
     }
 
 
@@ -130,7 +130,8 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
     assert len(kept(repository)["words"][0]["claims"]) == 1
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     assert len(set(seeds(repository, "sums"))) == 2, "another seed takes its place, and the failure stays"
-    assert replications.sentences(open_book(repository))["sums"] == {"sums.a": "Runs by today's rules: 1 held."}
+    told = replications.sentences(open_book(repository))["sums"]
+    assert told == {"sums.a": "Runs under today's declaration: 1 held."}
 
 
 # ── what is said of them ────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,10 +165,11 @@ def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
     earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
     found = replications.replication([*earlier, *now, {"claims": {}}], declared)
-    assert found.brief == "2 of 3; under earlier rules 2 of 3"
-    assert found.sentence == "Runs by today's rules: 2 held, 1 undecided. Runs by earlier rules: 2 held, 1 undecided."
+    assert found.brief == "2 of 3; under earlier declarations 2 of 3"
+    counts = "2 held, 1 undecided"
+    assert found.sentence == f"Runs under today's declaration: {counts}. Runs under earlier declarations: {counts}."
     assert replications.replication(now, declared).brief == "2 of 3"
-    assert replications.replication(earlier, declared).brief == "none yet; under earlier rules 2 of 3"
+    assert replications.replication(earlier, declared).brief == "none yet; under earlier declarations 2 of 3"
     assert replications.replication([{"claims": {}}], declared) is None
 
 

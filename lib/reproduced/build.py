@@ -6,7 +6,6 @@ from the declared one and a warning of the renderer each make the build fail, af
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,12 @@ from nbformat import NotebookNode
 
 from leakage import runtime, store
 from reproduced.pages import render as pages
-from reproduced.pages.ledgers import Ledger, read_ledger, read_ledgers
+from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
-from reproduced.run.chapter_cache import REPRO, Plan, cores, make_plan, run_plans
-from reproduced.run.run_chapters import Place, Progress, local_place
+from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, cores, make_plan, run_plans
+from reproduced.run.run_chapters import ChapterExecutor, Progress, local_executor
 
 _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
@@ -37,7 +36,7 @@ _MARKED = "This folder was made by `leakage build`, which may overwrite and dele
 class Report:
     """What a build found; it succeeded if there is no fault."""
 
-    ledgers: Mapping[str, Ledger]
+    ledgers: Mapping[str, ChapterFindings]
     faults: tuple[str, ...]
 
 
@@ -46,7 +45,7 @@ def build(
     names: Sequence[str],
     parameters: Mapping[str, Any],
     *,
-    place: Place,
+    executor: ChapterExecutor,
     cell_seconds: int | None = None,
     rendered: bool = True,
     progress: Progress,
@@ -57,7 +56,7 @@ def build(
         book: what to build, and where.
         names: chapters to execute; the others are shown as they were executed before, if they were.
         parameters: profile, seed and device, checked.
-        place: where chapters are executed.
+        executor: executes the chapters.
         cell_seconds: the longest a cell may take; by default according to the profile.
         rendered: whether to make the site, beyond its staged pages.
         progress: told what happens.
@@ -71,22 +70,22 @@ def build(
     plans = {chapter: make_plan(book, chapter, parameters, device=kind) for chapter in book.chapters}
     with hold_build_folder(book.build):
         for chapter in chosen:
-            progress.say(_intention(plans[chapter]))
+            progress.say(_plan_line(plans[chapter]))
         # In reverse: the longest chapters are among the last, and one that begins last runs alone.
         todo = {chapter: plans[chapter] for chapter in reversed(chosen) if plans[chapter].state != "fresh"}
         for chapter in todo:  # the ledgers of their last execution go first, whatever happens then
             book.ledger(chapter).unlink(missing_ok=True)
         limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
-        done = run_plans(todo, place=place, cell_seconds=limit, progress=progress)
+        done = run_plans(todo, executor=executor, cell_seconds=limit, progress=progress)
         ends = {plan.chapter: execution for plan, execution in done}
         faults = [ends[chapter].summary(chapter) for chapter in chosen if chapter in ends and ends[chapter].error]
-        chosen = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
+        shown_fresh = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
         read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
         notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
         ledgers = _collect(book, notebooks)
-        for chapter in (name for name in chosen if name in ledgers):
+        for chapter in (name for name in shown_fresh if name in ledgers):
             faults += ledgers[chapter].faults
-        notes = _notes(plans, chosen, notebooks)
+        notes = _notes(plans, shown_fresh, notebooks)
         absent = pages.stage(book, parameters["profile"], notebooks, ledgers, notes)
         faults += pages.execute_pages(book)
         if rendered:
@@ -95,7 +94,7 @@ def build(
 
 
 @contextmanager
-def open_place(
+def open_executor(
     book: Book,
     names: Sequence[str],
     device: str,
@@ -104,8 +103,8 @@ def open_place(
     workers: int | None,
     cluster: str | None,
     progress: Progress,
-) -> Iterator[Place]:
-    """Where the chapters named are executed: here, by so many workers on this machine, or by those of a scheduler.
+) -> Iterator[ChapterExecutor]:
+    """What executes the chapters named: this process, so many workers on this machine, or those of a scheduler.
 
     Here `jobs` run at a time, or one for each GPU, or each core where no GPU is used; where there are fewer chapters
     than cores, the points of their grids use those that are left.
@@ -115,22 +114,22 @@ def open_place(
     """
     if workers is None and cluster is None:
         gpus = _gpus(device)
-        with local_place(jobs or len(gpus) or cores(), progress, gpus=gpus, cores=1 if gpus else cores()) as place:
-            yield place
+        with local_executor(
+            jobs or len(gpus) or cores(), progress, gpus=gpus, cores=1 if gpus else cores()
+        ) as executor:
+            yield executor
         return
     from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers
 
-    with connect(address=cluster, workers=workers) as workplace:
-        workplace.check_workers(chapter_needs(book, book.choose(names), device), book.library)
-        yield workplace.place()
+    with connect(address=cluster, workers=workers) as connection:
+        connection.check_workers(chapter_needs(book, book.choose(names), device), book.library)
+        yield connection.chapter_executor()
 
 
 def check(book: Book) -> None:
     """A `UserError` of a book whose chapters cannot be executed, before anything is changed."""
     pages.check(book)
     book.check_folder()
-    if os.pathsep in str(book.library):  # it would end there in PYTHONPATH, and another `leakage` be imported
-        raise UserError(f"{book.library}: no folder above the packages may have {os.pathsep!r} in its name.")
 
 
 def mark_build_folder(folder: Path) -> None:
@@ -162,7 +161,7 @@ def hold_build_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _intention(plan: Plan) -> str:
+def _plan_line(plan: Plan) -> str:
     reasons = {"new": "executing", "failed": "executing again, it failed the last time"}
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
@@ -185,7 +184,7 @@ def _has_gpu(number: int) -> bool:
         return False
 
 
-def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Ledger]:
+def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
     """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
     ledgers = read_ledgers(book, notebooks)
     for chapter, ledger in ledgers.items():
@@ -196,11 +195,13 @@ def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Led
     return ledgers
 
 
-def _notes(plans: Mapping[str, Plan], chosen: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
+def _notes(
+    plans: Mapping[str, Plan], shown_fresh: Sequence[str], notebooks: Mapping[str, NotebookNode]
+) -> dict[str, str]:
     """What pages must say whose results are of an earlier run."""
     notes = {}
     for chapter in notebooks:
-        if chapter not in chosen and plans[chapter].state == "stale":
+        if chapter not in shown_fresh and plans[chapter].state == "stale":
             since = ", ".join(plans[chapter].changed)
             notes[chapter] = f"The results on this page are of an earlier run; since then this has changed: {since}."
     return notes
@@ -218,7 +219,7 @@ def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
     return []
 
 
-def verdicts(report: Report) -> str:
+def verdict_line(report: Report) -> str:
     """The verdict counts of all chapters, in one line."""
     judgements = (one for ledger in report.ledgers.values() for one in ledger.judgements)
     return verdict_counts(judgements) or "no claim was judged"
@@ -228,7 +229,7 @@ def keep_record(book: Book, chapter: str) -> Path:
     """Write the ledger of a finished run in profile `paper` to `book/records/`; a `UserError` if there is none."""
     (chapter,) = book.choose([chapter])
     notebook = chapter_cache.read(book.executed("paper", chapter))
-    if notebook is None or notebook.metadata[REPRO]["status"] != "ok":
+    if notebook is None or notebook.metadata[EXECUTION_KEY]["status"] != "ok":
         raise UserError(
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
@@ -240,8 +241,8 @@ def keep_record(book: Book, chapter: str) -> Path:
     # A line for the run, and one for each claim.
     run = json.dumps({**ledger, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
     rows = ",\n".join(json.dumps(claim, ensure_ascii=False, allow_nan=False) for claim in claims)
-    write_text(book.record(chapter), f"{run}\n{rows}\n]}}\n")
-    return book.record(chapter)
+    write_text(book.full_scale_file(chapter), f"{run}\n{rows}\n]}}\n")
+    return book.full_scale_file(chapter)
 
 
 def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:

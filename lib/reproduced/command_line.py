@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from leakage import __version__, arguments
-from reproduced.run.run_chapters import Progress, UserError, one_line
+from reproduced.repository import UserError
+from reproduced.run.run_chapters import Progress, one_line
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST_JOBS = 1024
 _MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
-_BAR = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
+_LIMIT = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     audit_parser.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
     text = "Exit 1 if auc, advantage or tpr@F surely exceeds VALUE; may be given again."
     audit_parser.add_argument(
-        "--fail-above", dest="bars", action="append", default=[], metavar="METRIC=VALUE", help=text
+        "--fail-above", dest="limits", action="append", default=[], metavar="METRIC=VALUE", help=text
     )
     audit_parser.add_argument("--level", type=float, default=0.95, help="Of the intervals.  [default: 0.95]")
     _add_workers(audit_parser)
@@ -210,9 +211,9 @@ def audit(options: argparse.Namespace) -> int:
     where it is here.
 
     The exit status is 1 where the lower end of the strongest attack's interval
-    exceeds a bar; it allows for the best of several attacks being taken.
+    exceeds a limit; it allows for the best of several attacks being taken.
     """
-    bars = [_bar(text) for text in options.bars]
+    limits = [_limit(text) for text in options.limits]
     _check_workers(options)
     _check_targets(options.scores, [path for path in (options.report, options.json) if path is not None])
     from leakage import audit as audits
@@ -223,21 +224,21 @@ def audit(options: argparse.Namespace) -> int:
     from leakage.auditing.given import given as read_inputs
 
     try:
-        for metric, _ in bars:
+        for metric, _ in limits:
             check_metric(metric)
-        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in bars if metric.startswith("tpr@"))})
+        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in limits if metric.startswith("tpr@"))})
         inputs = read_inputs(**scores_file.read(options.scores))
         with ExitStack() as stack:
-            again = None
+            recompute = None
             if options.workers or options.cluster:
                 from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
 
                 scores = options.scores.resolve()
                 workers = stack.enter_context(connect(address=options.cluster, workers=options.workers))
                 workers.check_workers(Needs(files=score_files(scores)))
-                again = partial(workers.measure_without, scores)
-            found = audited(inputs, fprs=fprs[::-1], level=options.level, again=again)
-        failed = [(metric, bar, low) for metric, bar in bars if (low := found.at_least(metric)) > bar]
+                recompute = partial(workers.measure_without, scores)
+            found = audited(inputs, fprs=fprs[::-1], level=options.level, again=recompute)
+        failed = [(metric, limit, low) for metric, limit in limits if (low := found.at_least(metric)) > limit]
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
     print(found, flush=True)  # first, for a file that cannot be written shall not cost the answer
@@ -248,14 +249,14 @@ def audit(options: argparse.Namespace) -> int:
             store.write(options.json, found.to_json().encode())
     except ValueError as error:  # letters of a group's name that cannot be written
         raise UserError(str(error)) from error
-    for metric, bar, low in failed:
-        _complain(f"leakage: {metric} is at least {low:.4g}, which exceeds {bar:g}.")
+    for metric, limit, low in failed:
+        _complain(f"leakage: {metric} is at least {low:.4g}, which exceeds {limit:g}.")
     return _FAILED if failed else 0
 
 
-def _bar(text: str) -> tuple[str, float]:
+def _limit(text: str) -> tuple[str, float]:
     """The metric and the number of `METRIC=VALUE`."""
-    parts = _BAR.fullmatch(text)
+    parts = _LIMIT.fullmatch(text)
     if not parts or not re.search("[0-9]", parts[2]):
         raise UserError(f"--fail-above must be METRIC=VALUE, such as tpr@0.01=0.05, got {text!r}.")
     return parts[1], float(parts[2])
@@ -289,13 +290,13 @@ def build(options: argparse.Namespace) -> int:
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        building.open_place(book, options.chapters, parameters["device"], **places, progress=progress) as place,
+        building.open_executor(book, options.chapters, parameters["device"], **places, progress=progress) as executor,
     ):
         report = building.build(
             book,
             options.chapters,
             parameters,
-            place=place,
+            executor=executor,
             cell_seconds=options.timeout,
             rendered=not options.no_render,
             progress=progress,
@@ -304,7 +305,7 @@ def build(options: argparse.Namespace) -> int:
         _complain(fault)
     if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
-    print(f"Claims: {building.verdicts(report)}")
+    print(f"Claims: {building.verdict_line(report)}")
     if lacking := lacking_data(report.ledgers.values()):
         print(lacking)
     return _FAILED if report.faults else 0
@@ -320,7 +321,7 @@ def replicate(options: argparse.Namespace) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
     _check_workers(options)
     from reproduced import replicate as replicating
-    from reproduced.build import open_place
+    from reproduced.build import open_executor
     from reproduced.run import replications
     from reproduced.run.book import STANDARD, open_book
 
@@ -328,9 +329,11 @@ def replicate(options: argparse.Namespace) -> int:
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        open_place(book, options.chapters, str(STANDARD["device"]), **places, progress=progress) as place,
+        open_executor(book, options.chapters, str(STANDARD["device"]), **places, progress=progress) as executor,
     ):
-        faults = replicating.replicate(book, options.chapters, seeds=options.seeds, place=place, progress=progress)
+        faults = replicating.replicate(
+            book, options.chapters, seeds=options.seeds, executor=executor, progress=progress
+        )
     for fault in faults:
         _complain(fault)
     print(f"Kept {replications.file_path(book)}.")

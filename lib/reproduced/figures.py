@@ -114,7 +114,7 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     Args:
         picture: the figure.
         alt: what the picture shows, for those who cannot see it: one sentence that gives the finding, not the title.
-        stand_in: names the data that were drawn where those that caption and `alt` speak of are absent, such as
+        stand_in: the replacement data that were drawn, if the data of the caption are missing, such as
             `8×8 digits in place of Location-30`; it is written above the panels and takes the place of `alt`, whose
             finding is not about these data.
 
@@ -133,7 +133,7 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
 
 
 def frames(
-    pictures: Sequence[Figure | bytes],
+    pictures: Sequence[Figure],
     *,
     labels: Sequence[str],
     alts: Sequence[str],
@@ -147,7 +147,7 @@ def frames(
     The browser decodes a hidden frame only when it is first shown. Without scripts all frames stand below each other.
 
     Args:
-        pictures: at least two figures, which are closed, or PNG files.
+        pictures: at least two figures, which are closed.
         labels: for each picture what the slider then stands at, such as `λ = 0.3`.
         alts: for each picture its text, as in `show`.
         name: tells this slider from all others of the book; its ids are a hash of it.
@@ -170,7 +170,7 @@ def frames(
         if not text.strip():
             raise ValueError(f"`{argument}` must say something, got {text!r}.")
     alts = [_check_alt(alt) for alt in alts]
-    files = [png(p, colours=_PALETTE) if isinstance(p, Figure) else p for p in pictures]
+    files = [png(picture, colours=_PALETTE) for picture in pictures]
     sizes = {Image.open(io.BytesIO(file)).size for file in files}
     if len(sizes) > 1:
         raise ValueError(f"`pictures` must have one size, else the page jumps; got {sorted(sizes)} pixels.")
@@ -193,8 +193,7 @@ def frames(
     )
     display({"text/html": page, "text/plain": "\n".join(alts)}, raw=True)
     for picture in pictures:
-        if isinstance(picture, Figure):
-            _close(picture)
+        _close(picture)
 
 
 # The label encloses its slider and the script finds its parts by class, not by id, so that two views of one output in

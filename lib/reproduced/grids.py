@@ -59,7 +59,7 @@ def run_grid(
     """
     points = list(points)
     machine = (store.device_kind(run.device), store.processor(), store.environment(store.LIB.parent))
-    shared = store.digest((_result, function, run.profile, run.seed, *machine))
+    shared = store.digest((_packed_result, function, run.profile, run.seed, *machine))
     home = Path(folder or _grids(), name)
     files = [home / f"{store.digest((shared, point))[:40]}.pt" for point in points]
     values = _read(set(files), name)
@@ -90,7 +90,7 @@ def run_calls(
 def keep(function: Callable[..., Any], *, name: str, run: Run, folder: Path | str | None = None) -> Callable[..., Any]:
     """`function`, whose results are kept: a call is computed once for the same arguments, and read after that.
 
-    Of the option `generator` the state counts, and it is left as the call left it, also where the result is read.
+    The state of `generator` is part of the key; after the call it is advanced, also if the result was read.
     """
 
     def call(*arguments: Any, generator: torch.Generator | None = None, **options: Any) -> Any:
@@ -143,9 +143,9 @@ def _compute(
 ) -> Iterator[tuple[Path, bytes]]:
     """The content of each file as it is finished; what has not begun when a point fails is cancelled."""
     if executor is None:
-        yield from ((file, _result(function, point)) for file, point in missing.items())
+        yield from ((file, _packed_result(function, point)) for file, point in missing.items())
         return
-    futures = {executor.submit(_result, function, point): file for file, point in missing.items()}
+    futures = {executor.submit(_packed_result, function, point): file for file, point in missing.items()}
     try:
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -154,7 +154,7 @@ def _compute(
             future.cancel()
 
 
-def _result(function: Callable[[Any], Any], point: Any) -> bytes:
+def _packed_result(function: Callable[[Any], Any], point: Any) -> bytes:
     """The packed value at a point."""
     try:
         return store.pack(function(point))

@@ -20,7 +20,7 @@ from leakage.metrics.intervals import Estimate
 from reproduced.palette import colour, dots, line, look
 
 
-def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str, *, label: str | None = None) -> None:
+def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str) -> None:
     """Shade the range from `low` to `high` over `x` in the quantity's colour. Tensors on any device are welcome.
 
     Raises:
@@ -29,7 +29,7 @@ def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str, *, label: str | N
     x, low, high = (_array(values) for values in (x, low, high))
     if bool((low > high).any()):
         raise ValueError("`low` must not exceed `high`, got a band turned over; are they swapped?")
-    ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0, label=label)
+    ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0)
 
 
 def histogram(
@@ -175,7 +175,6 @@ def polygons(
     *,
     limits: tuple[float, float] | None = None,
     shades: str = "viridis",
-    edges: bool = False,
 ) -> PolyCollection:
     """Fill polygons by their values, and let the axes end where they do, in true proportion. Tensors are welcome.
 
@@ -186,7 +185,6 @@ def polygons(
         values: one for each.
         limits: the values at the two ends of the colours; by default those of the values.
         shades: name of a colour map of matplotlib.
-        edges: draw a thin white line around each polygon.
 
     Returns:
         What was drawn, for a colour bar.
@@ -205,7 +203,7 @@ def polygons(
         raise ValueError(f"`counts` must lie between 3 and {corners.shape[1]}, got {sizes.min()} to {sizes.max()}.")
     rings = [ring[:size] for ring, size in zip(corners, sizes, strict=True)]
     # Without a line of its own colour the page would shine through between two polygons.
-    drawn = PolyCollection(rings, array=heights, cmap=shades, edgecolors="white" if edges else "face", linewidths=0.3)
+    drawn = PolyCollection(rings, array=heights, cmap=shades, edgecolors="face", linewidths=0.3)
     drawn.set_clim(*(limits or (heights.min(), heights.max())))
     ax.add_collection(drawn)
     low, high = np.concatenate(rings).min(0), np.concatenate(rings).max(0)

@@ -2,7 +2,7 @@
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 Each run is kept in `book/records/replication.jsonl` when it ends, so an interrupted replication goes on where it
-stopped. A chapter is executed whole, at as many new seeds as its claims lack under today's rules.
+stopped. A chapter is executed whole, at as many new seeds as its claims lack under today's declarations.
 """
 
 import math
@@ -20,13 +20,15 @@ from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages.ledgers import Judgement, read_ledger
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
-from reproduced.run.chapter_cache import ABSENT, REPRO, Plan, execution_provenance, make_plan, run_plans
-from reproduced.run.run_chapters import Place, Progress
+from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, Plan, execution_provenance, make_plan, run_plans
+from reproduced.run.run_chapters import ChapterExecutor, Progress
 
 _ORIGIN = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
 
 
-def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, progress: Progress) -> tuple[str, ...]:
+def replicate(
+    book: Book, names: Sequence[str], *, seeds: int, executor: ChapterExecutor, progress: Progress
+) -> tuple[str, ...]:
     """Execute the chapters named, all if none is, until each claim was judged at `seeds` seeds by the rules it has now.
 
     All chapters at all seeds are one row of tasks, so that no processor waits for the last chapter of a seed.
@@ -35,7 +37,7 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
         book: what to execute.
         names: chapters.
         seeds: how many seeds each claim shall have, those of earlier commits included.
-        place: where chapters are executed.
+        executor: executes the chapters.
         progress: told what happens.
 
     Returns:
@@ -52,7 +54,7 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
     kept = replications.read(book)
     order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
     wanted = _wanted(book, {chapter: kept[chapter] for chapter in chosen}, order, seeds)
-    left = {seed: {*chapters} for seed, chapters in wanted.items()}
+    unfinished = {seed: {*chapters} for seed, chapters in wanted.items()}
     faults: list[str] = []
 
     def keep(plan: Plan) -> None:
@@ -62,8 +64,8 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
         if "error" in run:  # of a failure, somebody wants to see the notebook
             faults.append(f"{plan.chapter}, seed {seed}: {run['error']}")
             return
-        left[seed].remove(plan.chapter)
-        if not left[seed]:
+        unfinished[seed].remove(plan.chapter)
+        if not unfinished[seed]:
             shutil.rmtree(plan.book.build)
 
     mark_build_folder(book.build)
@@ -81,7 +83,7 @@ def replicate(book: Book, names: Sequence[str], *, seeds: int, place: Place, pro
         progress.expected = len(todo)
         progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
         limit = CELL_SECONDS[STANDARD["profile"]]
-        for plan, execution in run_plans(todo, place=place, cell_seconds=limit, progress=progress):
+        for plan, execution in run_plans(todo, executor=executor, cell_seconds=limit, progress=progress):
             if execution.notebook:
                 keep(plan)
             else:
@@ -105,8 +107,10 @@ def _wanted(
 def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> int:
     """How many runs the chapter lacks until every claim that can be judged here has so many seeds."""
     claims = book.declarations(chapter).claims
-    judgeable = [claim for claim in claims if claim.is_judgeable(STANDARD["profile"]) and not missing_data_text(claim)]
-    fewest = min((len(replications.under_todays_rules(runs, claim)) for claim in judgeable), default=seeds)
+    judgeable = [
+        claim for claim in claims if claim.profile_suffices(STANDARD["profile"]) and not missing_data_text(claim)
+    ]
+    fewest = min((len(replications.under_todays_declaration(runs, claim)) for claim in judgeable), default=seeds)
     return max(0, seeds - fewest)
 
 
@@ -114,7 +118,7 @@ def _run(plan: Plan, seed_index: int) -> dict[str, Any]:
     """What one execution found; a failed one is kept too, with its error and without claims."""
     notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
-    repro = notebook.metadata[REPRO]
+    repro = notebook.metadata[EXECUTION_KEY]
     run = {"chapter": plan.chapter, "seed": repro["seed"], "seed_index": seed_index}
     run |= {name: repro[name] for name in _ORIGIN}
     run["data"] = {name: checksum for name, checksum in repro["data"].items() if checksum != ABSENT}

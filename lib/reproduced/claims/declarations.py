@@ -26,8 +26,9 @@ Verdict = Literal["held", "held in part", "did not hold", "undecided", "not run"
 KINDS, VERDICTS = get_args(Kind), get_args(Verdict)
 HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
 GROUPS = ("The paper's claims", "Ours, not in the paper", "Errata")
-# The place of a value in a text; the braces of mathematics follow a sign.
-_PLACE = re.compile(r"(?<![$\\^_}a-z])\{([a-z][a-z0-9_]*)\}")
+DECIDING_RULE = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
+# A value's name in braces in a text; the braces of mathematics follow a sign.
+_BRACED_VALUE = re.compile(r"(?<![$\\^_}a-z])\{([a-z][a-z0-9_]*)\}")
 
 
 def _join_words(text: Any) -> Any:
@@ -90,9 +91,9 @@ class Claim(_Strict):
 
     @model_validator(mode="after")
     def _check(self) -> "Claim":
-        values, cited = self.values.keys(), set(_PLACE.findall(self.why))
+        values, cited = self.values.keys(), set(_BRACED_VALUE.findall(self.why))
         compared = {name for rule in self.rules.values() for name in rule.names}
-        shown = set(_PLACE.findall(self.shows))
+        shown = set(_BRACED_VALUE.findall(self.shows))
         if self.kind != "ours" and ".beyond." in self.id:
             raise ValueError(f"`kind` must be ours, as the id says; got {self.kind!r}")
         if self.kind != "ours" and not self.where:
@@ -113,13 +114,13 @@ class Claim(_Strict):
     @property
     def main_value(self) -> str:
         """The name of the first value that stands beside the verdict."""
-        return next(iter([*_PLACE.findall(self.shows), *self.values]))
+        return next(iter([*_BRACED_VALUE.findall(self.shows), *self.values]))
 
     def summary(self, values: Mapping[str, Measurement]) -> str:
         """What stands beside the verdict: `shows` with the measurements, in few words."""
         name = self.main_value
         text = self.shows or f"{name.replace('_', ' ')} {{{name}}}"
-        return _PLACE.sub(lambda place: measurements.describe_briefly(values[place[1]]), text)
+        return _BRACED_VALUE.sub(lambda braced: measurements.describe_briefly(values[braced[1]]), text)
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -127,7 +128,7 @@ class Claim(_Strict):
         found = {"held": self.holds, "in part": self.in_part, "refuted": self.refuted}
         return {word: rule for word, rule in found.items() if rule}
 
-    def is_judgeable(self, profile: str) -> bool:
+    def profile_suffices(self, profile: str) -> bool:
         """Whether a run in `profile` is large enough to judge the claim."""
         return profile != "smoke" and PROFILES.index(profile) >= PROFILES.index(self.profile)
 
@@ -140,10 +141,12 @@ class Claim(_Strict):
         return HELD if holds else IN_PART if in_part else DID_NOT_HOLD if refuted else UNDECIDED
 
     def unused_thresholds(self, values: Mapping[str, Measurement]) -> tuple[float, ...]:
-        """Thresholds that do not affect the verdict; none of an undecided claim if one of them could decide it."""
+        """Thresholds that do not affect the verdict.
+
+        For an undecided claim: empty if moving any threshold would decide it.
+        """
         verdict = self.verdict(values)
-        words = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}
-        rules = [self.rules[words[verdict]]] if verdict in words else [*self.rules.values()]
+        rules = [self.rules[DECIDING_RULE[verdict]]] if verdict in DECIDING_RULE else [*self.rules.values()]
         thresholds = [threshold for rule in rules for threshold in rule.thresholds(values)]
         if verdict == UNDECIDED and any(decides for _, decides in thresholds):
             return ()
@@ -155,7 +158,7 @@ class Claim(_Strict):
             return f"Not expected: {self.expected} was."
         if verdict == HELD and self.proof:
             return f"As stated; the printed proof: {self.proof}"
-        return _PLACE.sub(lambda place: measurements.describe(values[place[1]]), self.why)
+        return _BRACED_VALUE.sub(lambda braced: measurements.describe(values[braced[1]]), self.why)
 
 
 class Declarations(_Strict):

@@ -22,7 +22,7 @@ from reproduced.repository import find_root
 if TYPE_CHECKING:
     import leakage.runtime  # and with it PyTorch, which nobody needs who collects what was judged
 
-RECORD = "claim"  # key of a record in the metadata of an output
+JUDGEMENT_KEY = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
 
 
@@ -66,7 +66,7 @@ class Ledger:
         reason = claim.reason(verdict, values)
         if self._run.profile == "smoke":
             verdict, reason = NOT_JUDGED, ""
-        elif not claim.is_judgeable(self._run.profile):
+        elif not claim.profile_suffices(self._run.profile):
             verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
         elif why := missing_data_text(claim):
             self._keep(claim, NOT_RUN, why, rule="", values=[])
@@ -126,7 +126,7 @@ class Ledger:
         if found:
             plain += f"{found}; rule: {values['rule']}"
             shown += f": {found}; {texts.escape_cell(texts.rules_text(claim))}"
-        _display({"text/plain": plain, "text/markdown": shown}, {RECORD: record})
+        _display({"text/plain": plain, "text/markdown": shown}, {JUDGEMENT_KEY: record})
 
 
 def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:

@@ -63,7 +63,7 @@ def check(name: str, measured: Any) -> Measurement:
 
 
 def ends(measured: Measurement) -> dict[str, Any]:
-    """The numbers that a rule can look at, by the suffix of the name: `.low`, `.high`, and of a count `` and `.of`."""
+    """The numbers that a rule can look at, by suffix: `.low` and `.high`; a count also has its bare name and `.of`."""
     match measured:
         case Estimate():
             return {".low": measured.low, ".high": measured.high}

@@ -92,8 +92,8 @@ class Rule:
     def margins(self, values: Mapping[str, Measurement]) -> list[float]:
         """How far each comparison of the rule is from its threshold, in the order of the text; positive if it is true.
 
-        Of `all` it is that of the nearest element, of `any` that of the farthest. Of an equation it is a half less the
-        difference of its sides, for counts are equal or differ by one.
+        `all`: the smallest margin of the elements; `any`: the largest. `==`: 0.5 − |difference|, for counts are equal
+        or differ by one.
         """
         numbers, found = self._numbers(values), []
 

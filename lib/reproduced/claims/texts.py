@@ -49,9 +49,7 @@ def escape_cell(text: str | float) -> str:
 def escape_text(text: str | float) -> str:
     """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
 
-    Whatever a renderer takes for mathematics or code, no `<` is followed by what would make it a tag, no brace by
-    what would make it a template or a role, and no `!` by what would make it a picture: where there is no escape, a
-    blank parts them.
+    A blank is inserted after `<`, `{`, `}` or `!` wherever it would begin one of these and escaping is impossible.
     """
     pieces = _SPANS.split(" ".join(str(text).split()))
     safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))
@@ -74,10 +72,9 @@ def rules_text(claim: Claim) -> str:
     return "; ".join(f"{word} if {rule.markdown()}" for word, rule in claim.rules.items())
 
 
-def measured_text(record: Mapping[str, Any], shows: str = "") -> str:
-    """The value of a record that has the name, else its first, with its interval; "" if nothing was measured."""
-    found = _measured(record)
-    return found.get(shows) or next(iter(found.values()), "")
+def measured_text(record: Mapping[str, Any]) -> str:
+    """The first value of a record with its interval; "" if nothing was measured."""
+    return next(iter(_measured(record).values()), "")
 
 
 def finding_text(record: Mapping[str, Any]) -> str:
@@ -93,10 +90,12 @@ def _measured(record: Mapping[str, Any]) -> dict[str, str]:
 def provenance(ledger: Mapping[str, Any]) -> str:
     """Where a collected ledger comes from, in one line."""
     commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
-    return f"profile {ledger['profile']}, seed {ledger['seed']}, {machine(ledger)}, {commit}, {ledger['date'][:10]}"
+    return (
+        f"profile {ledger['profile']}, seed {ledger['seed']}, {machine_text(ledger)}, {commit}, {ledger['date'][:10]}"
+    )
 
 
-def machine(ledger: Mapping[str, Any]) -> str:
+def machine_text(ledger: Mapping[str, Any]) -> str:
     """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
     device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
     return f"{device} ({processor})" if processor else device

@@ -57,7 +57,7 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
 
 def full_scale(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """What `full_scale.html` needs: the claims with a verdict here and at full scale, and those where it differs."""
-    both = [one for one in judgements if one.full_scale and one.verdict != NOT_RUN]
+    both = [one for one in judgements if one.full_scale and one.is_judged]
     return {"both": both, "others": [one for one in both if one.differs_at_full_scale]}
 
 

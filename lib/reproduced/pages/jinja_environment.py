@@ -15,9 +15,9 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from reproduced.claims import measurements
 from reproduced.claims.declarations import HELD, KINDS
 from reproduced.claims.texts import SIGNS, escape_text, rule_text, verdict_text
-from reproduced.pages.ledgers import ORDER, slug
+from reproduced.pages.ledgers import READING_ORDER, slug
 
-EXACT = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
+EXACT_MARK = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
 
 
 def fill_template(template: str, **values: Any) -> str:
@@ -46,7 +46,13 @@ def _environment() -> Environment:
         "thousands": "{:,}".format,
         "verdict_text": verdict_text,
     }
-    environment.globals |= {"EXACT": EXACT, "HELD": HELD, "KINDS": KINDS, "ORDER": ORDER, "SIGNS": SIGNS}
+    environment.globals |= {
+        "EXACT_MARK": EXACT_MARK,
+        "HELD": HELD,
+        "KINDS": KINDS,
+        "READING_ORDER": READING_ORDER,
+        "SIGNS": SIGNS,
+    }
     return environment
 
 

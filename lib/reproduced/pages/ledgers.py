@@ -1,8 +1,9 @@
 """Ledgers: what the executed chapters found, claim by claim.
 
-A `Ledger` is read once from an executed notebook and its claims file, and handed to every builder of a page. Each of
-its judgements holds the declared claim, the measurements and whatever the pages say beside them: what a full-scale run
-and the runs at other seeds found, and where the claim is declared and judged. Nothing here executes or writes.
+The `ChapterFindings` are read once from an executed notebook and its claims file, and handed to every builder of a
+page. Each of their judgements holds the declared claim, the measurements and whatever the pages say beside them: what a
+full-scale run and the runs at other seeds found, and where the claim is declared and judged. Nothing here executes or
+writes.
 """
 
 import re
@@ -16,15 +17,22 @@ from nbformat import NotebookNode
 
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim, Declarations
-from reproduced.claims.ledger import RECORD, missing_data_text
+from reproduced.claims.ledger import JUDGEMENT_KEY, missing_data_text
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.texts import NOT_JUDGED, rule_text
 from reproduced.run import replications
 from reproduced.run.book import Book, UserError, read_json, read_mapping
-from reproduced.run.chapter_cache import ABSENT, PROVENANCE, REPRO
+from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, PROVENANCE
 from reproduced.run.replications import Replication
 
-ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)  # of verdicts: what needs reading comes first
+READING_ORDER = (
+    DID_NOT_HOLD,
+    IN_PART,
+    UNDECIDED,
+    HELD,
+    NOT_RUN,
+    NOT_JUDGED,
+)  # of verdicts: what needs reading comes first
 
 
 @dataclass(frozen=True)
@@ -48,10 +56,11 @@ class Chapter:
 
 @dataclass(frozen=True)
 class FullScale:
-    """What a kept full-scale run found of a claim."""
+    """What a kept full-scale run found of a claim; `is_current` unless the claim has been declared anew since."""
 
     verdict: str
     values: Mapping[str, Measurement]
+    is_current: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,15 +70,15 @@ class Judgement:
     Attributes:
         chapter: the chapter.
         claim: as declared.
-        verdict: one of `ORDER`.
+        verdict: one of `READING_ORDER`.
         reason: why, in words; "" where nothing need be said.
         values: what was measured, by name; empty if nothing was.
         rule: as it was executed; None if none was.
-        seconds: what the judgement took with all before it; None if there was none.
-        is_recorded: whether an output of the notebook has it, so that the page of the chapter shows a chip.
+        seconds: since the previous judgement; None if there was none.
+        has_chip: whether an output of the notebook has it, so that the page of the chapter shows a chip.
         replication: what the runs at other seeds found; None without one.
         full_scale: what the full-scale run found; None without one.
-        addresses: of its lines in the public repository, as `claims_table.html` names them: as declared, as judged.
+        source_links: of its lines in the public repository, as `claims_table.html` names them: as declared, as judged.
     """
 
     chapter: Chapter
@@ -79,10 +88,10 @@ class Judgement:
     values: Mapping[str, Measurement] = field(default_factory=dict)
     rule: str | None = None
     seconds: float | None = None
-    is_recorded: bool = True
+    has_chip: bool = True
     replication: Replication | None = None
     full_scale: FullScale | None = None
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    source_links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def row(self) -> str:
@@ -90,17 +99,21 @@ class Judgement:
         return row_anchor(self.claim.id)
 
     @property
-    def address(self) -> str:
+    def page_link(self) -> str:
         """Where its chip is, or its chapter if it has none."""
-        return f"{self.chapter.name}.html" + f"#{chip_anchor(self.claim.id)}" * self.is_recorded
+        return f"{self.chapter.name}.html" + f"#{chip_anchor(self.claim.id)}" * self.has_chip
+
+    @property
+    def is_judged(self) -> bool:
+        return self.verdict not in (NOT_RUN, NOT_JUDGED)
 
     @property
     def is_unexpected(self) -> bool:
-        return self.verdict not in (NOT_RUN, NOT_JUDGED, self.claim.expected)
+        return self.is_judged and self.verdict != self.claim.expected
 
     @property
     def differs_at_full_scale(self) -> bool:
-        return self.full_scale is not None and self.verdict not in (NOT_RUN, self.full_scale.verdict)
+        return self.is_judged and self.full_scale is not None and self.verdict != self.full_scale.verdict
 
     @property
     def shows(self) -> str:
@@ -114,7 +127,7 @@ class Judgement:
     @cached_property
     def as_json(self) -> dict[str, Any]:
         """The judgement as `claims.json` has it."""
-        claim, is_judged = self.claim, self.verdict not in (NOT_RUN, NOT_JUDGED)
+        claim = self.claim
         stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in self.values.items()]
         return {
             "values": stored,
@@ -130,14 +143,14 @@ class Judgement:
             "expected": claim.expected,
             "least_profile": claim.profile,
             "kind": claim.kind,
-            "idle": list(claim.unused_thresholds(self.values)) if is_judged and self._is_current else [],
+            "idle": list(claim.unused_thresholds(self.values)) if self.is_judged and self._is_current else [],
             "shows": self.shows,
             "exact": claim.exact,
         }
 
 
 @dataclass(frozen=True)
-class Ledger:
+class ChapterFindings:
     """What one chapter found: where its run comes from, a judgement of each declared claim, and what is wrong."""
 
     chapter: Chapter
@@ -166,26 +179,28 @@ def row_anchor(id: str) -> str:
     return f"row-{slug(id)}"
 
 
-def sort_for_reading(ledgers: Iterable[Ledger]) -> list[Judgement]:
+def sort_for_reading(ledgers: Iterable[ChapterFindings]) -> list[Judgement]:
     """All judgements, what needs reading first, otherwise in the order of the book."""
-    return sorted((one for ledger in ledgers for one in ledger.judgements), key=lambda one: ORDER.index(one.verdict))
+    return sorted(
+        (one for ledger in ledgers for one in ledger.judgements), key=lambda one: READING_ORDER.index(one.verdict)
+    )
 
 
-def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Ledger]:
+def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
     """The ledgers of the executed notebooks that came to their end, by chapter, with all that the pages say."""
     runs, chapters, found = replications.read(book), read_chapters(book), {}
     for name, notebook in notebooks.items():
-        if notebook.metadata[REPRO]["status"] != "ok":
+        if notebook.metadata[EXECUTION_KEY]["status"] != "ok":
             continue
         ledger = read_ledger(notebook, book.declarations(name))
-        full_scale, addresses = read_full_scale(book, name), _addresses(book, name)
+        full_scale, source_links = read_full_scale(book, name), _source_links(book, name)
         judgements = tuple(
             replace(
                 one,
                 chapter=chapters[name],
                 replication=replications.replication(runs[name], one.claim),
                 full_scale=full_scale.get(one.claim.id),
-                addresses=addresses.get(one.claim.id, {}),
+                source_links=source_links.get(one.claim.id, {}),
             )
             for one in ledger.judgements
         )
@@ -193,19 +208,19 @@ def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str,
     return found
 
 
-def read_ledger(notebook: NotebookNode, declared: Declarations) -> Ledger:
+def read_ledger(notebook: NotebookNode, declared: Declarations) -> ChapterFindings:
     """The ledger of an executed notebook alone; a claim without a record is "not run", with the reason."""
-    chapter, execution = Chapter(declared.chapter, declared.title), notebook.metadata[REPRO]
+    chapter, execution = Chapter(declared.chapter, declared.title), notebook.metadata[EXECUTION_KEY]
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
-    records = [output["metadata"][RECORD] for output in outputs if RECORD in output.get("metadata", {})]
+    records = [output["metadata"][JUDGEMENT_KEY] for output in outputs if JUDGEMENT_KEY in output.get("metadata", {})]
     by_id = {record["id"]: record for record in reversed(records)}
     judgements = []
     for claim in declared.claims:
         found = by_id.get(claim.id) or _missing(claim, execution)
         told = (found["verdict"], found["reason"], _values(found), found.get("rule"), found.get("seconds"))
-        judgements.append(Judgement(chapter, claim, *told, is_recorded=claim.id in by_id))
+        judgements.append(Judgement(chapter, claim, *told, has_chip=claim.id in by_id))
     origin = {name: execution[name] for name in (*PROVENANCE, "profile", "seed", "seconds")}
-    return Ledger(chapter, origin, tuple(judgements), tuple(_faults(records, judgements, execution)))
+    return ChapterFindings(chapter, origin, tuple(judgements), tuple(_faults(records, judgements, execution)))
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Measurement]:
@@ -216,7 +231,7 @@ def _missing(claim: Claim, execution: Mapping[str, Any]) -> dict[str, Any]:
     profile = execution["profile"]
     if profile == "smoke":
         return {"verdict": NOT_JUDGED, "reason": ""}
-    if not claim.is_judgeable(profile):
+    if not claim.profile_suffices(profile):
         return {"verdict": NOT_RUN, "reason": f"This needs the profile {claim.profile}."}
     return {"verdict": NOT_RUN, "reason": _absence(claim, execution) or "The chapter did not judge it."}
 
@@ -235,7 +250,7 @@ def _faults(
     yield from (f"{name}: recorded, but not declared" for name in counts if name not in known)
     for one in judgements:
         difference = _difference(one, data_absent=bool(_absence(one.claim, execution)))
-        if difference and one.claim.is_judgeable(execution["profile"]):
+        if difference and one.claim.profile_suffices(execution["profile"]):
             yield f"{one.claim.id}: {difference}"
 
 
@@ -243,11 +258,11 @@ def _difference(judgement: Judgement, *, data_absent: bool) -> str:
     """How a judgement differs from the declared one; "" if it does not, or if its data were absent."""
     verdict, expected = judgement.verdict, judgement.claim.expected
     if data_absent:
-        wrong = judgement.is_recorded and verdict != NOT_RUN
+        wrong = judgement.has_chip and verdict != NOT_RUN
         return f"judged {verdict}, although its data were absent" if wrong else ""
     if verdict == expected:
         return ""
-    if not judgement.is_recorded:
+    if not judgement.has_chip:
         return f"expected {expected}, not run: no record of it"
     if verdict == NOT_RUN:
         return f"expected {expected}, not run, although its data are here: {judgement.reason}"
@@ -269,16 +284,20 @@ def read_chapters(book: Book) -> dict[str, Chapter]:
 
 def read_full_scale(book: Book, chapter: str) -> dict[str, FullScale]:
     """What the kept full-scale run of a chapter found, by the id of the claim; empty if there is none."""
-    path = book.record(chapter)
+    path = book.full_scale_file(chapter)
     if not path.is_file():
         return {}
+    today = {claim.id: replications.rule_digest(claim) for claim in book.declarations(chapter).claims}
     try:
-        return {one["id"]: FullScale(one["verdict"], _values(one)) for one in read_json(path)["claims"]}
+        return {
+            one["id"]: FullScale(one["verdict"], _values(one), one["rule_digest"] == today.get(one["id"]))
+            for one in read_json(path)["claims"]
+        }
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path.name} is not what `leakage record` writes; delete it, or get it back.") from error
 
 
-def _addresses(book: Book, chapter: str) -> dict[str, dict[str, str]]:
+def _source_links(book: Book, chapter: str) -> dict[str, dict[str, str]]:
     """Where in the public repository each claim of a chapter is declared and judged, by its id and in words."""
     repository = read_mapping(book.root / "_config.yml").get("repository") or {}
     if not repository.get("url"):

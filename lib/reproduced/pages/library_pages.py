@@ -202,7 +202,8 @@ class Library:
         node, words = self.names[name], name.split(".")
         text = _SECTION.sub(_format_section, (get_docstring(node) or "") + "\n")
         scopes = [*(words[:depth] for depth in range(len(words), 0, -1)), [_LIBRARY]]
-        # Beside a function a bare word is more often a key of its results than a module: `least` words of a scope.
+        # A bare word is sought in scopes of `least` words or more. For a function of `leakage.metrics.roc` these are 3:
+        # `auc` leads to `leakage.metrics.roc.auc`, but `models` does not lead to `leakage.models`.
         variables = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
 
         def linked(span: re.Match[str]) -> str:

@@ -22,17 +22,19 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from reproduced.claims.ledger import RECORD
+from reproduced.claims.ledger import JUDGEMENT_KEY
 from reproduced.pages.jinja_environment import fill_template
-from reproduced.pages.ledgers import Judgement, Ledger
+from reproduced.pages.ledgers import ChapterFindings, Judgement
 from reproduced.pages.summaries import duration, verdict_counts
-from reproduced.run.chapter_cache import REPRO
+from reproduced.run.chapter_cache import EXECUTION_KEY
 
-MARK = "fold"  # the comment that marks a section as a fold, for a section does not keep the level of its heading
+FOLD_COMMENT = (
+    "fold"  # the comment that marks a section as a fold, for a section does not keep the level of its heading
+)
 STORY = "story"  # tag of the cell whose picture stands at the top
 NOTEBOOKS = "notebooks"  # the folder of generated files with the notebooks for download
 ORIGINS = "origins.json"  # the generated file with the sentence under each page
-FOLD = 4  # the level of heading that opens a fold
+FOLD_LEVEL = 4  # the level of heading that opens a fold
 _HIDDEN, _NO_INPUT, _NO_CELL = "hide-input", "remove-input", "remove-cell"
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
@@ -43,22 +45,25 @@ _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re
 
 @dataclass
 class _Section:
-    """What stands between two headings that open no fold: cells that are seen, then cells in folds."""
+    """A heading of level 1 to 3 and the cells below it: those that are seen, then those in folds.
+
+    The level is 0 for cells before the first heading.
+    """
 
     level: int = 0
     seen: list[NotebookNode] = field(default_factory=list)
     folded: list[NotebookNode] = field(default_factory=list)
 
 
-def arrange(notebook: NotebookNode, ledger: Ledger | None) -> None:
+def arrange(notebook: NotebookNode, ledger: ChapterFindings | None) -> None:
     """Give the cells of an executed notebook the order of a page; without a ledger verdicts stay plain lines."""
     claims = {one.claim.id: one for one in ledger.judgements} if ledger else {}
     sections = [_Section()]
     for level, cell in chain.from_iterable(map(_split, notebook.cells)):
-        if 0 < level < FOLD:
+        if 0 < level < FOLD_LEVEL:
             sections.append(_Section(level))
         section = sections[-1]
-        (section.folded if level == FOLD or section.folded else section.seen).append(cell)
+        (section.folded if level == FOLD_LEVEL or section.folded else section.seen).append(cell)
     top = [new_markdown_cell(_tally(ledger, sections))] if ledger else []
     top += [story for section in sections for cell in (*section.seen, *section.folded) if (story := _take_story(cell))]
     title = next((section for section in sections if section.level == 1), None)
@@ -105,7 +110,7 @@ def add_first_cell(notebook: NotebookNode, repository: str) -> NotebookNode:
     """A copy for download, with a cell that fetches the sources of the book, if they have an address, where it runs."""
     whole = copy.deepcopy(notebook)
     if repository:
-        commit = notebook.metadata[REPRO]["commit"] or "main"
+        commit = notebook.metadata[EXECUTION_KEY]["commit"] or "main"
         source = fill_template("first_cell.txt", repository=repository, commit=commit)
         whole.cells.insert(0, new_code_cell(source.strip()))
     return whole
@@ -147,13 +152,13 @@ def _split(cell: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
     for (start, level), (end, _) in pairwise([*cuts, (len(lines), 0)]):
         text = "\n".join(lines[start:end]).strip()
         if text or len(cuts) == 1:
-            text = _mark_fold(text) if level == FOLD else text if len(cuts) > 1 else cell.source
+            text = _mark_fold(text) if level == FOLD_LEVEL else text if len(cuts) > 1 else cell.source
             yield level, new_markdown_cell(text, metadata=copy.deepcopy(cell.metadata))
 
 
 def _mark_fold(text: str) -> str:
     """The Markdown of a fold, with the comment after its heading that says so to the renderer."""
-    return re.sub(r"^(#{4} .*)\n*", rf"\1\n\n% {MARK}\n\n", text, count=1, flags=re.MULTILINE).strip()
+    return re.sub(r"^(#{4} .*)\n*", rf"\1\n\n% {FOLD_COMMENT}\n\n", text, count=1, flags=re.MULTILINE).strip()
 
 
 def _take_story(cell: NotebookNode) -> NotebookNode | None:
@@ -168,7 +173,7 @@ def _take_story(cell: NotebookNode) -> NotebookNode | None:
 
 
 def _arrange_section(section: _Section, claims: Mapping[str, Judgement], top: list[NotebookNode]) -> list[NotebookNode]:
-    """The cells of a section: what is seen, `top`, its chips, the folds, and in a fold the code nobody need see."""
+    """The cells of a section: what is seen, `top`, its chips, the folds, and last one fold with the hidden code."""
     judged = [one for cell in (*section.seen, *section.folded) for one in _take_verdicts(cell, claims)]
     code = []
     for cell in section.seen:
@@ -187,14 +192,14 @@ def _arrange_section(section: _Section, claims: Mapping[str, Judgement], top: li
 def _take_verdicts(cell: NotebookNode, claims: Mapping[str, Judgement]) -> list[tuple[Judgement, str]]:
     """What a cell judged, each with the statement that did it; their outputs are taken out of the cell."""
     outputs = cell.get("outputs", [])
-    taken = [one for one in outputs if one.get("metadata", {}).get(RECORD, {}).get("id") in claims]
+    taken = [one for one in outputs if one.get("metadata", {}).get(JUDGEMENT_KEY, {}).get("id") in claims]
     if not taken:
         return []
     cell.outputs = [one for one in outputs if one not in taken]
     statements, judges_only = _judging_statements(cell.source)
     if judges_only and not cell.outputs:
         _retag(cell, _NO_CELL)  # nothing is left to show
-    ids = [one["metadata"][RECORD]["id"] for one in taken]
+    ids = [one["metadata"][JUDGEMENT_KEY]["id"] for one in taken]
     return [(claims[name], statements.get(name, "")) for name in ids]
 
 
@@ -226,7 +231,7 @@ def _open_in_fold(cell: NotebookNode) -> None:
             cell.metadata["tags"] = [tag for tag in _tags(cell) if tag != _HIDDEN]
 
 
-def _tally(ledger: Ledger, sections: Iterable[_Section]) -> str:
+def _tally(ledger: ChapterFindings, sections: Iterable[_Section]) -> str:
     """How many claims of which kind have which verdict, and how long reading and running take."""
     texts = (cell.source for section in sections for cell in section.seen if cell.cell_type == "markdown")
     minutes = max(1, round(sum(len(_UNREAD.sub(" ", text).split()) for text in texts) / _WORDS_A_MINUTE))

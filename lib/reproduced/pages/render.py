@@ -2,7 +2,7 @@
 
 The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
 ledgers say; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
-nothing.
+nothing: pages without claims are executed here before.
 """
 
 import os
@@ -21,7 +21,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments, store
 from reproduced.pages import claim_tables, glossary, page_layout, summaries
-from reproduced.pages.ledgers import Ledger, read_chapters, read_full_scale, sort_for_reading
+from reproduced.pages.ledgers import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
 from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
 from reproduced.pages.summaries import lacking_data
@@ -32,13 +32,12 @@ from reproduced.run.book import (
     UserError,
     code,
     copy_tree,
-    lost_links,
     read_mapping,
     write_json,
     write_notebook,
     write_text,
 )
-from reproduced.run.chapter_cache import REPRO, execution_provenance
+from reproduced.run.chapter_cache import EXECUTION_KEY, execution_provenance
 from reproduced.run.run_chapters import kernel_variables
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
@@ -60,8 +59,6 @@ class Rendered:
 
 def check(book: Book) -> None:
     """Read everything that the pages will need; a `UserError` if something is wrong with it."""
-    for path in (path for folder in (book.folder, *book.packages) for path in lost_links(folder)):
-        raise UserError(f"{path} is a link to {arguments.shown(os.readlink(path))}, where nothing is.")
     pages = book.pages  # reads the table of contents strictly
     try:
         parse_toc_yaml(book.root / "_toc.yml")
@@ -79,7 +76,7 @@ def stage(
     book: Book,
     profile: str,
     notebooks: Mapping[str, NotebookNode],
-    ledgers: Mapping[str, Ledger],
+    ledgers: Mapping[str, ChapterFindings],
     notes: Mapping[str, str],
 ) -> list[str]:
     """Make the staged tree anew, with `notes` at the top of chapters; return the chapters that were not executed.
@@ -145,7 +142,7 @@ def execute_pages(book: Book) -> list[str]:
             client.execute(env=os.environ | kernel_variables(library=book.library, build=book.build))
         except CellExecutionError as error:
             faults.append(f"{name}: {error.ename}: {error.evalue}")
-        notebook.metadata[REPRO] = execution_provenance(book, "cpu")
+        notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu")
         _stage_download(book, name, notebook)
         _stage_notebook(book, name, notebook, None, "")
     return faults
@@ -158,7 +155,7 @@ def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:
     write_notebook(book.staged / GENERATED / NOTEBOOKS / f"{name}.ipynb", offered)
 
 
-def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: Ledger | None, note: str) -> None:
+def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: ChapterFindings | None, note: str) -> None:
     """Put a notebook in the place of its source, in the order of a page, with a note at its top."""
     page_layout.copy_alt_texts(notebook)
     page_layout.arrange(notebook, ledger)
@@ -171,7 +168,7 @@ def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: Ledge
 
 
 def _failure_text(notebook: NotebookNode) -> str:
-    error = notebook.metadata[REPRO].get("error")
+    error = notebook.metadata[EXECUTION_KEY].get("error")
     if not error:
         return ""
     return f"This chapter stopped in code cell {error['cell']} of {error['cells']}, so its claims are not judged."
@@ -192,7 +189,7 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
     return add_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
 
 
-def generate(book: Book, ledgers: Mapping[str, Ledger]) -> dict[str, str]:
+def generate(book: Book, ledgers: Mapping[str, ChapterFindings]) -> dict[str, str]:
     """Every text that the pages include, by the name of its file; the pictures of the chapters must be staged."""
     judgements, chapters = sort_for_reading(ledgers.values()), read_chapters(book)
     absent = [chapters[name].title for name in book.chapters if name not in ledgers]

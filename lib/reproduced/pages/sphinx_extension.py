@@ -27,15 +27,15 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 from reproduced.pages import glossary
-from reproduced.pages.jinja_environment import EXACT, fill_template
+from reproduced.pages.jinja_environment import EXACT_MARK, fill_template
 from reproduced.pages.ledgers import chip_anchor, row_anchor
 from reproduced.pages.library_pages import PAGE, page_file
-from reproduced.pages.page_layout import MARK, NOTEBOOKS, ORIGINS
+from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS
 from reproduced.run.book import GENERATED
 
 BRANCH = "notebooks"  # of the public repository, on which .github/workflows/book.yml puts the executed notebooks
 _SCOREBOARD = "scoreboard"  # the page that has a row for each claim
-_GLOSSARY = "glossary"  # the page that says what the mark `EXACT` means
+_GLOSSARY = "glossary"  # the page that says what the mark `EXACT_MARK` means
 # What the component `tex-chtml` loads at run time, 6.4 of the package's 24 MB: fonts, TeX extensions, accessibility.
 _MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions", "a11y", "sre")
 _MATHJAX_PACKAGE = "sphinx-mathjax-offline"
@@ -62,7 +62,7 @@ class Summary(nodes.General, nodes.Element):
     """The line that is seen while its `Details` are closed."""
 
 
-class Claim(SphinxDirective):
+class ClaimDirective(SphinxDirective):
     """A verdict: the first paragraph is seen, the rest opens; `:class:` is the verdict, the argument the claim's id."""
 
     required_arguments = 1
@@ -82,7 +82,9 @@ class Claim(SphinxDirective):
         here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{chip_anchor(id)}", internal=True)
         links += [here]
         ways = [("on the scoreboard", _SCOREBOARD, row_anchor(id))]
-        ways += [(f"what “{EXACT}” means", _GLOSSARY, f"term-{EXACT}")] * (EXACT in self.options.get("class", ()))
+        ways += [(f"what “{EXACT_MARK}” means", _GLOSSARY, f"term-{EXACT_MARK}")] * (
+            EXACT_MARK in self.options.get("class", ())
+        )
         for text, page, place in ways:
             if page in self.env.found_docs:
                 way = nodes.reference("", text, refuri=f"{page}.html#{place}", internal=True)
@@ -91,7 +93,7 @@ class Claim(SphinxDirective):
 
 
 class FoldSections(SphinxPostTransform):
-    """Turn each section that begins with the comment `MARK` into a fold, once its numbers and links are settled."""
+    """Turn each section that begins with `FOLD_COMMENT` into a fold, once its numbers and links are settled."""
 
     default_priority = 900
     formats = ("html",)
@@ -136,7 +138,7 @@ def _leads_to_source(paragraph: nodes.paragraph) -> bool:
 def _is_fold(section: nodes.section) -> bool:
     # Docutils notes here that two folds have one title, until a page is written.
     rest = [child for child in section.children[1:] if not isinstance(child, nodes.system_message)]
-    return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == MARK
+    return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == FOLD_COMMENT
 
 
 def _tag(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -215,7 +217,7 @@ def _copy_executed_notebooks(app: Sphinx, error: Exception | None) -> None:
 
 
 def _write_in_parallel(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write pages on all processors; to read them so, each extension would have to merge what it has read."""
+    """Write pages on all processors. Reading stays serial: not every extension can merge what it has read."""
     app.parallel = os.cpu_count() or 1
 
 
@@ -283,7 +285,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.add_node(Details, html=_tag("details"))
     app.add_node(Summary, html=_tag("summary"))
-    app.add_directive("claim", Claim)
+    app.add_directive("claim", ClaimDirective)
     app.add_post_transform(FoldSections)
     app.add_post_transform(FoldNames)
     app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)

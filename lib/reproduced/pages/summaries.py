@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from leakage.data import fetch, registry
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
-from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine, provenance, table
+from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine_text, provenance, table
 from reproduced.pages.claim_tables import full_scale
 from reproduced.pages.jinja_environment import fill_template
-from reproduced.pages.ledgers import Chapter, Judgement, Ledger
+from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
 
 _PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
 _BEST_FIRST = (HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN, NOT_JUDGED)
@@ -62,7 +62,10 @@ def _count_verdicts(judgements: Iterable[Judgement]) -> str:
 
 
 def chapter_rows(
-    chapters: Iterable[Chapter], ledgers: Mapping[str, Ledger], written: Collection[str], pictures: Mapping[str, str]
+    chapters: Iterable[Chapter],
+    ledgers: Mapping[str, ChapterFindings],
+    written: Collection[str],
+    pictures: Mapping[str, str],
 ) -> str:
     """A row for each planned chapter: picture, question, answer and verdicts; only `written` ones are links."""
     rows = [
@@ -72,7 +75,7 @@ def chapter_rows(
     return fill_template("chapters.md", rows=rows, written=written, pictures=pictures)
 
 
-def _row_verdicts(ledger: Ledger | None, *, is_written: bool) -> str:
+def _row_verdicts(ledger: ChapterFindings | None, *, is_written: bool) -> str:
     if ledger is None:
         return "Not executed in this build." if is_written else "In preparation."
     papers, ours, slips = _split_by_author(ledger.judgements)
@@ -81,7 +84,7 @@ def _row_verdicts(ledger: Ledger | None, *, is_written: bool) -> str:
     return "; ".join(parts) + "."
 
 
-def status(ledgers: Mapping[str, Ledger]) -> str:
+def status(ledgers: Mapping[str, ChapterFindings]) -> str:
     """When, where and how long each chapter ran, and with which versions."""
     if not ledgers:
         return f"{_NOT_EXECUTED}\n"
@@ -92,11 +95,11 @@ def status(ledgers: Mapping[str, Ledger]) -> str:
     return table(heads, rows) + "".join(f"\nVersions: {escape_text(line)}.\n" for line in lines)
 
 
-def _status_row(name: str, ledger: Ledger) -> list[str]:
+def _status_row(name: str, ledger: ChapterFindings) -> list[str]:
     run = ledger.run
     date = run["date"].replace("T", " ").replace("+00:00", " UTC")
     commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
-    return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine(run), commit]
+    return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine_text(run), commit]
 
 
 def last_lines(judgements: Iterable[Judgement]) -> str:
@@ -106,7 +109,7 @@ def last_lines(judgements: Iterable[Judgement]) -> str:
     return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
 
 
-def origins(ledgers: Mapping[str, Ledger]) -> dict[str, str]:
+def origins(ledgers: Mapping[str, ChapterFindings]) -> dict[str, str]:
     """The sentence under each page: which run its numbers come from; under "" that of a page without numbers."""
     found = {
         name: f"Executed in {duration(ledger.run['seconds'])}: {provenance(ledger.run)}."
@@ -127,7 +130,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def lacking_data(ledgers: Iterable[Ledger]) -> str:
+def lacking_data(ledgers: Iterable[ChapterFindings]) -> str:
     """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
 
     A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
@@ -137,7 +140,7 @@ def lacking_data(ledgers: Iterable[Ledger]) -> str:
         one.claim.needs
         for ledger in ledgers
         for one in ledger.judgements
-        if one.verdict == NOT_RUN and one.claim.is_judgeable(ledger.run["profile"])
+        if one.verdict == NOT_RUN and one.claim.profile_suffices(ledger.run["profile"])
     ]
     lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
     counts = Counter(name for claim in needs for name in claim if name in lacking)

@@ -22,7 +22,7 @@ from leakage import arguments, store
 from reproduced import repository
 from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
-from reproduced.run.run_chapters import UserError
+from reproduced.repository import UserError
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
 MARKER = ".leakage-build"  # in a build folder: whatever lies beside it may be overwritten and deleted by a build
@@ -88,7 +88,7 @@ class Book:
     def ledger(self, chapter: str) -> Path:
         return self.build / "claims" / f"{chapter}.json"
 
-    def record(self, chapter: str) -> Path:
+    def full_scale_file(self, chapter: str) -> Path:
         return self.folder / "records" / f"{chapter}.json"
 
     def declarations(self, chapter: str) -> Declarations:
@@ -121,7 +121,7 @@ class Book:
     def check_folder(self) -> None:
         """A `UserError` unless a build may write and delete in the build folder: it is new, empty or marked as one.
 
-        The folder `_build` of the repository is ours by its name, for a cache may have filled it before.
+        `_build` of the repository needs no marker: a cache of the continuous integration may have created it.
         """
         folder, root = _real(self.build), _real(self.root)
         if root.is_relative_to(folder) or any(
@@ -144,9 +144,8 @@ def open_book(root: Path | None = None, build: Path | None = None) -> Book:
 
 
 def code(notebook: NotebookNode) -> str:
-    """The Python text of all code cells; a cell with notebook magic is kept as a comment where only a line is magic."""
-    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
-    return "\n".join(re.sub(r"^(\s*)([%!?].*)$", r"\1pass  # \2", cell, flags=re.MULTILINE) for cell in cells)
+    """The Python text of all code cells."""
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
 
 
 def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
@@ -241,16 +240,6 @@ def write_notebook(path: Path, notebook: NotebookNode) -> None:
 def copy_tree(source: Path, target: Path) -> None:
     """Copy the sources below `source` into a new folder; a link is copied as what it points to."""
     shutil.copytree(source, target, ignore=_NOT_PAGES)
-
-
-def lost_links(source: Path) -> Iterator[Path]:
-    """Links to nothing among what `copy_tree` would copy."""
-    names = os.listdir(source)
-    for path in (source / name for name in sorted(set(names) - _NOT_PAGES(str(source), names))):
-        if path.is_dir():
-            yield from lost_links(path)
-        elif not path.exists():
-            yield path
 
 
 def _files(node: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """What a chapter's results depend on, whether those on disk are still good, and where they come from.
 
-An executed notebook keeps in its metadata, under `REPRO`, the key of everything that it depends on, the parts of that
-key, how its execution ended and its provenance, so that no other file can disagree with it.
+An executed notebook keeps in its metadata, under `EXECUTION_KEY`, the key of everything that it depends on, the parts
+of that key, how its execution ended and its provenance, so that no other file can disagree with it.
 """
 
 import json
@@ -22,10 +22,10 @@ import leakage
 from leakage import store
 from reproduced.claims.declarations import Declarations
 from reproduced.run.book import Book, UserError, code, write_notebook, write_text
-from reproduced.run.run_chapters import Execution, Place, Progress, Task, run_chapters
+from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Task, run_chapters
 
 ABSENT = "absent"  # what `leakage.data.fetch.checksum` says of a data set that is not on this machine
-REPRO = "repro"
+EXECUTION_KEY = "repro"
 PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
 _EXECUTION = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
 _SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
@@ -79,6 +79,7 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
     files = {name: store.file_digest(path) for name, path in sorted(paths.items())}
     data = {name: data_checksum(name) for name in declared.data}
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
+    # The processor is no part of the key: verdicts do not depend on it. A build says where it was another one.
     parts = {"file": files, "data": data, "parameter": values, "version of": store.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
@@ -136,30 +137,30 @@ def data_checksum(name: str) -> str:
 
 
 def run_plans(
-    plans: Mapping[str, Plan], *, place: Place, cell_seconds: int, progress: Progress
+    plans: Mapping[str, Plan], *, executor: ChapterExecutor, cell_seconds: int, progress: Progress
 ) -> Iterator[tuple[Plan, Execution]]:
-    """Execute plans and put the notebooks in their places, each when it ends; one that could not run has none.
+    """Execute plans and put each notebook in its place when it ends; a plan that could not run gets no notebook.
 
     Args:
         plans: by the names under which people are told of them.
-        place: where chapters run.
+        executor: executes the chapters.
         cell_seconds: the longest a cell may take.
         progress: told what happens.
     """
     books = {plan.parameters["device"]: plan.book for plan in plans.values()}
     origins = {device: execution_provenance(book, device) for device, book in books.items()}
-    processes = max(1, place.cores // max(1, min(place.jobs, len(plans))))
+    processes = max(1, executor.cores // max(1, min(executor.jobs, len(plans))))
     tasks = [_task(plan, name, cell_seconds, processes) for name, plan in plans.items()]
-    for task, execution in run_chapters(tasks, place, progress):
+    for task, execution in run_chapters(tasks, executor, progress):
         plan = plans[task.name]
         if execution.notebook:
             notebook = nbformat.reads(execution.notebook, as_version=4)
             origin = origins[plan.parameters["device"]] | dict(execution.machine)
-            notebook.metadata[REPRO] = _execution_metadata(plan, execution) | origin
+            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | origin
             write_notebook(task.target, notebook)
         if execution.log:
             write_text(task.log, execution.log)
-        task.partial.unlink(missing_ok=True)
+        task.working_notebook.unlink(missing_ok=True)
         yield plan, execution
 
 
@@ -201,7 +202,7 @@ def read(path: Path) -> NotebookNode | None:
     """The executed notebook; `None` if there is none, or one that is cut short or of another version of the book."""
     try:
         text = path.read_text("utf-8")
-        complete = json.loads(text)["metadata"][REPRO].keys() == {*_EXECUTION, *PROVENANCE}
+        complete = json.loads(text)["metadata"][EXECUTION_KEY].keys() == {*_EXECUTION, *PROVENANCE}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return nbformat.reads(text, as_version=4) if complete else None
@@ -209,7 +210,7 @@ def read(path: Path) -> NotebookNode | None:
 
 def _repro(path: Path) -> dict[str, Any]:
     notebook = read(path)
-    return {} if notebook is None else dict(notebook.metadata[REPRO])
+    return {} if notebook is None else dict(notebook.metadata[EXECUTION_KEY])
 
 
 # ── provenance ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -219,10 +220,10 @@ def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
     commit, dirty = _commit(book.root)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"commit": commit, "dirty": dirty} | machine(device) | {"date": now}
+    return {"commit": commit, "dirty": dirty} | machine_provenance(device) | {"date": now}
 
 
-def machine(device: str) -> dict[str, Any]:
+def machine_provenance(device: str) -> dict[str, Any]:
     """Device, processor and versions of what is executed in this process or one like it."""
     from leakage import runtime  # and with it PyTorch, which nobody needs who shows what was executed
 

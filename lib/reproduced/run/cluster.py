@@ -24,9 +24,10 @@ from leakage import runtime, store
 from leakage.auditing import jackknife, scores_file
 from leakage.auditing.given import given
 from leakage.auditing.jackknife import Means
+from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
-from reproduced.run.run_chapters import Execution, Place, Task, UserError, one_line, run_chapter
+from reproduced.run.run_chapters import ChapterExecutor, Execution, Task, one_line, run_chapter
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
@@ -34,7 +35,7 @@ _LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 _RETRIES = 2  # how often dask makes a call again that raised an error
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
-Description = Mapping[str, Mapping[str, Any]]
+Inventory = Mapping[str, Mapping[str, Any]]
 
 
 class ClusterLost(UserError):
@@ -62,10 +63,10 @@ def chapter_needs(book: Book, chapters: Iterable[str], device: str) -> Needs:
     return Needs(tuple(packages), tuple(sorted(data)), device=device)
 
 
-def describe(needs: Needs, library: Path = store.LIB) -> Description:
+def take_inventory(needs: Needs, library: Path = store.LIB) -> Inventory:
     """What this machine has: code and files by their digests, versions, checksums of data, the kind of device.
 
-    The code that runs chapters counts as well, which no content key holds: it executes the chapter, here or there.
+    We also compare the code of `run`, which is in no cache key, because the worker executes it.
     """
     store.file_digest.cache_clear()  # a worker may be older than the files
     code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]
@@ -87,7 +88,7 @@ def _installed_version(name: str) -> str | None:
         return None
 
 
-def find_differences(here: Description, there: Description) -> list[str]:
+def find_differences(here: Inventory, there: Inventory) -> list[str]:
     """Names of what differs; a package that only one of them has is no difference, for a chapter fails without it."""
     both = here[_VERSIONS].keys() & there[_VERSIONS].keys()
     one, other = ({**side, _VERSIONS: {n: side[_VERSIONS][n] for n in both}} for side in (here, there))
@@ -97,16 +98,16 @@ def find_differences(here: Description, there: Description) -> list[str]:
 class Cluster:
     """The workers of a scheduler that were found to be like this machine, and what they can be asked to do."""
 
-    def __init__(self, client: Client, *, shares_files: bool) -> None:
+    def __init__(self, client: Client, *, is_local: bool) -> None:
         self._client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
-        self._shares_files = shares_files
+        self._is_local = is_local
         self._workers: set[str] = set(self._client.nthreads())
         self._seen = time.monotonic()
 
     def check_workers(self, needs: Needs, library: Path = store.LIB) -> None:
         """A `UserError` that names a worker and what is other there, if there is one."""
-        here = describe(needs, library)
-        for worker, there in self._client.run(describe, needs, on_error="return").items():
+        here = take_inventory(needs, library)
+        for worker, there in self._client.run(take_inventory, needs, on_error="return").items():
             if isinstance(there, Exception):
                 why = f"cannot say what it has ({type(there).__name__}: {there})"
             elif differs := find_differences(here, there):
@@ -116,15 +117,15 @@ class Cluster:
                 continue
             raise UserError(one_line(f"nothing was started, for worker {worker} {why}."))
 
-    def place(self) -> Place:
-        """Where chapters run."""
+    def chapter_executor(self) -> ChapterExecutor:
+        """The workers as what executes chapters."""
         executor = self._executor()
 
         def submit(task: Task) -> Future[bytes]:
-            files = None if self._shares_files else {name: path.read_bytes() for name, path in task.files.items()}
+            files = None if self._is_local else {name: path.read_bytes() for name, path in task.files.items()}
             return executor.submit(_run_there, task, files)
 
-        return Place(submit, _result, self._check)
+        return ChapterExecutor(submit, _result, self._check)
 
     def measure_without(self, scores: Path, parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
         """The means of an audit without each part of its models in turn."""
@@ -143,7 +144,7 @@ class Cluster:
 
     def _executor(self) -> Executor:
         # Processes of this machine are started anew where one was lost, and then have another address.
-        options = {} if self._shares_files else {"workers": [*self._workers]}
+        options = {} if self._is_local else {"workers": [*self._workers]}
         return self._client.get_executor(pure=False, retries=_RETRIES, **options)
 
     def _check(self) -> None:
@@ -151,7 +152,7 @@ class Cluster:
             there = set(self._client.nthreads())
         except (OSError, TimeoutError, CancelledError) as error:
             raise _scheduler_lost() from error
-        if there and (self._shares_files or there & self._workers):
+        if there and (self._is_local or there & self._workers):
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _SECONDS_WITHOUT_WORKERS:
             raise ClusterLost("all workers are lost; what was finished is kept, and the next run goes on from there.")
@@ -175,11 +176,14 @@ def connect(*, address: str | None, workers: int | None) -> Iterator[Cluster]:
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
             raise UserError(f"{address or 'this machine'} gives no workers: {one_line(error)}") from error
-        yield Cluster(client, shares_files=address is None)
+        yield Cluster(client, is_local=address is None)
 
 
 def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
-    """Execute a chapter on this worker; without `files`, its folders are those of the task."""
+    """Execute a chapter on this worker; without `files`, its folders are those of the task.
+
+    With `files` the worker is another machine: it writes them into a folder of its own, and imports its own packages.
+    """
     if files is None:
         return _packed(run_chapter(task))
     with TemporaryDirectory(dir=get_worker().local_directory) as name:
@@ -190,7 +194,7 @@ def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
         task = replace(task, folder=folder / "book", build=folder / "build", library=store.LIB, target=target)
         execution = run_chapter(task)
         log = task.log.read_text("utf-8", "replace")[-_LOG:] if task.log.is_file() else ""
-        return _packed(replace(execution, log=log, machine=chapter_cache.machine(task.parameters["device"])))
+        return _packed(replace(execution, log=log, machine=chapter_cache.machine_provenance(task.parameters["device"])))
 
 
 def _packed(execution: Execution) -> bytes:

@@ -50,7 +50,7 @@ def list_datasets() -> Iterator[Line]:
 
 
 def fetch_named(names: Iterable[str]) -> Iterator[Line]:
-    """Fetch what is missing of these data sets; one that cannot be had keeps no other away."""
+    """Fetch what is missing of these data sets; a failure does not stop the others."""
     for name in names:
         try:
             found = fetch.fetch(name)

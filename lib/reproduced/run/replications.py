@@ -2,8 +2,8 @@
 
 `book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
 its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
-every measured value, the margins of the rules and a digest of the rules. Lines are only ever added. A run whose rule
-was replaced since then stays, and is counted apart from the runs under today's rule.
+every measured value, the margins of the rules and a digest of the declaration. Lines are only ever added. A run under
+an earlier declaration stays, and is counted apart from the runs under today's.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
 """
@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 from nbformat import NotebookNode
 
-from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, Claim
+from reproduced.claims.declarations import DECIDING_RULE, Claim
 from reproduced.run.book import Book, UserError, write_text
 
 _DIGITS = 12  # hexadecimal digits of a digest
-_WORDS = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
 
@@ -38,10 +37,10 @@ class Replication:
 
     Attributes:
         expected: the verdict that is declared.
-        verdicts: how many runs gave which verdict under today's rules.
-        earlier: the same of the runs under rules that were replaced since.
+        verdicts: how many runs gave which verdict under today's declaration.
+        earlier: the same of the runs under earlier declarations.
         distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
-            rules, in standard deviations over these runs; empty for fewer than two.
+            declaration, in standard deviations over these runs; empty for fewer than two.
     """
 
     expected: str
@@ -51,21 +50,21 @@ class Replication:
 
     @property
     def same(self) -> int:
-        """How many runs under today's rules gave the expected verdict."""
+        """How many runs under today's declaration gave the expected verdict."""
         return self.verdicts[self.expected]
 
     @property
     def brief(self) -> str:
-        """Expected verdicts among all runs: `10 of 10; under earlier rules 37 of 40`."""
+        """Expected verdicts among all runs: `10 of 10; under earlier declarations 37 of 40`."""
         now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "none yet"
-        earlier = f"; under earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
+        earlier = f"; under earlier declarations {self.earlier[self.expected]} of {self.earlier.total()}"
         return now + earlier * bool(self.earlier)
 
     @property
     def sentence(self) -> str:
-        """All verdicts in words: `Runs by today's rules: 10 held. Runs by earlier rules: 37 held, 3 undecided.`"""
-        named = {"today's": self.verdicts, "earlier": self.earlier}
-        return " ".join(f"Runs by {rules} rules: {_listed(counts)}." for rules, counts in named.items() if counts)
+        """All verdicts: `Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held.`"""
+        named = {"today's declaration": self.verdicts, "earlier declarations": self.earlier}
+        return " ".join(f"Runs under {which}: {_listed(counts)}." for which, counts in named.items() if counts)
 
 
 def _listed(counts: Counter[str]) -> str:
@@ -138,8 +137,8 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def under_todays_rules(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
-    """What those runs of a chapter found that judged the claim by the rules it has now."""
+def under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    """What those runs of a chapter found that judged the claim as it is declared now."""
     today = rule_digest(claim)
     return [one for one in _judgements(runs, claim) if one["rule"] == today]
 
@@ -150,7 +149,7 @@ def _judgements(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping
 
 def replication(runs: Sequence[Mapping[str, Any]], claim: Claim) -> Replication | None:
     """What the runs of a chapter say of a claim; None if none of them judged it."""
-    judged, now = _judgements(runs, claim), under_todays_rules(runs, claim)
+    judged, now = _judgements(runs, claim), under_todays_declaration(runs, claim)
     if not judged:
         return None
     verdicts = Counter(one["verdict"] for one in now)
@@ -169,7 +168,7 @@ def sentences(book: Book) -> dict[str, dict[str, str]]:
 
 def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
     """For each run the distance of the deciding rule, with each margin in units of its standard deviation."""
-    word = _WORDS.get(claim.expected, "")
+    word = DECIDING_RULE.get(claim.expected, "")
     margins = [[float(margin) for margin in one["margins"][word]] for one in found if word in one["margins"]]
     if len(margins) < 2:
         return ()

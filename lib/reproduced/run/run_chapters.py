@@ -3,9 +3,9 @@
 A chapter's process may fail, hang or be killed without harm to the others. It ends with the process that started it,
 however that ends, for its standard input ends then; its kernel notices within a second that its parent is gone.
 
-Run as a script, this executes a notebook in place (`NOTEBOOK.ipynb OPTIONS`) or becomes another Python program
-(`PROGRAM ARGUMENTS`), which ends with its standard input too. The script needs little but papermill, so heavy modules
-of ours are not imported here.
+Run as a script, this executes a notebook in place (`NOTEBOOK.ipynb OPTIONS`), or runs another Python program
+(`PROGRAM ARGUMENTS`) and ends it when its standard input closes, which is used for jupyter-book. The script needs
+little but papermill, so heavy modules of ours are not imported here.
 """
 
 import functools
@@ -42,12 +42,6 @@ _LOOK_SECONDS = 0.5  # between two looks at what has ended
 _BEGUN = re.compile(r"^Executing Cell (\d+)-", re.MULTILINE)  # what papermill logs when a cell begins
 
 
-class UserError(Exception):
-    """A request that cannot be carried out; the message is one line."""
-
-    status = 2  # of the command
-
-
 @dataclass(frozen=True)
 class Task:
     """A chapter to execute: `notebook` (as JSON) with `parameters`, in a kernel that starts in `folder`.
@@ -74,7 +68,7 @@ class Task:
     files: Mapping[str, Path] = field(default_factory=dict)
 
     @property
-    def partial(self) -> Path:
+    def working_notebook(self) -> Path:
         """The notebook that the chapter's process executes in place."""
         return self.target.with_name(f"{self.chapter}.partial.ipynb")
 
@@ -109,8 +103,8 @@ class Execution:
         return f"✗ {name}: {where} after {self.seconds:.1f} s: {self.error}"
 
 
-class Place(NamedTuple):
-    """Where chapters run.
+class ChapterExecutor(NamedTuple):
+    """What executes chapters: processes of this machine, or workers of a scheduler.
 
     Attributes:
         submit: starts a task, or lets it wait for its turn.
@@ -127,25 +121,29 @@ class Place(NamedTuple):
     cores: int = 1
 
 
-def run_chapters(tasks: Iterable[Task], place: Place, progress: "Progress") -> Iterator[tuple[Task, Execution]]:
+def run_chapters(
+    tasks: Iterable[Task], executor: ChapterExecutor, progress: "Progress"
+) -> Iterator[tuple[Task, Execution]]:
     """Execute the tasks, and give each back when it has ended; one that fails does not stop the others."""
-    futures = {place.submit(task): task for task in tasks}
+    futures = {executor.submit(task): task for task in tasks}
     waiting = {*futures}
     try:
         while waiting:
             ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
             for future in sorted(ended, key=[*futures].index):
-                task, execution = futures[future], place.result(future)
+                task, execution = futures[future], executor.result(future)
                 progress.end(task, execution)
                 yield task, execution
-            place.check()
+            executor.check()
     finally:
         for future in waiting:
             future.cancel()
 
 
 @contextmanager
-def local_place(jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[Place]:
+def local_executor(
+    jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequence[str] = ()
+) -> Iterator[ChapterExecutor]:
     """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
     numbers, thread = queue.SimpleQueue[int](), threading.local()
     reading, writing = os.pipe()  # what reads from it ends when the writing end is closed
@@ -162,7 +160,7 @@ def local_place(jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequen
 
     with ThreadPoolExecutor(jobs, initializer=begin) as threads:
         try:
-            yield Place(lambda task: threads.submit(run, task), jobs=jobs, cores=cores)
+            yield ChapterExecutor(lambda task: threads.submit(run, task), jobs=jobs, cores=cores)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
@@ -190,13 +188,13 @@ def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, lifel
 
 
 def _run_process(task: Task, variables: Mapping[str, str], lifeline: int) -> int:
-    """Execute the notebook `task.partial`; the exit status, and on the last line of the log why it is not 0."""
-    for folder in (task.partial.parent, task.log.parent):
+    """Execute `task.working_notebook`; the exit status, and on the last line of the log why it is not 0."""
+    for folder in (task.working_notebook.parent, task.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    task.partial.write_text(task.notebook, "utf-8")
+    task.working_notebook.write_text(task.notebook, "utf-8")
     variables = {**variables, repository.PROCESSES_VARIABLE: str(task.processes)}
     options = {"parameters": dict(task.parameters), "variables": variables, "cell_seconds": task.cell_seconds}
-    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", task.partial, json.dumps(options)]
+    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", task.working_notebook, json.dumps(options)]
     with task.log.open("w", encoding="utf-8") as log:
         return subprocess.run(
             command, cwd=task.folder, stdin=lifeline, stdout=log, stderr=log, start_new_session=True
@@ -215,7 +213,7 @@ def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
 
     error = ""
     try:
-        notebook = nbformat.read(task.partial, as_version=4)
+        notebook = nbformat.read(task.working_notebook, as_version=4)
     except (OSError, ValueError):
         notebook = nbformat.reads(task.notebook, as_version=4)
         error = "its executed notebook cannot be read"
