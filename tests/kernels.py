@@ -16,7 +16,7 @@ SHOWN = re.compile(r"metadata=(\{.*\})\)$", re.MULTILINE)
 def without_kernels(monkeypatch, meanwhile: Meanwhile = lambda root: None, fails: str = "") -> None:
     """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
 
-    def run_process(task, variables):
+    def run_process(task, variables, lifeline):
         meanwhile(task.folder)
         with (task.folder / "executions.txt").open("a") as file:
             print(task.chapter, file=file)
