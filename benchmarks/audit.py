@@ -21,8 +21,8 @@ import ordinary_attacks as ordinary
 from leakage import audit
 from leakage.attacks.membership import shadow_models
 from leakage.attacks.membership.posterior import logit
-from leakage.auditing import estimators
-from leakage.auditing.given import Given
+from leakage.audit import estimators
+from leakage.audit.given import Given
 from leakage.data import embedded, fetch, labelled
 from leakage.metrics.scores import rates
 from timing import Benchmark, Case, Disagreement, Side, equal

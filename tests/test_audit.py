@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from leakage import audit
 from leakage.attacks.membership import shadow_models
-from leakage.auditing import attacks, audited, jackknife, notes
-from leakage.auditing import given as giving
+from leakage.audit import attacks, audited, jackknife, notes
+from leakage.audit import given as giving
 from leakage.data.membership_splits import complementary_halves
 from leakage.metrics.scores import rates, round_ties
 from leakage.runtime import stream

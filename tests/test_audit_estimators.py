@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from leakage import audit
-from leakage.auditing import estimators
+from leakage.audit import estimators
 
 DRAWS = np.random.default_rng(0)
 ROWS = 121

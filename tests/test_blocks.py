@@ -15,8 +15,8 @@ import torch
 
 from leakage import audit, blocks
 from leakage.attacks.membership import calibration, loss_threshold, shadow_models, threshold_search
-from leakage.auditing import given as giving
-from leakage.auditing import scores_file
+from leakage.audit import given as giving
+from leakage.audit import scores_file
 from leakage.data.membership_splits import complementary_halves
 from leakage.runtime import stream
 from patience import HANGS
@@ -175,7 +175,7 @@ import numpy as np, torch
 torch.set_num_threads(1)
 from leakage import audit, blocks
 from leakage.attacks.membership import threshold_search
-from leakage.auditing import scores_file
+from leakage.audit import scores_file
 blocks.NUMBERS = threshold_search._MOST_SORTED = threshold_search._MOST_COMPARED = 2**15
 threshold_search._EDGES = 2**10
 few = np.random.default_rng(0).random((64, 5_000))

@@ -33,18 +33,18 @@ from reproduced.studies.polytopes.clusters_2d import Motion
 
 LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
-    "leakage.auditing.evidence.Evidence.strongest": "one of the attacks that were measured",
+    "leakage.audit.evidence.Evidence.strongest": "one of the attacks that were measured",
     **{
         f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
     **{
         f"leakage.{face}.{name}": "passes on to metrics.epsilon_bounds"
-        for face in ("audit", "auditing.canaries")
+        for face in ("audit", "audit.canaries")
         for name in ("one_run", "of_trials")
     },
     **{
-        f"leakage.auditing.measures.{name}": "of one model passes on to metrics.roc; over models see test_audit"
+        f"leakage.audit.measures.{name}": "of one model passes on to metrics.roc; over models see test_audit"
         for name in ("around", "mean_of", "Measured.interval", "Measured.tpr")
     },
     **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},

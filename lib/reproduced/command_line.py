@@ -218,10 +218,10 @@ def audit(options: argparse.Namespace) -> int:
     _check_targets(options.scores, [path for path in (options.report, options.json) if path is not None])
     from leakage import audit as audits
     from leakage import store
-    from leakage.auditing import scores_file
-    from leakage.auditing.audited import audited
-    from leakage.auditing.exposure import check_metric
-    from leakage.auditing.given import given as read_inputs
+    from leakage.audit import scores_file
+    from leakage.audit.audited import audited
+    from leakage.audit.exposure import check_metric
+    from leakage.audit.given import given as read_inputs
 
     try:
         for metric, _ in limits:

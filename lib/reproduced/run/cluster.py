@@ -21,9 +21,9 @@ from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
 from leakage import runtime, store
-from leakage.auditing import jackknife, scores_file
-from leakage.auditing.given import given
-from leakage.auditing.jackknife import Means
+from leakage.audit import jackknife, scores_file
+from leakage.audit.given import given
+from leakage.audit.jackknife import Means
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book

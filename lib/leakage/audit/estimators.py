@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from tqdm import tqdm
 
-from leakage.auditing.given import Given, given
-from leakage.auditing.halves import drawn, of_duplicates, stream_of
+from leakage.audit.given import Given, given
+from leakage.audit.halves import drawn, of_duplicates, stream_of
 
 _MOST_FLOOR = 1e-3  # of a posterior: a tree that says 0 or 1 only has no smaller step to take it from
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakage.auditing.result import Audit
+from leakage.audit.result import Audit
 from leakage.metrics.epsilon_bounds import Bound
 
 FPRS = (0.01, 0.001)
@@ -59,8 +59,8 @@ def of_losses(
         ValueError: if shapes do not fit, a loss is negative or NaN, a model has diverged, or no model has two members
             and two outsiders.
     """
-    from leakage.auditing.audited import audited
-    from leakage.auditing.given import given
+    from leakage.audit.audited import audited
+    from leakage.audit.given import given
 
     known = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
     return audited(given(losses, member, **known), fprs=fprs, level=level)
@@ -91,8 +91,8 @@ def of_panel(
         TypeError: if it is no panel.
         ValueError: if a model does not answer as the panel says, or as `of_losses`.
     """
-    from leakage.auditing.audited import audited
-    from leakage.auditing.given import from_panel
+    from leakage.audit.audited import audited
+    from leakage.audit.given import from_panel
 
     return audited(from_panel(panel, target=target, groups=groups), fprs=fprs, level=level)
 
@@ -124,8 +124,8 @@ def of_sklearn(
         TypeError: if the estimator has no `predict_proba`.
         ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
     """
-    from leakage.auditing.audited import audited
-    from leakage.auditing.estimators import trained
+    from leakage.audit.audited import audited
+    from leakage.audit.estimators import trained
 
     known, notes = trained(estimator, X, y, models=models, generator=generator, groups=groups)
     return audited(known, fprs=fprs, level=level, more=notes)
@@ -169,8 +169,8 @@ def of_module(
         ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one
             module twice, `train` returns another module than its own, or as `of_losses`.
     """
-    from leakage.auditing.audited import audited
-    from leakage.auditing.modules import trained
+    from leakage.audit.audited import audited
+    from leakage.audit.modules import trained
 
     known, notes = trained(
         factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
@@ -197,7 +197,7 @@ def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: floa
         ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
             its range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
     """
-    from leakage.auditing import canaries
+    from leakage.audit import canaries
 
     return canaries.one_run(scores, member, guesses=guesses, delta=delta, level=level)
 
@@ -216,6 +216,6 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> B
     Raises:
         ValueError: if one is no pair, or a number is out of its range.
     """
-    from leakage.auditing import canaries
+    from leakage.audit import canaries
 
     return canaries.of_trials(hits, alarms, delta=delta, level=level)

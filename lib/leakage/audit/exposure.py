@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from leakage import arguments, blocks
-from leakage.auditing.evidence import Evidence
-from leakage.auditing.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
-from leakage.auditing.tables import Table
+from leakage.audit.evidence import Evidence
+from leakage.audit.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
+from leakage.audit.tables import Table
 from leakage.metrics.intervals import clopper_pearson
 from leakage.metrics.scores import round_ties
 

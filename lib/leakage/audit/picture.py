@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from leakage.auditing.evidence import Evidence
-from leakage.auditing.measures import Measured, curve_fprs, tpr_at
+from leakage.audit.evidence import Evidence
+from leakage.audit.measures import Measured, curve_fprs, tpr_at
 
 _MEMBER, _GREY = "#eb6009", "#696969"
 _DASHES = ("-", "--", ":", "-.")

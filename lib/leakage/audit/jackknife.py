@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
-from leakage.auditing import attacks
-from leakage.auditing.given import Given
-from leakage.auditing.measures import METRICS, Measured, curve_fprs, tpr_at, visible
+from leakage.audit import attacks
+from leakage.audit.given import Given
+from leakage.audit.measures import METRICS, Measured, curve_fprs, tpr_at, visible
 
 Means = Mapping[str, torch.Tensor]
 """Of every attack, by name: what is measured, (metrics,), float64; of none if no target is left."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from leakage import blocks
 from leakage.attacks.membership import loss_threshold, references, shadow_models
 from leakage.attacks.membership.calibration import calibrated_losses
-from leakage.auditing.given import Given
+from leakage.audit.given import Given
 
 
 class Support(NamedTuple):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leakage import arguments, blocks
 from leakage.attacks.membership.panels import Panel
-from leakage.auditing.arrays import matrix, names
+from leakage.audit.arrays import matrix, names
 
 _INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
 _LEAST = 2  # members, and outsiders, of a model that is attacked

@@ -10,8 +10,8 @@ from string import Template
 from typing import Any
 
 from leakage import __version__
-from leakage.auditing.evidence import Evidence
-from leakage.auditing.tables import Table
+from leakage.audit.evidence import Evidence
+from leakage.audit.tables import Table
 from leakage.metrics.intervals import Estimate
 
 _PAGE = Template("""\
@@ -48,7 +48,7 @@ $slices
 
 def sentence(audit: Evidence) -> str:
     """The finding in one sentence."""
-    from leakage.auditing import exposure
+    from leakage.audit import exposure
 
     best = audit.strongest
     what = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from leakage import arguments
-from leakage.auditing import attacks, jackknife
-from leakage.auditing.evidence import Found
-from leakage.auditing.given import Given
-from leakage.auditing.measures import METRICS, Measured, tpr_at, visible
-from leakage.auditing.notes import notes, of_signs, of_twins
-from leakage.auditing.result import Audit
+from leakage.audit import attacks, jackknife
+from leakage.audit.evidence import Found
+from leakage.audit.given import Given
+from leakage.audit.measures import METRICS, Measured, tpr_at, visible
+from leakage.audit.notes import notes, of_signs, of_twins
+from leakage.audit.result import Audit
 
 
 def audited(

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from leakage import blocks
-from leakage.auditing.attacks import Support
-from leakage.auditing.given import Given
-from leakage.auditing.measures import visible
+from leakage.audit.attacks import Support
+from leakage.audit.given import Given
+from leakage.audit.measures import visible
 from leakage.metrics.scores import marked
 
 _FEW = 8  # targets, below which an interval over them says little

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.auditing.given import Given, given
-from leakage.auditing.halves import drawn, of_duplicates, stream_of
+from leakage.audit.given import Given, given
+from leakage.audit.halves import drawn, of_duplicates, stream_of
 from leakage.models.classifier import OfModule
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles

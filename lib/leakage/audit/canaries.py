@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from leakage import arguments
-from leakage.auditing.arrays import matrix
+from leakage.audit.arrays import matrix
 from leakage.metrics import epsilon_bounds
 from leakage.metrics.epsilon_bounds import Bound
 

@@ -7,9 +7,9 @@ where they are used.
 from pathlib import Path
 from typing import Any
 
-from leakage.auditing import report
-from leakage.auditing.evidence import Evidence
-from leakage.auditing.tables import Table
+from leakage.audit import report
+from leakage.audit.evidence import Evidence
+from leakage.audit.tables import Table
 
 
 class Audit(Evidence):
@@ -35,7 +35,7 @@ class Audit(Evidence):
             ValueError: if the metric is unknown, its rate cannot be seen on so few outsiders, or it is none of `fprs`
                 while there are several targets.
         """
-        from leakage.auditing import exposure
+        from leakage.audit import exposure
 
         return exposure.at_least(self, metric)
 
@@ -49,7 +49,7 @@ class Audit(Evidence):
         Raises:
             ValueError: if `k` is no whole number from 1 on.
         """
-        from leakage.auditing import exposure
+        from leakage.audit import exposure
 
         return exposure.records(self, k)
 
@@ -60,13 +60,13 @@ class Audit(Evidence):
         false positive rate of the whole. Of several targets both ends of an interval are means over them: a wide one.
         A slice with too few members or outsiders has a dash and says so.
         """
-        from leakage.auditing import exposure
+        from leakage.audit import exposure
 
         return exposure.slices(self)
 
     def roc(self) -> Any:
         """The ROC curves on logarithmic axes, as a matplotlib figure; the strongest attack has a band of its level."""
-        from leakage.auditing import picture
+        from leakage.audit import picture
 
         return picture.roc_figure(self)
 
@@ -81,7 +81,7 @@ class Audit(Evidence):
             OSError: if the file cannot be written.
         """
         from leakage import store
-        from leakage.auditing import picture
+        from leakage.audit import picture
 
         parts = {"table": self.table(), "records": self.records(), "slices": self.slices()}
         text = report.page(self, picture=picture.svg(self.roc()), **parts)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from leakage.auditing.notes import twins
+from leakage.audit.notes import twins
 from leakage.data.membership_splits import complementary_halves
 
 
