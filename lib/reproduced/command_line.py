@@ -203,8 +203,7 @@ def audit(options: argparse.Namespace) -> int:
 
     It may hold target, population, correct, labels and groups besides; see
     `leakage.audit.of_losses`. Or SCORES is a folder with losses.npy, member.npy
-    and so on, which may be larger than memory: an audit of one target holds some
-    200 MB and 200 bytes a row.
+    and so on.
 
     Where several models are attacked, everything is measured again without each
     tenth of them, for the intervals: ten tasks for workers, which must find SCORES
@@ -219,25 +218,25 @@ def audit(options: argparse.Namespace) -> int:
     from leakage import audit as audits
     from leakage import store
     from leakage.audit import scores_file
-    from leakage.audit.audited import audited
-    from leakage.audit.exposure import check_metric
-    from leakage.audit.given import given as read_inputs
+    from leakage.audit.inputs import validate_inputs
+    from leakage.audit.result import check_metric
+    from leakage.audit.run import run_audit
 
     try:
         for metric, _ in limits:
             check_metric(metric)
         fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in limits if metric.startswith("tpr@"))})
-        inputs = read_inputs(**scores_file.read(options.scores))
+        inputs = validate_inputs(**scores_file.read(options.scores))
         with ExitStack() as stack:
-            recompute = None
+            remeasure = None
             if options.workers or options.cluster:
                 from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
 
                 scores = options.scores.resolve()
                 workers = stack.enter_context(connect(address=options.cluster, workers=options.workers))
                 workers.check_workers(Needs(files=score_files(scores)))
-                recompute = partial(workers.measure_without, scores)
-            found = audited(inputs, fprs=fprs[::-1], level=options.level, again=recompute)
+                remeasure = partial(workers.measure_without, scores)
+            found = run_audit(inputs, fprs=fprs[::-1], level=options.level, remeasure=remeasure)
         failed = [(metric, limit, low) for metric, limit in limits if (low := found.at_least(metric)) > limit]
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error

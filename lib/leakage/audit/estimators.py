@@ -8,13 +8,13 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from tqdm import tqdm
 
-from leakage.audit.given import Given, given
+from leakage.audit.inputs import AuditInputs, validate_inputs
 from leakage.audit.halves import drawn, of_duplicates, stream_of
 
 _MOST_FLOOR = 1e-3  # of a posterior: a tree that says 0 or 1 only has no smaller step to take it from
 
 
-def trained(estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any) -> tuple[Given, list[str]]:
+def trained(estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any) -> tuple[AuditInputs, list[str]]:
     """What an audit is given, and notes; see `audit.of_sklearn`."""
     if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
         raise TypeError(
@@ -34,7 +34,7 @@ def trained(estimator: Any, X: Any, y: Any, *, models: int, generator: Any, grou
         fitted.fit(_safe_indexing(X, np.flatnonzero(rows)), labels[rows])
         chance[model], correct[model] = _own(fitted, X, classes, codes)
     floor, notes = _floor(chance)
-    known = given(-np.log(np.clip(chance, floor, 1 - floor)), member, correct=correct, labels=labels, groups=groups)
+    known = validate_inputs(-np.log(np.clip(chance, floor, 1 - floor)), member, correct=correct, labels=labels, groups=groups)
     return known, [*of_duplicates(X, labels.tolist(), member), *notes]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.audit.given import Given, given
+from leakage.audit.inputs import AuditInputs, validate_inputs
 from leakage.audit.halves import drawn, of_duplicates, stream_of
 from leakage.models.classifier import OfModule
 from leakage.models.initialisation import initial
@@ -37,7 +37,7 @@ def trained(
     groups: Any,
     folder: Path | str | None,
     recipe: Any,
-) -> tuple[Given, list[str]]:
+) -> tuple[AuditInputs, list[str]]:
     """What an audit is given, and notes; see `audit.of_module`."""
     X, y = _inputs(X), _classes(y)
     if len(X) != len(y):
@@ -55,7 +55,7 @@ def trained(
         places = tqdm(range(models), desc="Models", unit="model", disable=None)
         found = [_one(factory, train, X, y, member[place], starts[place], folder) for place in places]
         losses, correct = (torch.stack(part) for part in zip(*found, strict=True))
-    known = given(losses, member, correct=correct, labels=y, groups=groups)
+    known = validate_inputs(losses, member, correct=correct, labels=y, groups=groups)
     return known, of_duplicates(X, y.tolist(), member)
 
 

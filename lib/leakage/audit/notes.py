@@ -7,23 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakage import blocks
-from leakage.audit.attacks import Support
-from leakage.audit.given import Given
-from leakage.audit.measures import visible
+from leakage.attacks.membership.trained_models import TrainedModels
+from leakage.evaluation import fewest_outsiders, is_resolvable
 from leakage.metrics.scores import marked
 
 _FEW = 8  # targets, below which an interval over them says little
 _TELLING = 0.05  # area under the curve beyond one half
 
 
-def notes(given: Given, found: Support, *, fprs: Sequence[float], level: float) -> list[str]:
+def limits_of_design(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
     """Every reservation about this design, the gravest first."""
-    several = [*_of_shapes(given), *_of_counts(given), *_of_references(given, found), *_of_rates(given, fprs)]
-    return [*several, *given.notes, _of_intervals(given, level)]
+    return [*_of_shapes(models), *_of_counts(models), *_of_references(models), *_of_rates(models, fprs)]
 
 
-def of_signs(low: float, high: float) -> list[str]:
+def find_swapped_members(low: float, high: float) -> list[str]:
     """Whether losses, whose area under the curve has this interval, are those of members turned over."""
     if high >= 0.5 - _TELLING / 2:
         return []
@@ -33,21 +30,19 @@ def of_signs(low: float, high: float) -> list[str]:
     ]
 
 
-def _of_shapes(given: Given) -> list[str]:
-    models, rows = given.losses.shape
-    return [f"There are more models ({models:,}) than rows ({rows:,}): are the arrays transposed?"] * (models > rows)
+def _of_shapes(models: TrainedModels) -> list[str]:
+    count, rows = models.member.shape
+    return [f"There are more models ({count:,}) than rows ({rows:,}): are the arrays transposed?"] * (count > rows)
 
 
-def _of_counts(given: Given) -> list[str]:
+def _of_counts(models: TrainedModels) -> list[str]:
     """Whether the number of references that saw a row tells whether the target did."""
-    if given.partner is not None or len(given.losses) < 3:
+    if models.partner is not None or len(models.member) < 3:
         return []
-    count = torch.cat([given.member[:, part].sum(0) for part in blocks.of(given.member.shape)])
-    areas = [
-        marked((count - given.member[target].long()).double(), member=given.member[target]).auc()
-        for target in given.targets
-    ]
-    area, fewest = float(torch.stack(areas).mean()), min(given.fewest)
+    count, targets = models.member.sum(0), models.target_member
+    areas = [marked((count - member.long()).double(), member=member).auc() for member in targets]
+    inside = targets.sum(1)
+    area, fewest = float(torch.stack(areas).mean()), int(torch.minimum(inside, targets.shape[1] - inside).min())
     if abs(area - 0.5) < max(_TELLING, 5 / math.sqrt(6 * fewest)):  # Mann and Whitney's deviation of equal halves
         return []
     return [
@@ -57,22 +52,22 @@ def _of_counts(given: Given) -> list[str]:
     ]
 
 
-def of_twins(given: Given) -> list[str]:
+def find_duplicates(models: TrainedModels) -> list[str]:
     """Rows with the same losses under every model, of which a target saw one and not the other.
 
     Coarse losses, as trees give them, are equal for rows that differ: they are told by the many that are equal under
     one model and not under all.
     """
-    losses = given.losses
+    losses = models.losses
     if len(losses) < 3:
         return []
-    keys = np.concatenate([_keys(losses[:, part].double().numpy()) for part in blocks.of(losses.shape)])
+    keys = _keys(losses.numpy())
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
     alike = int((counts[which] > 1).sum())
     if not alike or np.mean([_equal(row.numpy()) for row in losses]) > 1.5 * alike:
         return []
     told = "the same losses under every model as"
-    return twins(which, given.attacked, told, unless="unless they differ and the losses are coarse, as few trees give")
+    return twins(which, models.target_member, told, unless="unless they differ and the losses are coarse, as few trees give")
 
 
 def _keys(losses: np.ndarray) -> np.ndarray:
@@ -113,7 +108,8 @@ def twins(which: np.ndarray, member: Tensor, same: str, *, unless: str = "") -> 
     ]
 
 
-def _of_references(given: Given, found: Support) -> list[str]:
+def _of_references(models: TrainedModels) -> list[str]:
+    found = models.shadow_support
     if found.models < 2:
         return [
             f"There {'is no reference model' if not found.models else 'is one reference model'} for some target: LiRA "
@@ -124,23 +120,23 @@ def _of_references(given: Given, found: Support) -> list[str]:
             "No row has references that were trained on it and others that were not: only offline attacks, which are "
             "weaker."
         ]
-    if min(found.seen, found.unseen) < 2:
+    if min(found.members, found.outsiders) < 2:
         return ["No row has two references of each kind: LiRA and RMIA are left out; train more models."]
     return []
 
 
-def _of_rates(given: Given, fprs: Sequence[float]) -> list[str]:
-    fewest = given.fewest[1]
+def _of_rates(models: TrainedModels, fprs: Sequence[float]) -> list[str]:
+    fewest = fewest_outsiders(models)
     return [
         f"TPR at {100 * fpr:g} % FPR needs ≥ {math.ceil(1 / fpr - 1e-9):,} outsiders; there are {fewest:,}."
         for fpr in fprs
-        if not visible(fewest, fpr)
+        if not is_resolvable(fpr, fewest)
     ]
 
 
-def _of_intervals(given: Given, level: float) -> str:
-    models = len(given.targets)
-    if models == 1:
+def what_intervals_mean(models: TrainedModels, level: float) -> str:
+    targets = len(models.target_numbers)
+    if targets == 1:
         return f"Intervals ({100 * level:g} %) are over the rows, for this one model; another training may leak more."
-    few = f" {models} are few for it." if models < _FEW else ""
-    return f"Numbers are means over {models} models; intervals ({100 * level:g} %) are for other trainings.{few}"
+    few = f" {targets} are few for it." if targets < _FEW else ""
+    return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are for other trainings.{few}"

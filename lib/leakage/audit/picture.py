@@ -9,11 +9,10 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 
-from leakage.audit.evidence import Evidence
-from leakage.audit.measures import Measured, curve_fprs, tpr_at
+from leakage.audit.result import Audit
+from leakage.evaluation import curve_fprs, measure, tpr_at
 
 _MEMBER, _GREY = "#eb6009", "#696969"
 _DASHES = ("-", "--", ":", "-.")
@@ -37,7 +36,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def roc_figure(audit: Evidence) -> Figure:
+def roc_figure(audit: Audit) -> Figure:
     """True against false positive rates of every attack; the band belongs to the strongest.
 
     At each rate the curve is `metrics.roc.tpr_at_fpr`, or its mean over the targets, with its interval.
@@ -50,15 +49,14 @@ def roc_figure(audit: Evidence) -> Figure:
         picture = Figure(figsize=_SIZE, layout="constrained")
         ax = picture.subplots()
         ax.plot([1 / fewest, 1], [1 / fewest, 1], color=_GREY, linestyle=(0, (1, 3)), label="guessing")
-        others = [row.attack for row in audit.found if row is not audit.strongest]
+        others = [row.attack for row in audit.results if row is not audit.strongest]
         shades = matplotlib.colormaps["viridis"](np.linspace(0, _LIGHTEST_SHADE, max(len(others), 1)))
         drawn = zip(others, shades, cycle(_DASHES), strict=False)
         for name, shade, dash in drawn:
-            rates = _measured(audit, name).means([tpr_at(fpr) for fpr in grid]).tolist()
+            result, member = audit.evaluation.results[name], audit.evaluation.models.target_member
+            rates = [float(rate.mean()) for rate in measure(result.scores, None, member, [*map(tpr_at, grid)]).values()]
             ax.plot(grid, _drawn(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
-        measured = _measured(audit, audit.strongest.attack)
-        measured.each(*map(tpr_at, grid))  # in one go
-        best = [measured.interval(tpr_at(fpr), level=audit.level) for fpr in grid]
+        best = [audit.interval(audit.strongest.attack, tpr_at(fpr)) for fpr in grid]
         ax.fill_between(
             grid,
             _drawn([estimate.low for estimate in best]),
@@ -83,11 +81,6 @@ def svg(picture: Figure) -> str:
         picture.savefig(content, format="svg", facecolor="white", metadata=nothing)
     text = content.getvalue()
     return text[text.index("<svg") :]
-
-
-def _measured(audit: Evidence, name: str) -> Measured:
-    errors = audit.errors.get(name, {})
-    return Measured(torch.from_numpy(audit.scores[name]), torch.from_numpy(audit.member), errors, audit.parts)
 
 
 def _drawn(rates: list[float]) -> np.ndarray:

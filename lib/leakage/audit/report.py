@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from leakage import __version__
-from leakage.audit.evidence import Evidence
+from leakage.audit.result import Audit
 from leakage.audit.tables import Table
 from leakage.metrics.intervals import Estimate
 
@@ -46,30 +46,28 @@ $slices
 """)
 
 
-def sentence(audit: Evidence) -> str:
+def sentence(audit: Audit) -> str:
     """The finding in one sentence."""
-    from leakage.audit import exposure
-
     best = audit.strongest
     what = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
     seen = {fpr: found for fpr, found in best.tpr.items() if found is not None}
     rates = "".join(
         f", and finds {_percent(found)} of the members at {100 * fpr:g} % FPR" for fpr, found in seen.items()
     )
-    least = exposure.at_least(audit, "auc")
+    least = audit.at_least("auc")
     return (
         f"On {what} of {audit.member.shape[1]:,} rows the strongest attack, {best.attack}, reaches AUC "
         f"{best.auc:.3f}{rates}; allowing for its choice among several, AUC {least:.3f} at least."
     )
 
 
-def summary(audit: Evidence, table: Table) -> str:
+def summary(audit: Audit, table: Table) -> str:
     """The finding, the table and the notes, as HTML."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
     return f"<p><strong>{html.escape(sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
 
 
-def page(audit: Evidence, *, table: Table, picture: str, records: Table, slices: Table) -> str:
+def page(audit: Audit, *, table: Table, picture: str, records: Table, slices: Table) -> str:
     """The whole page; `picture` is an SVG element of ours and goes in as it is."""
     parts = f"<h2>Slices</h2>\n{slices._repr_html_()}" if len(slices) else ""
     return _PAGE.substitute(
@@ -81,7 +79,7 @@ def page(audit: Evidence, *, table: Table, picture: str, records: Table, slices:
     )
 
 
-def as_json(audit: Evidence, *, records: Table, slices: Table) -> str:
+def as_json(audit: Audit, *, records: Table, slices: Table) -> str:
     """Strict JSON, without NaN or infinity."""
     content = {
         "leakage": __version__,
@@ -98,7 +96,7 @@ def as_json(audit: Evidence, *, records: Table, slices: Table) -> str:
                 "advantage": _plain(row.advantage),
                 "tpr": {f"{fpr:g}": _plain(found) for fpr, found in row.tpr.items()},
             }
-            for row in audit.found
+            for row in audit.results
         ],
         "records": [{name: _plain(value) for name, value in row.items()} for row in records],
         "slices": [{name: _plain(value) for name, value in row.items()} for row in slices],
