@@ -187,7 +187,7 @@ def _load_or_compute(
     path = Path(folder) / f"{store.digest(content)}.pt"
     try:
         return store.load(path)
-    except (FileNotFoundError, store.Damaged):  # the models of a damaged file are trained again
+    except (FileNotFoundError, store.DamagedFile):  # the models of a damaged file are trained again
         found = compute()
         store.save(path, found)
         return found
