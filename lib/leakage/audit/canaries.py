@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from leakage import arguments
-from leakage.audit.arrays import matrix
+from leakage.audit.arrays import to_matrix
 from leakage.metrics import epsilon_bounds
 from leakage.metrics.epsilon_bounds import Bound
 
@@ -41,7 +41,7 @@ def _two_sided(heads: int, tosses: int) -> float:
 
 
 def _row(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    found = matrix(name, values, truth=truth)
+    found = to_matrix(name, values, truth=truth)
     if len(found) != 1:
         raise ValueError(f"`{name}` must be one number for each canary of one training, got {tuple(found.shape)}.")
     return found[0]

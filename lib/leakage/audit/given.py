@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leakage import arguments, blocks
 from leakage.attacks.membership.panels import Panel
-from leakage.audit.arrays import matrix, names
+from leakage.audit.arrays import to_matrix, to_names
 
 _INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
 _LEAST = 2  # members, and outsiders, of a model that is attacked
@@ -94,8 +94,8 @@ def given(
         TypeError: if something does not hold numbers.
         ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
     """
-    values, notes = _finite("losses", matrix("losses", losses))
-    truths = matrix("member", member, truth=True)
+    values, notes = _finite("losses", to_matrix("losses", losses))
+    truths = to_matrix("member", member, truth=True)
     if len(truths) == 1 < len(values) and truths.shape[1] == values.shape[1]:
         if target is None:
             raise ValueError(
@@ -112,11 +112,11 @@ def given(
         )
     asked, more = None, []
     if population is not None:
-        asked, more = _finite("population", matrix("population", population))
+        asked, more = _finite("population", to_matrix("population", population))
         if len(asked) != len(values):
             raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(asked)} rows.")
         asked = asked.to(values.dtype)
-    right = None if correct is None else matrix("correct", correct, truth=True)
+    right = None if correct is None else to_matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     return Given(
@@ -126,8 +126,8 @@ def given(
         _partners(truths),
         asked,
         right,
-        names("labels", labels, values.shape[1]),
-        names("groups", groups, values.shape[1]),
+        to_names("labels", labels, values.shape[1]),
+        to_names("groups", groups, values.shape[1]),
         (*notes, *more),
     )
 
