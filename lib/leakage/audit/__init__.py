@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from leakage.audit.epsilon import of_trials, one_run
 from leakage.audit.result import Audit
-from leakage.metrics.epsilon_bounds import Bound
+
+__all__ = ["FPRS", "Audit", "of_losses", "of_module", "of_panel", "of_sklearn", "of_trials", "one_run"]
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -176,46 +178,3 @@ def of_module(
         factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
     )
     return audited(known, fprs=fprs, level=level, more=notes)
-
-
-def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from one training into which a fair coin put each canary, or left it out.
-
-    See `metrics.epsilon_bounds.one_run` for the equation. The bound is conservative: it holds at its level whatever the
-    attack is, and however the canaries depend on each other.
-
-    Args:
-        scores: of the canaries alone, rows whose coin was thrown; larger for likelier members. Minus the loss will do.
-        member: whether the coin put it in.
-        guesses: pairs of how many with the highest scores are guessed to be members, and how many with the lowest
-            outsiders; chosen before the scores were seen. Several pairs share the error.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
-            its range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
-    """
-    from leakage.audit import canaries
-
-    return canaries.one_run(scores, member, guesses=guesses, delta=delta, level=level)
-
-
-def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from many independent trainings with and without one row; conservative.
-
-    See `metrics.epsilon_bounds.of_trials` for the equation.
-
-    Args:
-        hits: how many trainings with the row were accused, and how many there were.
-        alarms: how many without it were accused, and how many there were. The threshold was chosen on others.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        ValueError: if one is no pair, or a number is out of its range.
-    """
-    from leakage.audit import canaries
-
-    return canaries.of_trials(hits, alarms, delta=delta, level=level)
