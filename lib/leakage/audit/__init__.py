@@ -127,9 +127,9 @@ def of_sklearn(
         ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
     """
     from leakage.audit.audited import audited
-    from leakage.audit.estimators import trained
+    from leakage.audit.training import train_clones
 
-    known, notes = trained(estimator, X, y, models=models, generator=generator, groups=groups)
+    known, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups)
     return audited(known, fprs=fprs, level=level, more=notes)
 
 
@@ -172,9 +172,9 @@ def of_module(
             module twice, `train` returns another module than its own, or as `of_losses`.
     """
     from leakage.audit.audited import audited
-    from leakage.audit.modules import trained
+    from leakage.audit.training import train_modules
 
-    known, notes = trained(
+    known, notes = train_modules(
         factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
     )
     return audited(known, fprs=fprs, level=level, more=notes)

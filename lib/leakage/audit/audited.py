@@ -7,7 +7,7 @@ from leakage.audit import attacks, jackknife
 from leakage.audit.evidence import Found
 from leakage.audit.given import Given
 from leakage.audit.measures import METRICS, Measured, tpr_at, visible
-from leakage.audit.notes import notes, of_signs, of_twins
+from leakage.audit.notes import find_duplicate_losses, find_swapped_members, write_notes
 from leakage.audit.result import Audit
 
 
@@ -53,11 +53,15 @@ def audited(
                 {fpr: measured.tpr(fpr, level=level) for fpr in rates},
             )
         )
-    reservations = notes(given, attacks.support(given), fprs=rates, level=level)
+    reservations = write_notes(given, attacks.support(given), fprs=rates, level=level)
     loss = found[0].auc  # of the loss itself, which every design allows
     return Audit(
         found=tuple(found),
-        notes=(*of_signs(loss.low, loss.high), *(of_twins(given) if more is None else more), *reservations),
+        notes=(
+            *find_swapped_members(loss.low, loss.high),
+            *(find_duplicate_losses(given) if more is None else more),
+            *reservations,
+        ),
         scores={name: values.numpy() for name, values in scores.items()},
         member=given.attacked.numpy(),
         targets=given.targets,
