@@ -12,7 +12,7 @@ from torch import Tensor
 from leakage import arguments, blocks
 from leakage.audit.evidence import Evidence
 from leakage.audit.measures import METRICS, Measured, mean_of, tpr_at, visible, visible_fpr
-from leakage.audit.tables import Table
+from leakage.audit.report import Table
 from leakage.metrics.intervals import clopper_pearson
 from leakage.metrics.scores import round_ties
 

@@ -1,15 +1,15 @@
 """The result of an audit: its tables, its curve, the rows most exposed, and what it can be saved as.
 
-Everything follows from the scores, which it holds; nothing here trains or attacks. PyTorch and matplotlib are imported
-where they are used.
+Everything follows from the scores, which it holds; nothing here trains or attacks.
 """
 
 from pathlib import Path
 from typing import Any
 
+from leakage import store
 from leakage.audit import report
 from leakage.audit.evidence import Evidence
-from leakage.audit.tables import Table
+from leakage.audit.report import Table
 
 
 class Audit(Evidence):
@@ -66,13 +66,11 @@ class Audit(Evidence):
 
     def roc(self) -> Any:
         """The ROC curves on logarithmic axes, as a matplotlib figure; the strongest attack has a band of its level."""
-        from leakage.audit import picture
-
-        return picture.roc_figure(self)
+        return report.roc_figure(self)
 
     def to_json(self) -> str:
         """Numbers, notes, most exposed rows and slices as JSON; what cannot be seen is null."""
-        return report.as_json(self, records=self.records(), slices=self.slices())
+        return report.to_json(self, records=self.records(), slices=self.slices())
 
     def report(self, path: Path | str) -> Path:
         """Write one HTML page that needs nothing else, and give its path.
@@ -80,16 +78,12 @@ class Audit(Evidence):
         Raises:
             OSError: if the file cannot be written.
         """
-        from leakage import store
-        from leakage.audit import picture
-
-        parts = {"table": self.table(), "records": self.records(), "slices": self.slices()}
-        text = report.page(self, picture=picture.svg(self.roc()), **parts)
+        text = report.html_page(self, table=self.table(), records=self.records(), slices=self.slices())
         store.write(Path(path), text.encode())
         return Path(path)
 
     def _repr_html_(self) -> str:
-        return report.summary(self, self.table())
+        return report.html_summary(self, self.table())
 
     def __str__(self) -> str:
         return "\n".join([str(self.table()), "", *(f"* {note}" for note in self.notes)])
