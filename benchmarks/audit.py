@@ -21,7 +21,7 @@ import ordinary_attacks as ordinary
 from leakage import audit
 from leakage.attacks.membership import shadow_models
 from leakage.attacks.membership.posterior import logit
-from leakage.audit import estimators
+from leakage.audit import training
 from leakage.audit.given import Given
 from leakage.data import embedded, fetch, labelled
 from leakage.metrics.scores import rates
@@ -50,7 +50,7 @@ def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     x, y = rows_of(sizes)
     attacked = LogisticRegression(max_iter=sizes.iterations)
-    known, _ = estimators.trained(attacked, x, y, models=sizes.models, generator=None, groups=None)
+    known, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None)
     yield likelihood_ratios(sizes, known, "lira", "fixed")
     yield likelihood_ratios(sizes, known, "own", "own")
     yield domination(sizes, known)

@@ -261,7 +261,7 @@ def test_a_good_design_has_no_reservation():
 def test_coarse_losses_are_no_sign_of_duplicates():
     member = subsets(8, 60)
     losses = np.where(member, 0.1, np.arange(60) % 3 + 1.0)
-    assert not notes.find_duplicates(validate_inputs(losses, member).models)
+    assert not notes.find_duplicate_losses(validate_inputs(losses, member).models)
 
 
 BAD = {

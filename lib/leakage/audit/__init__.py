@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from leakage.audit.epsilon import of_trials, one_run
 from leakage.audit.result import Audit
-from leakage.metrics.epsilon_bounds import Bound
+
+__all__ = ["FPRS", "Audit", "of_losses", "of_module", "of_panel", "of_sklearn", "of_trials", "one_run"]
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -120,10 +122,10 @@ def of_sklearn(
         TypeError: if the estimator has no `predict_proba`.
         ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
     """
-    from leakage.audit.estimators import trained
     from leakage.audit.run import run_audit
+    from leakage.audit.training import train_clones
 
-    inputs, notes = trained(estimator, X, y, models=models, generator=generator, groups=groups)
+    inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups)
     return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)
 
 
@@ -165,53 +167,10 @@ def of_module(
         ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one
             module twice, `train` returns another module than its own, or as `of_losses`.
     """
-    from leakage.audit.modules import trained
     from leakage.audit.run import run_audit
+    from leakage.audit.training import train_modules
 
-    inputs, notes = trained(
+    inputs, notes = train_modules(
         factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
     )
     return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)
-
-
-def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from one training into which a fair coin put each canary, or left it out.
-
-    See `metrics.epsilon_bounds.one_run` for the equation. The bound is conservative: it holds at its level whatever the
-    attack is, and however the canaries depend on each other.
-
-    Args:
-        scores: of the canaries alone, rows whose coin was thrown; larger for likelier members. Minus the loss will do.
-        member: whether the coin put it in.
-        guesses: pairs of how many with the highest scores are guessed to be members, and how many with the lowest
-            outsiders; chosen before the scores were seen. Several pairs share the error.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
-            its range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
-    """
-    from leakage.audit import canaries
-
-    return canaries.one_run(scores, member, guesses=guesses, delta=delta, level=level)
-
-
-def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from many independent trainings with and without one row; conservative.
-
-    See `metrics.epsilon_bounds.of_trials` for the equation.
-
-    Args:
-        hits: how many trainings with the row were flagged, and how many there were.
-        alarms: how many without it were flagged, and how many there were. The threshold was chosen on others.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        ValueError: if one is no pair, or a number is out of its range.
-    """
-    from leakage.audit import canaries
-
-    return canaries.of_trials(hits, alarms, delta=delta, level=level)

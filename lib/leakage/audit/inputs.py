@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.arrays import matrix, names
+from leakage.audit.arrays import to_matrix, to_names
 
 _INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
 _LEAST = 2  # members, and outsiders, of a model that is attacked
@@ -53,8 +53,8 @@ def validate_inputs(
         TypeError: if something does not hold numbers.
         ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
     """
-    values, notes = _check_losses("losses", matrix("losses", losses))
-    truths = _spread_target_row(matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1])
+    values, notes = _check_losses("losses", to_matrix("losses", losses))
+    truths = _spread_target_row(to_matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1])
     if truths.shape != values.shape:
         raise ValueError(
             f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
@@ -62,11 +62,11 @@ def validate_inputs(
         )
     outside, more = None, []
     if population is not None:
-        outside, more = _check_losses("population", matrix("population", population))
+        outside, more = _check_losses("population", to_matrix("population", population))
         if len(outside) != len(values):
             raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(outside)} rows.")
         outside = outside.to(values.dtype)
-    right = None if correct is None else matrix("correct", correct, truth=True)
+    right = None if correct is None else to_matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     targets = _find_targets(truths, target)
@@ -79,7 +79,7 @@ def validate_inputs(
         targets=None if len(targets) == len(values) else targets,
     )
     rows = values.shape[1]
-    return AuditInputs(models, names("labels", labels, rows), names("groups", groups, rows), (*notes, *more))
+    return AuditInputs(models, to_names("labels", labels, rows), to_names("groups", groups, rows), (*notes, *more))
 
 
 def inputs_from_models(models: Any, *, target: int | None, groups: Any) -> AuditInputs:

@@ -13,12 +13,54 @@ import torch
 from torch import Tensor
 
 from leakage import arguments
-from leakage.audit.tables import Table
 from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_at
 from leakage.metrics.intervals import Estimate, clopper_pearson
 from leakage.metrics.scores import marked, round_ties
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that prints as text and shows itself in a notebook; a row is a dictionary by column.
+
+    Attributes:
+        columns: their names.
+        rows: one value for each column: a number, a text, an interval, or None, which is shown as a dash.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return dict(zip(self.columns, self.rows[place], strict=True))
+
+    def __str__(self) -> str:
+        lines = [self.columns, *(tuple(map(_format_cell, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        rows = ("".join(f"<td>{html.escape(_format_cell(cell))}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _format_cell(cell: Any) -> str:
+    if cell is None:
+        return "–"
+    return format(cell, ".3f") if isinstance(cell, float | Estimate) else str(cell)
 
 
 class AttackSummary(NamedTuple):
@@ -214,15 +256,13 @@ class Audit:
 
     def roc(self) -> Any:
         """The ROC curves on logarithmic axes, as a matplotlib figure; the strongest attack has a band of its level."""
-        from leakage.audit import picture
-
-        return picture.roc_figure(self)
+        return report.roc_figure(self)
 
     def to_json(self) -> str:
         """Numbers, notes, most exposed rows and slices as JSON; what cannot be seen is null."""
         from leakage.audit import report
 
-        return report.as_json(self, records=self.records(), slices=self.slices())
+        return report.to_json(self, records=self.records(), slices=self.slices())
 
     def report(self, path: Path | str) -> Path:
         """Write one HTML page that needs nothing else, and give its path.
@@ -231,17 +271,16 @@ class Audit:
             OSError: if the file cannot be written.
         """
         from leakage import store
-        from leakage.audit import picture, report
+        from leakage.audit import report
 
-        parts = {"table": self.table(), "records": self.records(), "slices": self.slices()}
-        text = report.page(self, picture=picture.svg(self.roc()), **parts)
+        text = report.html_page(self, table=self.table(), records=self.records(), slices=self.slices())
         store.write(Path(path), text.encode())
         return Path(path)
 
     def _repr_html_(self) -> str:
         from leakage.audit import report
 
-        return report.summary(self, self.table())
+        return report.html_summary(self, self.table())
 
     def __str__(self) -> str:
         return "\n".join([str(self.table()), "", *(f"* {note}" for note in self.notes)])

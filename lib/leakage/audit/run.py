@@ -6,7 +6,7 @@ from leakage import arguments
 from leakage.attacks.membership.table import ATTACKS, Attack
 from leakage.audit.inputs import AuditInputs
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.notes import find_duplicates, find_swapped_members, limits_of_design, what_intervals_mean
+from leakage.audit.notes import explain_intervals, find_duplicate_losses, find_limits, find_swapped_members
 from leakage.audit.result import Audit
 from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_at
 
@@ -50,10 +50,10 @@ def run_audit(
     loss = evaluation.interval("loss", interval="rows", level=level)
     notes = (
         *find_swapped_members(loss.low, loss.high),
-        *(find_duplicates(inputs.models) if notes_on_rows is None else notes_on_rows),
-        *limits_of_design(inputs.models, fprs=rates),
+        *(find_duplicate_losses(inputs.models) if notes_on_rows is None else notes_on_rows),
+        *find_limits(inputs.models, fprs=rates),
         *inputs.notes,
-        what_intervals_mean(inputs.models, level),
+        explain_intervals(len(inputs.models.target_numbers), level),
     )
     return Audit(evaluation, fprs=rates, level=level, labels=inputs.labels, groups=inputs.groups, notes=notes)
 
