@@ -19,8 +19,9 @@ from torch import Tensor
 
 import ordinary_attacks as ordinary
 from leakage import audit
-from leakage.attacks.membership import shadow_models
+from leakage.attacks.membership.lira import lira
 from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.rmia import rmia
 from leakage.audit import estimators
 from leakage.audit.given import Given
 from leakage.data import embedded, fetch, labelled
@@ -77,7 +78,7 @@ def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str) -> Cas
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
 
     def ours() -> Tensor:
-        return shadow_models.lira(known.losses, known.member, known.partner, variance=variance)
+        return lira(known.losses, known.member, known.partner, variance=variance)
 
     def theirs() -> np.ndarray:
         return ordinary.lira(logit(known.losses).numpy(), member, references, spread)
@@ -110,7 +111,7 @@ def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str) -> Cas
 def domination(sizes: Sizes, known: Given) -> Case:
     """RMIA, which both sides count in whole points."""
     references, member = references_of(known), known.member.numpy()
-    ours = partial(shadow_models.rmia, known.losses, known.member, known.partner)
+    ours = partial(rmia, known.losses, known.member, known.partner)
     theirs = partial(ordinary.rmia, known.losses.double().numpy(), member, references)
     return Case(
         id="rmia",
@@ -125,7 +126,7 @@ def domination(sizes: Sizes, known: Given) -> Case:
 
 def curves(sizes: Sizes, known: Given) -> Case:
     """AUC and true positive rates of the same scores."""
-    scores = shadow_models.lira(known.losses, known.member, known.partner)
+    scores = lira(known.losses, known.member, known.partner)
     member, names = known.member.numpy(), ("auc", *(f"tpr_at_{fpr}" for fpr in sizes.fprs))
 
     def ours() -> np.ndarray:

@@ -2,9 +2,6 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,8 +15,7 @@ from leakage.attacks.membership.panels import Hidden, Panel
 from leakage.data.membership_splits import complementary_pairs
 from leakage.models.mlp import from_module
 from leakage.runtime import stream
-from patience import HANGS
-from test_blocks import BYTES_A_POINT, SETTINGS, numbers
+from test_blocks import numbers
 
 MODELS, POINTS, CLASSES = 6, 90, 4
 PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))
@@ -100,44 +96,3 @@ def test_what_is_no_panel_is_refused():
     tree = DecisionTreeClassifier().fit(np.eye(2), [0, 1])
     with pytest.raises(ValueError, match="`member` must hold truth values"):
         Panel.of_estimators([tree] * 4, np.eye(2), np.array([0, 1]), np.full((4, 2), "False"))
-
-
-CHILD = """
-import re, resource, sys
-from pathlib import Path
-import numpy as np, torch
-torch.set_num_threads(1)
-from torch import nn
-from leakage import audit, blocks
-from leakage.attacks.membership import threshold_search
-from leakage.attacks.membership.panels import Panel
-
-def panel(points, labels, member):
-    torch.manual_seed(0)
-    return Panel.of_modules([nn.Linear(64, 100) for _ in member], points, labels, torch.from_numpy(member))
-
-blocks.NUMBERS = threshold_search._MOST_SORTED = threshold_search._MOST_COMPARED = 2**15
-threshold_search._EDGES = 2**10
-blocks.MEMORY = 0
-points = torch.from_numpy(np.load(sys.argv[1], mmap_mode="c"))
-labels = torch.arange(len(points)) % 100
-member = np.random.default_rng(0).random((4, len(points))) < 0.5
-audit.of_panel(panel(points[:2000].clone(), labels[:2000], member[:, :2000]), target=1)  # imports and a BLAS's buffers
-used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
-print(audit.of_panel(panel(points, labels, member), target=1))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux counts")
-def test_a_panel_goes_through_in_the_memory_that_is_stated(tmp_path):
-    points = 100_000
-    table = np.lib.format.open_memmap(tmp_path / "points.npy", "w+", np.float32, (points, 64))
-    table[:] = np.random.default_rng(0).random((1000, 64), dtype=np.float32).repeat(points // 1000, 0)
-    table.flush()
-    stated = BYTES_A_POINT * points
-    assert stated < 8 * 64 * points  # not even the points, as attacks would have them, would go through
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "points.npy"), str(stated)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=os.environ | SETTINGS)
-    assert found.returncode == 0, found.stderr
-    assert "loss" in found.stdout

@@ -149,7 +149,7 @@ def evaluate(
 
 def _judged(panel: Panel, scores: Tensor, fprs: Sequence[float]) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
     """The rates, those with groups of points left out, and what cannot be seen."""
-    accused = loss_threshold.accused(scores, panel.member, panel.partner)
+    accused = loss_threshold.flag_members(scores, panel.member, panel.partner)
     fewest = int((~panel.member).sum(1).min())
     seen = [fpr for fpr in fprs if fewest * fpr * (1 + 1e-12) >= 1]
     unseen = [f"TPR at {fpr:g} needs ≥ {1 / fpr:,.0f} outsiders" for fpr in fprs if fpr not in seen]

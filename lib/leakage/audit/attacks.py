@@ -18,8 +18,10 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from leakage import blocks
-from leakage.attacks.membership import loss_threshold, references, shadow_models
-from leakage.attacks.membership.calibration import calibrated_losses
+from leakage.attacks.membership import loss_threshold, references
+from leakage.attacks.membership.calibration import calibrate_losses
+from leakage.attacks.membership.lira import lira
+from leakage.attacks.membership.rmia import rmia
 from leakage.audit.given import Given
 
 
@@ -61,7 +63,7 @@ def support(given: Given) -> Support:
     least, lonely, most, both = [], False, [], []
     for part in blocks.of(given.member.shape):
         kinds = given.member[:, part]
-        counted = [references.counts(kind, given.partner, target=only) for kind in (kinds, ~kinds)]
+        counted = [references.count_references(kind, given.partner, target=only) for kind in (kinds, ~kinds)]
         inside, outside = counted if only is not None else (one[asked] for one in counted)
         least.append(int((inside + outside).amin()))
         both.append(((inside > 0) & (outside > 0)).any(-1))
@@ -113,11 +115,11 @@ def _gap(given: Given) -> Tensor:
 
 
 def _rmia(given: Given, *, offline: bool = False) -> Tensor:
-    return _each(partial(shadow_models.rmia, population=given.population, offline=offline), given)
+    return _each(partial(rmia, population=given.population, offline=offline), given)
 
 
 def _lira(**settings: Any) -> Callable[[Given], Tensor]:
-    return partial(_each, partial(shadow_models.lira, **settings))
+    return partial(_each, partial(lira, **settings))
 
 
 def _online(given: Given, found: Support) -> bool:
@@ -131,7 +133,7 @@ def _offline(given: Given, found: Support) -> bool:
 ATTACKS: Mapping[str, Attack] = {
     "loss": Attack("loss", lambda given, found: True, _loss),
     "sample threshold": Attack("loss", lambda given, found: found.both, partial(_each, loss_threshold.sample_scores)),
-    "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, calibrated_losses)),
+    "calibrated loss": Attack("loss", lambda given, found: found.unseen > 0, partial(_each, calibrate_losses)),
     "LiRA": Attack("loss", _online, _lira()),
     "LiRA, own variance": Attack("loss", _online, _lira(variance="own")),
     "LiRA, offline": Attack("loss", _offline, _lira(offline=True)),

@@ -22,12 +22,13 @@ from leakage.attacks.membership import (
     loss_threshold,
     margin,
     posterior,
-    shadow_models,
 )
 from leakage.attacks.membership.attack_models import Question
-from leakage.attacks.membership.calibration import calibrated
+from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.lira import lira_of_logits
 from leakage.attacks.membership.panels import Panel
+from leakage.attacks.membership.rmia import rmia
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
 from leakage.metrics.scores import marked
@@ -152,17 +153,17 @@ _norm = _inside(lambda network, rows: frobenius_norm(network, pattern(network, r
 
 def _lira(panel: Panel, **how: Any) -> Float[Tensor, "models points"]:
     panel.need_shadows(2)
-    return shadow_models.lira_of_logits(panel.margins, panel.member, panel.partner, **how)
+    return lira_of_logits(panel.margins, panel.member, panel.partner, **how)
 
 
 def _rmia(panel: Panel, **how: Any) -> Float[Tensor, "models points"]:
     panel.need_shadows(2)
-    return shadow_models.rmia(panel.losses, panel.member, panel.partner, **how)
+    return rmia(panel.losses, panel.member, panel.partner, **how)
 
 
 def _compared(panel: Panel, scores: Tensor) -> Float[Tensor, "models points"]:
     """Scores less those of shadow models that were not trained on the point."""
-    return calibrated(scores, panel.member, panel.partner)
+    return calibrate_scores(scores, panel.member, panel.partner)
 
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────
