@@ -57,6 +57,12 @@ def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, co
         function: treats columns independently of each other.
         copies: how many times the numbers of the first table the function holds in one of its own tables.
     """
-    size = max(1, _NUMBERS // (copies * tables[0][..., 0].numel()))
-    parts = [function(*columns) for columns in zip(*(table.split(size, dim=-1) for table in tables), strict=True)]
-    return [torch.cat(part, dim=-1) for part in zip(*parts, strict=True)]
+    size, columns = max(1, _NUMBERS // (copies * tables[0][..., 0].numel())), tables[0].shape[-1]
+    found: list[Tensor] = []
+    for first in range(0, columns, size):
+        some = slice(first, first + size)
+        parts = function(*(table[..., some] for table in tables))
+        found = found or [part.new_empty(*part.shape[:-1], columns) for part in parts]
+        for whole, part in zip(found, parts, strict=True):
+            whole[..., some] = part
+    return found
