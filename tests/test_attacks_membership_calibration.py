@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.membership.calibration import calibrated
+from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import stream
@@ -19,7 +19,7 @@ def some(models: int = 8, points: int = 500) -> tuple[torch.Tensor, torch.Tensor
 def test_it_is_the_difference_to_the_mean_of_the_others_outside():
     scores, member = some()
     for without in (None, 3):
-        found = calibrated(scores, member, without=without)
+        found = calibrate_scores(scores, member, without=without)
         for i, x in ((0, 0), (3, 7), (5, 11)):
             others = [j for j in range(8) if j != i and not member[j, x] and (j != without or i == without)]
             assert float(found[i, x]) == pytest.approx(float(scores[i, x] - scores[others, x].mean()), abs=1e-8)
@@ -29,28 +29,30 @@ def test_a_models_own_membership_does_not_enter_its_scores():
     scores, member = some()
     other = member.clone()
     other[3] = ~member[3]
-    assert torch.allclose(calibrated(scores, member)[3], calibrated(scores, other)[3], atol=1e-12)
+    assert torch.allclose(calibrate_scores(scores, member)[3], calibrate_scores(scores, other)[3], atol=1e-12)
 
 
 def test_without_the_target_its_membership_enters_no_score():
     scores, member = some()
     other = member.clone()
     other[3] = ~member[3]
-    assert torch.allclose(calibrated(scores, member, without=3), calibrated(scores, other, without=3), atol=1e-12)
+    assert torch.allclose(
+        calibrate_scores(scores, member, without=3), calibrate_scores(scores, other, without=3), atol=1e-12
+    )
     # The leak: as a reference it does.
-    assert not torch.allclose(calibrated(scores, member)[2], calibrated(scores, other)[2], atol=1e-3)
+    assert not torch.allclose(calibrate_scores(scores, member)[2], calibrate_scores(scores, other)[2], atol=1e-3)
 
 
 def test_a_score_that_all_models_share_is_no_evidence():
     _, member = some(models=40)
     shared = torch.rand(1, 500, generator=stream(0, "shared"), dtype=torch.float64).expand(40, -1)
-    assert not calibrated(shared, member).any()
+    assert not calibrate_scores(shared, member).any()
 
 
 def test_the_ease_of_a_point_is_taken_off():
     scores, member = some()
     ease = 10 * gaussian((1, 500), generator=stream(0, "ease"))
-    assert torch.allclose(calibrated(scores + ease, member), calibrated(scores, member), atol=1e-7)
+    assert torch.allclose(calibrate_scores(scores + ease, member), calibrate_scores(scores, member), atol=1e-7)
 
 
 def test_a_planted_leak_is_found_better_and_noise_is_not():
@@ -60,7 +62,7 @@ def test_a_planted_leak_is_found_better_and_noise_is_not():
     for values, leak in ((leaking, True), (scores + ease, False)):
         raw, better = (
             roc.auc(member=part[0][member[0]], outsider=part[0][~member[0]]).estimate
-            for part in (values, calibrated(values, member))
+            for part in (values, calibrate_scores(values, member))
         )
         error = math.sqrt(4001 / (12 * 400 * 3600))  # Mann-Whitney, no ties
         assert better > raw + 0.1 if leak else abs(better - 0.5) < 4 * error
@@ -69,4 +71,13 @@ def test_a_planted_leak_is_found_better_and_noise_is_not():
 def test_half_precision_is_added_up_in_full():
     scores = (1000 + torch.rand(512, 3, generator=stream(0, "half"))).half()
     member = torch.rand(512, 3, generator=stream(0, "half member")) < 0.5
-    torch.testing.assert_close(calibrated(scores, member), calibrated(scores.double(), member))
+    torch.testing.assert_close(calibrate_scores(scores, member), calibrate_scores(scores.double(), member))
+
+
+def test_points_without_references_take_the_usual_mean():
+    _, member = some(9, 40)
+    member[1:, 0] = True
+    scores = gaussian((9, 40), generator=stream(0, "scores"))
+    means = [scores[1:][~member[1:, point], point].mean() for point in range(40) if not bool(member[1:, point].all())]
+    found = calibrate_scores(scores, member)
+    assert float(found[0, 0]) == pytest.approx(float(scores[0, 0] - torch.stack(means).mean()), abs=1e-8)

@@ -5,55 +5,45 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.membership import loss_threshold, threshold_search
-from leakage.data.membership_splits import complementary_pairs
+from leakage.attacks.membership import loss_threshold
 from leakage.metrics import roc
 from leakage.metrics.scores import rates
 from leakage.runtime import stream
+from shadow_losses import independent, paired, split_references
 
 MODELS, POINTS = 8, 60
 ATTACKS = [loss_threshold.global_scores, loss_threshold.sample_scores]
 
 
-def a_design(models=MODELS, points=POINTS, seed=0):
-    drawn = complementary_pairs(points, models, generator=stream(seed, "pairs"))
-    return drawn.member, drawn.partner
-
-
-def some_losses(member, gap, seed=0, epochs=()):
+def some_losses(member, gap):
     """Exponential losses; those of members are smaller by the factor `gap`."""
-    draws = torch.rand(*epochs, *member.shape, generator=stream(seed, "losses"), dtype=torch.float64)
+    draws = torch.rand(member.shape, generator=stream(0, "losses"), dtype=torch.float64)
     return -draws.log() * torch.where(member, gap, 1.0)
 
 
-def references(member, partner, target):
-    kept = torch.ones(len(partner), dtype=torch.bool)
-    kept[[target, int(partner[target])]] = False
-    return kept
-
-
-def test_global_thresholds_are_those_that_the_metrics_choose_on_the_references():
-    member, partner = a_design()
+@pytest.mark.parametrize("design", [paired, independent])
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("group", [1, 5, 256])
+def test_thresholds_are_those_that_the_metrics_choose_on_the_references(design, coarse, group, monkeypatch):
+    monkeypatch.setattr(loss_threshold, "_GROUP", group)
+    member, partner = design(MODELS, POINTS)
     losses = some_losses(member, 0.3)
-    found = loss_threshold.global_thresholds(losses, member, partner)
+    if coarse:
+        losses = (losses * 4).round() / 4  # many ties
+    one, own = (
+        call(losses, member, partner) for call in (loss_threshold.global_thresholds, loss_threshold.sample_thresholds)
+    )
     for target in range(MODELS):
-        kept = references(member, partner, target)
-        inside, outside = losses[kept][member[kept]], losses[kept][~member[kept]]
-        assert float(found[target]) == pytest.approx(
-            -roc.calibrate_threshold(member=-inside, outsider=-outside), rel=1e-14
-        )
-
-
-def test_sample_thresholds_are_those_that_the_metrics_choose_for_each_point():
-    member, partner = a_design()
-    losses = (some_losses(member, 0.3) * 4).round() / 4  # many ties
-    found = loss_threshold.sample_thresholds(losses, member, partner)
-    for target in range(MODELS):
-        kept = references(member, partner, target)
-        for point in range(POINTS):
-            seen, inside = losses[kept, point], member[kept, point]
-            expected = -roc.calibrate_threshold(member=-seen[inside], outsider=-seen[~inside])
-            assert float(found[target, point]) == pytest.approx(expected, rel=1e-14)
+        sides = [split_references(-losses, member, partner, target, point) for point in range(POINTS)]
+        inside, outside = (torch.cat(kind) for kind in zip(*sides, strict=True))
+        expected = -roc.calibrate_threshold(member=inside, outsider=outside)
+        assert float(one[target]) == pytest.approx(expected, rel=1e-12)
+        for point, (seen, unseen) in enumerate(sides):
+            if len(seen) and len(unseen):
+                expected = -roc.calibrate_threshold(member=seen, outsider=unseen)
+                assert float(own[target, point]) == pytest.approx(expected, rel=1e-12)
+            else:
+                assert float(own[target, point]) == pytest.approx(float(one[target]), rel=1e-12)
 
 
 def test_the_threshold_lies_midway_and_equal_losses_go_together():
@@ -69,8 +59,17 @@ def test_the_threshold_lies_midway_and_equal_losses_go_together():
     assert float(loss_threshold.global_thresholds(losses, member, partner)[0]) == pytest.approx(1.5)
 
 
-def test_nobody_is_accused_where_no_threshold_gains():
-    member, partner = a_design()
+def test_a_left_out_model_moves_no_end_of_the_gap():
+    """The next loss above is that of a reference, however many losses of target and partner lie between."""
+    member, partner = paired(4, 600)
+    losses = torch.where(member, 1.0, 3.0).double()
+    losses[:2] = torch.linspace(1.1, 2.9, 600, dtype=torch.float64)
+    found = loss_threshold.global_thresholds(losses, member, partner)
+    torch.testing.assert_close(found[:2], torch.full((2,), 2.0, dtype=torch.float64))
+
+
+def test_nobody_is_flagged_where_no_threshold_gains():
+    member, partner = paired(MODELS, POINTS)
     losses = torch.where(member, 2.0, 1.0)  # members lose more
     for thresholds in (loss_threshold.global_thresholds, loss_threshold.sample_thresholds):
         assert bool((thresholds(losses, member, partner) == -math.inf).all())
@@ -80,14 +79,14 @@ def test_nobody_is_accused_where_no_threshold_gains():
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_losses_that_are_all_zero_betray_nobody(attack):
-    member, partner = a_design()
+def test_losses_that_are_all_zero_flag_nobody(attack):
+    member, partner = paired(MODELS, POINTS)
     assert bool((attack(torch.zeros_like(member, dtype=torch.float64), member, partner) <= 0).all())
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_losses_that_are_equal_but_for_rounding_betray_nobody(attack):
-    member, partner = a_design()
+def test_losses_that_are_equal_but_for_rounding_flag_nobody(attack):
+    member, partner = paired(MODELS, POINTS)
     losses = torch.where(member, 0.3, 0.1 + 0.2).double()
     assert not (attack(losses, member, partner) > 0).any()
     apart = losses + 1e-8 * ~member
@@ -96,7 +95,7 @@ def test_losses_that_are_equal_but_for_rounding_betray_nobody(attack):
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_where_nothing_leaks_the_advantage_is_zero(attack):
-    member, partner = a_design(models=16, points=2000)
+    member, partner = paired(16, 2000)
     found = rates(attack(some_losses(member, 1.0), member, partner), member=member)
     # 16 models with 1000 members and outsiders: the difference of two shares has a deviation of at most 0.022, the
     # mean of 16 of 0.0056; likewise 0.013 and 0.0032 for the area.
@@ -105,7 +104,7 @@ def test_where_nothing_leaks_the_advantage_is_zero(attack):
 
 
 def test_a_planted_leak_is_found():
-    member, partner = a_design(models=12, points=4000)
+    member, partner = paired(12, 4000)
     losses = some_losses(torch.zeros_like(member), 1.0)
     losses[member] *= 1e-9
     one, own = (float(rates(attack(losses, member, partner), member=member)["advantage"].mean()) for attack in ATTACKS)
@@ -116,7 +115,7 @@ def test_a_planted_leak_is_found():
 
 
 def test_the_global_threshold_reaches_the_closed_form_of_exponential_losses():
-    member, partner = a_design(models=16, points=4000)
+    member, partner = paired(16, 4000)
     found = rates(loss_threshold.global_scores(some_losses(member, 0.5), member, partner), member=member)["advantage"]
     # Rates 2 and 1: 1 - e^(-2t) - (1 - e^(-t)) is largest at t = log 2, where it is 1/4. The deviation of one
     # model's advantage is at most 0.0158, of the mean of 16 at most 0.004.
@@ -124,7 +123,7 @@ def test_the_global_threshold_reaches_the_closed_form_of_exponential_losses():
 
 
 def test_a_point_that_is_easy_for_all_models_fools_the_global_threshold_only():
-    member, partner = a_design(models=16, points=2000)
+    member, partner = paired(16, 2000)
     level = torch.arange(2000) % 2 * 10.0  # half of the points are hard
     losses = some_losses(torch.zeros_like(member), 1.0) * 0.01 + level + torch.where(member, 0.0, 0.1)
     found = [float(rates(attack(losses, member, partner), member=member)["advantage"].mean()) for attack in ATTACKS]
@@ -132,50 +131,14 @@ def test_a_point_that_is_easy_for_all_models_fools_the_global_threshold_only():
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_target_and_its_partner_do_not_teach(attack):
-    member, partner = a_design()
-    losses = some_losses(member, 0.5)
-    changed = losses.clone()
-    changed[1] = torch.rand(POINTS, generator=stream(0, "other"))
-    before, after = attack(losses, member, partner), attack(changed, member, partner)
-    torch.testing.assert_close(before[0], after[0])
-    assert not torch.allclose(before[2], after[2])
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_order_of_points_models_and_epochs_does_not_matter(attack):
-    member, partner = a_design()
-    losses = some_losses(member, 0.5, epochs=(2, 3))
-    scores = attack(losses, member, partner)
-    torch.testing.assert_close(scores[1, 2], attack(losses[1, 2], member, partner))
-    points = torch.randperm(POINTS, generator=stream(0, "order"))
-    torch.testing.assert_close(attack(losses[..., points], member[:, points], partner), scores[..., points])
-    models = torch.tensor([4, 5, 1, 0, 6, 7, 2, 3])
-    moved = attack(losses[:, :, models], member[models], partner)
-    assert torch.allclose(moved, scores[:, :, models], rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
 def test_scores_are_float64_on_float32_losses(attack):
-    member, partner = a_design()
+    member, partner = paired(MODELS, POINTS)
     assert attack(some_losses(member, 0.5).float(), member, partner).dtype == torch.float64
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("paired", [True, False])
-def test_many_losses_are_counted_as_few_are(attack, paired, monkeypatch):
-    member, partner = a_design()
-    given = some_losses(member, 0.3), member, partner if paired else None
-    found = attack(*given)
-    monkeypatch.setattr(threshold_search, "_SHORT", 0)
-    torch.testing.assert_close(attack(*given), found)
-    alone = [attack(*given, target=target) for target in range(MODELS)]
-    torch.testing.assert_close(torch.cat(alone), found)
 
 
 def test_losses_far_below_the_threshold_keep_their_order():
     """A margin of 45 has a loss of 3e-20, which no difference from an ordinary number shows."""
-    member, partner = a_design()
+    member, partner = paired(MODELS, POINTS)
     margins = torch.where(member, 45.0, 40.0) + 3 * torch.randn(
         member.shape, generator=stream(0, "margins"), dtype=torch.float64
     )
@@ -197,11 +160,11 @@ def test_a_logarithm_of_a_ratio_has_the_sign_of_the_difference(loss, apart):
     assert float(loss_threshold.log_ratio(low, low)) == pytest.approx(0)
 
 
-def test_scores_of_any_size_are_accused_by_their_order():
-    member, partner = a_design()
+def test_scores_of_any_size_are_flagged_by_their_order():
+    member, partner = paired(MODELS, POINTS)
     scores = -some_losses(member, 0.3)
-    expected = loss_threshold.accused(scores, member, partner)
+    expected = loss_threshold.flag_members(scores, member, partner)
     torch.testing.assert_close(expected, loss_threshold.global_scores(-scores, member, partner) > 0)
     scores[:, 0] = 1e18  # beside which a difference would hold no digit of the others
-    found = loss_threshold.accused(scores, member, partner)
+    found = loss_threshold.flag_members(scores, member, partner)
     assert (found[:, 1:] != expected[:, 1:]).double().mean() < 0.1

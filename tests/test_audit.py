@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakage import audit
-from leakage.attacks.membership import shadow_models
+from leakage.attacks.membership.lira import lira
 from leakage.audit import notes, run
 from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_halves
@@ -95,7 +95,7 @@ def test_the_numbers_are_those_of_the_attack_and_the_metrics():
     losses = some_losses(member, 2.0)
     partner = torch.arange(8) ^ 1
     expected = rates(
-        shadow_models.lira(torch.tensor(losses), torch.tensor(member), partner),
+        lira(torch.tensor(losses), torch.tensor(member), partner),
         member=torch.tensor(member),
         fprs=[0.01],
     )
@@ -414,7 +414,9 @@ def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
     assert len(found) == len(each[0]) == 6
     for name, errors in found.items():
         values = [
-            torch.stack([measured_alone(*row, 0.07) for row in zip(scores[name], rest.target_member, strict=True)]).mean(0)
+            torch.stack(
+                [measured_alone(*row, 0.07) for row in zip(scores[name], rest.target_member, strict=True)]
+            ).mean(0)
             for scores, rest in zip(each, left, strict=True)
         ]
         expected = (torch.stack(values).var(0, correction=0) * (len(left) - 1)).sqrt()
@@ -428,7 +430,7 @@ def jackknifed(losses, member):
     without = []
     for model in range(len(member)):
         kept, who = (torch.from_numpy(np.delete(table, model, axis=0)) for table in (losses, member))
-        found = rates(shadow_models.lira(kept, who), member=who, fprs=())
+        found = rates(lira(kept, who), member=who, fprs=())
         without.append(float(found["auc"].mean()))
     return math.sqrt((len(without) - 1) * np.var(without))
 

@@ -47,7 +47,9 @@ def of_form(form):
         fitted = [LogisticRegression().fit(rows[own], LABELS.numpy()[own]) for own in PAIRS.rows.numpy()]
         return TrainedModels.from_estimators(fitted, rows, LABELS.numpy(), *where)
     if form == "modules":
-        return TrainedModels.from_modules([nn.Sequential(network(k), nn.Tanh()) for k in range(MODELS)], IMAGES, LABELS, *where)
+        return TrainedModels.from_modules(
+            [nn.Sequential(network(k), nn.Tanh()) for k in range(MODELS)], IMAGES, LABELS, *where
+        )
     opened = [from_module(network(k)[1:]) for k in range(MODELS)]
     functions = [lambda images, k=k: images.flatten(1)[:, k % 5 : k % 5 + CLASSES] * (1 + k) for k in range(MODELS)]
     return TrainedModels(opened if form == "opened" else functions, IMAGES, LABELS, *where)

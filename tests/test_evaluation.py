@@ -17,7 +17,7 @@ from leakage.data.membership_splits import complementary_pairs
 from leakage.evaluation import evaluate
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
-from refusing import refusals, refused
+from refusing import refusals
 
 MODELS, POINTS = 6, 40
 PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))
@@ -107,7 +107,9 @@ def test_who_was_memorised_elsewhere_says_nothing_here(name):
 @each_attack
 def test_the_order_of_the_points_does_not_matter(name):
     order = torch.randperm(POINTS, generator=stream(0, "order"))
-    torch.testing.assert_close(scores(PLANTED.select_points(order), name), planted(name)[:, order], rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(
+        scores(PLANTED.select_points(order), name), planted(name)[:, order], rtol=1e-8, atol=1e-8
+    )
 
 
 @each_attack
@@ -128,7 +130,9 @@ def test_every_attack_says_what_it_takes(name):
 
 
 def test_an_attack_of_your_own_is_one_line():
-    found = evaluate(PLANTED, {"mine": lambda models: -models.losses, "loss": ATTACKS["loss"]}, generator=stream(0, "a"))
+    found = evaluate(
+        PLANTED, {"mine": lambda models: -models.losses, "loss": ATTACKS["loss"]}, generator=stream(0, "a")
+    )
     assert found.interval("mine").estimate == 1
     assert found.interval("mine", over="loss").estimate == 0
     assert "mine" in str(found)
@@ -236,7 +240,10 @@ test_what_fits_no_panel_is_refused = refusals(
     (lambda: evaluate(PLANTED, {"mine": lambda p: p.losses[0]}, generator=stream(0, "a")), "scores of mine` must have"),
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("gap"), "`name` must be one of"),
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("loss", "acc"), "`metric` must be one of"),
-    (lambda: TrainedModels.from_estimators([SEEN], ROWS.numpy(), [2] * POINTS, SUBSETS[:1]), "`labels` must be classes"),
+    (
+        lambda: TrainedModels.from_estimators([SEEN], ROWS.numpy(), [2] * POINTS, SUBSETS[:1]),
+        "`labels` must be classes",
+    ),
     (lambda: models_of(networks=[*NETWORKS[1:], lambda rows: torch.zeros(len(rows), 3)]).logits, "same classes"),
 )
 
@@ -245,7 +252,10 @@ def test_too_few_models_for_an_attack_are_said_in_its_row():
     models = TrainedModels(NETWORKS[:4], ROWS, LABELS, PAIRS.member[:4], PAIRS.partner[:4])
     assert "≥ 6 models" in evaluate(models, ["LiRA"], generator=stream(0, "a")).results["LiRA"].missing
     two = TrainedModels(NETWORKS[:2], ROWS, LABELS, PAIRS.member[:2])
-    assert "shadow models" in evaluate(two, ["global threshold"], generator=stream(0, "a")).results["global threshold"].missing
+    assert (
+        "shadow models"
+        in evaluate(two, ["global threshold"], generator=stream(0, "a")).results["global threshold"].missing
+    )
 
 
 def test_every_source_is_in_the_references():

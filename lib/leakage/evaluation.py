@@ -159,9 +159,7 @@ class Evaluation:
         left = _weighted(weights, without_points).mean(-1) if known else values
         variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
         total, middle = sum(variances), float(values.mean())
-        freedom = total**2 / max(
-            variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300
-        )
+        freedom = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300)
         half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
         half = half if known else math.inf
         return Estimate(middle, max(middle - half, least), min(middle + half, most), n=len(values), level=level)
@@ -293,9 +291,7 @@ def evaluate(
     if not isinstance(attacks, Mapping):
         attacks = {arguments.choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     generator = generator or _default_generator(models)
-    own = {
-        name: one if isinstance(one, Attack) else Attack(without_draws(one)) for name, one in attacks.items()
-    }
+    own = {name: one if isinstance(one, Attack) else Attack(without_draws(one)) for name, one in attacks.items()}
     results = {name: _run(models, name, attack, fprs, generator) for name, attack in own.items()}
     return Evaluation(models, results, generator, remeasure)
 

@@ -54,7 +54,9 @@ def validate_inputs(
         ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
     """
     values, notes = _check_losses("losses", to_matrix("losses", losses))
-    truths = _spread_target_row(to_matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1])
+    truths = _spread_target_row(
+        to_matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1]
+    )
     if truths.shape != values.shape:
         raise ValueError(
             f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
@@ -94,10 +96,12 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any) -> Audit
     losses = models.saved_losses if saved else models.losses
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
-    return validate_inputs(losses, models.member, target=models.target if target is None else target, **more)
+    return validate_inputs(losses, models.member, target=target, **more)
 
 
-def _spread_target_row(member: Bool[Tensor, "m rows"], target: Any, *, models: int, rows: int) -> Bool[Tensor, "m rows"]:
+def _spread_target_row(
+    member: Bool[Tensor, "m rows"], target: Any, *, models: int, rows: int
+) -> Bool[Tensor, "n rows"]:
     """The members of all models, where one row may be given: that of the target, whose references saw none."""
     if not len(member) == 1 < models or member.shape[1] != rows:
         return member

@@ -112,7 +112,9 @@ def _find_telling_counts(models: TrainedModels) -> list[str]:
     areas = [marked((count - row.long()).double(), member=row).auc() for row in targets]
     area = float(torch.stack(areas).mean())
     inside = targets.sum(1)
-    chance = 5 / math.sqrt(6 * int(torch.minimum(inside, targets.shape[1] - inside).min()))  # five standard errors of the area, by Mann and Whitney
+    chance = 5 / math.sqrt(
+        6 * int(torch.minimum(inside, targets.shape[1] - inside).min())
+    )  # five standard errors of the area, by Mann and Whitney
     if abs(area - 0.5) < max(_CLEAR_GAP, chance):
         return []
     return [

@@ -1,5 +1,6 @@
 """The result of an audit: its table, its curves, the rows most exposed, and the forms in which it can be saved."""
 
+import html
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -256,6 +257,8 @@ class Audit:
 
     def roc(self) -> Any:
         """The ROC curves on logarithmic axes, as a matplotlib figure; the strongest attack has a band of its level."""
+        from leakage.audit import report
+
         return report.roc_figure(self)
 
     def to_json(self) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from leakage import arguments
 from leakage.attacks.membership.table import ATTACKS, Attack
-from leakage.audit.inputs import AuditInputs
 from leakage.attacks.membership.trained_models import TrainedModels
+from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import explain_intervals, find_duplicate_losses, find_limits, find_swapped_members
 from leakage.audit.result import Audit
 from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_at

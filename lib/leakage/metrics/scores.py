@@ -32,7 +32,7 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
 
     A difference that should be 0 is not joined with 0: only the attack knows how large its terms were, and for losses
     near 0 a tiny difference is evidence. So attacks that take differences round the terms first (`calibration`), or
-    round the logarithm of a ratio to nine decimals, which is the ratio to nine digits (`shadow_models`).
+    round the logarithm of a ratio to nine decimals, which is the ratio to nine digits (`lira`).
     """
     # A float64 holds its sign, its exponent and then 52 bits of its significand, so a carry out of these is right, too.
     unit = 1 << (53 - BITS)

@@ -20,8 +20,7 @@ from typing import Any
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
-from leakage import runtime, store
-from leakage import evaluation
+from leakage import evaluation, runtime, store
 from leakage.audit import run, scores_file
 from leakage.audit.inputs import validate_inputs
 from leakage.evaluation import Means

@@ -1,25 +1,19 @@
-r"""Scores of one point compared with what other models, which were not trained on it, say of the same point.
+r"""Calibration: a point's score minus its mean score under models that were not trained on it.
 
-The attacker sees any score of each point under the target, and has shadow models of which it knows the members. An easy
-point has a large margin whether it was trained on or not; what it has more than under the other models is left after
-calibration. Scores stay (models, points), larger for likelier members where they were before. A model's own membership
-never enters its own calibration, and `without` keeps it out of everyone else's, too. Points are gone through in blocks
-(`blocks`), so scores may lie in a mapped file. Nothing here trains.
+An easy point has a large margin whether a model was trained on it or not; the difference to other models remains.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import blocks
-from leakage.attacks.membership import references
+from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
 from leakage.metrics.scores import round_ties
 
 
-def calibrated(
+def calibrate_scores(
     scores: Float[Tensor, "models n"],
     member: Bool[Tensor, "models n"],
     partner: Int[Tensor, " models"] | None = None,
@@ -39,69 +33,28 @@ def calibrated(
 
     Source: offline calibration by difference, Watson et al. (2022).
 
-    **A leak to avoid.** Which points have model i among their references *is* the membership of i. Whoever fits an
-    attack on a shadow model j and aims it at the target i must therefore take $\tilde s_j$ with `without=i`.
-    That j is among the references of i tells nothing: the attacker knows D_j.
+    **A leak to avoid.** Which points have model i among their references *is* the membership of i. An attack that is
+    fitted on a shadow model j and aimed at the target i must therefore take $\tilde s_j$ with `without=i`. That j is
+    a reference of i leaks nothing: the attacker knows $D_j$.
 
     Args:
-        scores: $s_i(x)$.
+        scores: $s_i(x)$, larger for likelier members.
         member: whether model i was trained on x.
-        partner: each model's partner, in complementary pairs: with it in, members would have one reference more.
-        without: a model that is a reference for no other.
-        target: calibrate this model's scores only; the result then has one row.
-
-    Returns:
-        The calibrated scores. The row `without` itself is calibrated by all others, as it is without this argument.
+        partner: each model's partner in complementary pairs, which is no reference; None for independent subsets.
+        without: a model that is no reference of any other. Its own row is calibrated by all others.
+        target: calibrate only this model's scores; the result then has one row.
     """
-    return _calibrated(scores, Tensor.double, member, partner, without=without, target=target)
-
-
-def calibrated_losses(
-    losses: Float[Tensor, "models n"],
-    member: Bool[Tensor, "models n"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
-) -> Float64[Tensor, "targets n"]:
-    """`calibrated` for whoever has losses, which are small for members: their negatives are the scores, in float64."""
-    return _calibrated(losses, lambda some: -some.double(), member, partner, without=None, target=target)
-
-
-def _calibrated(
-    values: Float[Tensor, "models n"],
-    scores: Callable[[Tensor], Tensor],
-    member: Bool[Tensor, "models n"],
-    partner: Int[Tensor, " models"] | None,
-    *,
-    without: int | None,
-    target: int | None,
-) -> Float64[Tensor, "targets n"]:
-    """`calibrated`, where `scores` makes them of the values of a block, in float64."""
-    models, points = member.shape
-    parts = blocks.of(member.shape)
-    reference = 1 - torch.eye(models, dtype=torch.float64, device=values.device)  # of a row's model, by column
+    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     if without is not None:
-        reference[:, without] = 0
-    if partner is not None:
-        reference.scatter_(1, partner.long()[:, None], 0)
-    asked = references.rows(models, target)
-    reference = reference[asked]
+        matrix[:, without] = 0
+    compare = partial(_compare, matrix=matrix, rows=target_rows(target))
+    own, count, mean = map_columns(compare, scores, member)
+    known = count > 0
+    usual = (mean * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+    return own - torch.where(known, mean, usual)
 
-    @lru_cache(maxsize=1)  # a single block is compared once
-    def compared(place: int) -> tuple[Tensor, Tensor, Tensor]:
-        some, outside = round_ties(scores(values[:, parts[place]])), (~member[:, parts[place]]).double()
-        count, total = reference @ outside, reference @ (outside * some)
-        return some[asked], count > 0, total / count.clamp_min(1)
 
-    def summed(place: int) -> tuple[Tensor, Tensor]:
-        _, known, mean = compared(place)
-        return (mean * known).sum(-1, keepdim=True), known.sum(-1, keepdim=True)
-
-    total, count = summed(0)
-    for place in range(1, len(parts)):
-        total, count = (one + more for one, more in zip((total, count), summed(place), strict=True))
-    found = blocks.room(len(reference), points, device=values.device)
-    for place in reversed(range(len(parts))):  # the last one is compared
-        own, known, mean = compared(place)
-        found[:, parts[place]] = own - torch.where(known, mean, total / count)
-    return found
+def _compare(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """The scores of the targets, and the number and mean of their references."""
+    scores = round_ties(scores.double())
+    return scores[rows], *reference_means(scores, ~member, matrix)

@@ -1,23 +1,22 @@
-r"""Members lose less: membership by comparing a point's loss with a threshold learned on reference models.
+r"""Loss thresholds: a point is called a member if its loss is below a threshold learned on reference models.
 
-The attacker sees the loss of each point, so it knows the true label, and has reference models of which it knows the
-members. Scores (models, points) are larger for likelier members and positive where the attack says "member". Every
-model is the target once, or `target` alone. Its references are all others but its partner, where models come in
-complementary pairs (`data.membership_splits`): each point then has equally many reference losses as member and as
-outsider. In independent subsets (`partner=None`) the shares are taken of what there is. Leading dimensions are
-independent (epochs, say). Losses are gone through in blocks of points (`blocks`), so they may lie in a mapped file.
-Nothing here trains or draws.
+The attacker sees the loss of each point and has reference models whose members it knows (`references`). Scores are
+larger for likelier members and positive where the attack says "member". Losses that agree to nine digits count as equal
+(`metrics.scores.round_ties`).
 """
+
+import math
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage import blocks
-from leakage.attacks.membership import references, threshold_search
-from leakage.attacks.membership.threshold_search import Targets
+from leakage.attacks.membership.references import count_references, map_columns, reference_matrix, target_rows
+from leakage.metrics.scores import ascending_order, round_ties
 
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
+_GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
 
 
 def global_thresholds(
@@ -33,14 +32,19 @@ def global_thresholds(
        - \frac{|\{s \in \bar S : s < \tau\}|}{|\bar S|}, $$
 
     with S the reference losses of members and $\bar S$ those of outsiders, midway between the last loss included and
-    the next. Losses that agree to nine digits are included together; of several best thresholds the lowest is taken,
-    and $-\infty$ if none gains anything.
+    the next. Of several best thresholds the lowest is taken, and $-\infty$ if none gains anything.
 
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
+
+    Args:
+        losses: of every model on every point; leading dimensions (epochs, say) are independent.
+        member: whether each model was trained on each point.
+        partner: each model's partner in complementary pairs; None for independent subsets.
+        target: attack only this model; the result then has one row.
     """
-    targets = _targets(member, partner, target)
-    found = [threshold_search.of_all(each, member, targets) for each in losses.reshape(-1, *member.shape)]
-    return torch.stack(found).reshape(*losses.shape[:-2], len(targets.models))
+    matrix, row = _distinct_references(member, partner, target)
+    found = [_best_of_all(table, member, matrix) for table in losses.reshape(-1, *member.shape)]
+    return torch.stack(found)[:, row].reshape(*losses.shape[:-2], len(row))
 
 
 def sample_thresholds(
@@ -56,25 +60,16 @@ def sample_thresholds(
 
     Source: Tan et al. (2023), eq. (71): "attack R" of Ye et al. (2022), for CIFAR10 and Multi30k.
     """
-    targets = _targets(member, partner, target)
-    model = torch.arange(len(member), device=losses.device)
-    shape = (*losses.shape[:-2], len(targets.models), losses.shape[-1])
-    usual: list[Tensor] = []  # found once, if it is needed
-
-    def own(part: slice) -> Tensor:
-        kinds = member[:, part].mT
-        each = losses[..., part].double().reshape(-1, *kinds.mT.shape).mT
-        found = [threshold_search.of_each(rows, kinds, model.expand(kinds.shape), targets) for rows in each]
-        best = torch.stack(found).reshape(*shape[:-1], len(kinds))
-        inside = kinds.sum(-1) - kinds.mT[targets.models].long()
-        lacking = (inside == 0) | (inside == len(member) - 1)
-        if partner is not None or not bool(lacking.any()):
-            return best
-        if not usual:
-            usual.append(global_thresholds(losses, member, target=target).unsqueeze(-1))
-        return torch.where(lacking, usual[0], best)
-
-    return blocks.made(shape, blocks.of(losses.shape), own, device=losses.device)
+    matrix, row = _distinct_references(member, partner, target)
+    best = partial(_best_of_each, reference=matrix.bool())
+    (found,) = map_columns(best, losses, member, copies=len(matrix))
+    thresholds = found[..., row, :]
+    counts = [count_references(kind, partner, target=target) for kind in (member, ~member)]
+    lacking = torch.minimum(*counts) == 0
+    if bool(lacking.any()):
+        usual = global_thresholds(losses, member, partner, target=target)
+        thresholds = torch.where(lacking, usual.unsqueeze(-1), thresholds)
+    return thresholds
 
 
 def global_scores(
@@ -84,36 +79,13 @@ def global_scores(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    r"""$s = \log(\tau / \ell)$ with one threshold for each target: `global_thresholds`.
+    r"""$s = \log(\tau / \ell)$ with one threshold for each target (`global_thresholds`).
 
     In logarithms, since a difference from τ would make all losses equal that are small beside it: those of the surest
-    members. Losses below 1e-150 count as that. Where no threshold gains anything τ does so, too: nobody is accused.
+    members. Losses below 1e-150 count as that, and so does τ where no threshold gains anything.
     """
-    thresholds = global_thresholds(losses, member, partner, target=target).unsqueeze(-1)
-    own = losses[..., references.rows(len(member), target), :]
-    return blocks.made(
-        tuple(own.shape),
-        blocks.of(losses.shape),
-        lambda part: log_ratio(thresholds, own[..., part]),
-        device=losses.device,
-    )
-
-
-def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
-    r"""$\log(\tau / \ell)$ to the last digits, with the sign of $\tau - \ell$; both are 1e-150 at least."""
-    threshold, loss = thresholds.double().clamp_min(_LEAST_LOSS), losses.double().clamp_min(_LEAST_LOSS)
-    gap = threshold - loss
-    return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
-
-
-def accused(
-    scores: Float64[Tensor, "models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-) -> Bool[Tensor, "models points"]:
-    """Whose score is above the threshold that `global_thresholds` finds on the negative scores of the references."""
-    targets = _targets(member, partner, None)
-    return -scores < threshold_search.of_all(-scores, member, targets).unsqueeze(-1)
+    thresholds = global_thresholds(losses, member, partner, target=target)
+    return log_ratio(thresholds.unsqueeze(-1), losses[..., target_rows(target), :])
 
 
 def sample_scores(
@@ -123,22 +95,98 @@ def sample_scores(
     *,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    r"""$s = \tau(x) - \ell$ with a threshold of its own for each point: `sample_thresholds`.
+    r"""$s = \tau(x) - \ell$ with a threshold for each point (`sample_thresholds`).
 
-    Where no threshold gains anything τ(x) counts as 0, which no loss falls below.
+    Where no threshold gains anything τ(x) counts as 0: no loss is below it.
     """
     thresholds = sample_thresholds(losses, member, partner, target=target)
-    own = losses[..., references.rows(len(member), target), :]
-    return blocks.made(
-        thresholds.shape,
-        blocks.of(losses.shape),
-        lambda part: thresholds[..., part].clamp_min(0) - own[..., part].double(),
-        device=losses.device,
-    )
+    return thresholds.clamp_min(0) - losses[..., target_rows(target), :].double()
 
 
-def _targets(member: Tensor, partner: Tensor | None, target: int | None) -> Targets:
-    """The targets, and the other model that each leaves out."""
-    models = torch.arange(len(member), device=member.device)
-    asked = references.rows(len(member), target)
-    return Targets(models[asked], (models if partner is None else partner)[asked])
+def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
+    r"""$\log(\tau / \ell)$ to the last digits, with the sign of $\tau - \ell$; both are 1e-150 at least."""
+    threshold, loss = thresholds.double().clamp_min(_LEAST_LOSS), losses.double().clamp_min(_LEAST_LOSS)
+    gap = threshold - loss
+    return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
+
+
+def flag_members(
+    scores: Float64[Tensor, "models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+) -> Bool[Tensor, "models points"]:
+    """Whether a score is above the threshold that is best on the scores of the references (`global_thresholds`)."""
+    return -scores < global_thresholds(-scores, member, partner).unsqueeze(-1)
+
+
+def _distinct_references(
+    member: Tensor, partner: Tensor | None, target: int | None
+) -> tuple[Float64[Tensor, "sets models"], Int[Tensor, " targets"]]:
+    """Each set of references once (partners share one), and which of them is each target's."""
+    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
+    return matrix.unique(dim=0, return_inverse=True)
+
+
+def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
+    """The best threshold of each point on its own losses, for each set of references."""
+    losses = round_ties(losses.double()).mT
+    order = ascending_order(losses)  # (..., points, models), and with the sets in front from here on
+    values, kind = (table.expand(order.shape).gather(-1, order) for table in (losses, member.mT))
+    counted = reference[:, order]
+    inside, outside = ((counted & some).sum(-1, keepdim=True, dtype=torch.int32) for some in (kind, ~kind))
+    gains = torch.where(kind, outside, -inside).mul_(counted).cumsum(-1, dtype=torch.int32)
+    gains[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], 0)  # equal losses are included together
+    best, last = gains.max(-1, keepdim=True)  # the first of equal ones
+    included = values.expand(gains.shape).gather(-1, last)
+    following = values.where(counted & (values > included), math.inf).amin(-1)
+    thresholds = ((included.squeeze(-1) + following) / 2).where(best.squeeze(-1) > 0, -math.inf)
+    return (thresholds.movedim(0, -2),)
+
+
+def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tensor, " sets"]:
+    r"""The best threshold on the losses of all points, for each set of references.
+
+    In whole numbers a threshold above i members and o outsiders gains $|\bar S| i - |S| o$. The ascending losses are
+    first counted in groups. Within a group the gain is at most that before it and that of its members; only the
+    groups where this reaches the best gain at the end of a group are looked at loss by loss.
+    """
+    models, points = member.shape
+    values = round_ties(losses.double()).flatten()
+    model = ascending_order(values)
+    values, kind = values[model], member.flatten()[model]
+    model.div_(points, rounding_mode="floor")
+    may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
+    torch.ne(values[1:], values[:-1], out=may_end[:-1])
+
+    size = len(values)
+    groups = -(-size // _GROUP)
+    place = torch.arange(size, device=model.device).div_(_GROUP, rounding_mode="floor").mul_(models).add_(model)
+    counts = (torch.bincount(place[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
+    inside, outside = (matrix @ count.mT.double() for count in counts)
+    del place
+    members, outsiders = (count.sum(-1, keepdim=True) for count in (inside, outside))
+    steps = outsiders * inside - members * outside
+    after = steps.cumsum(-1)
+    before = after - steps
+    ends = torch.nn.functional.pad(may_end, (0, groups * _GROUP - size)).view(groups, _GROUP)
+    best = torch.where(ends[:, -1], after, 0).amax(-1, keepdim=True)
+    most = before + outsiders * inside
+    wanted = (most > 0) & (most >= best) & ends.any(-1)
+
+    thresholds = values.new_full((len(matrix),), -math.inf)
+    for row, counted in enumerate(matrix):
+        group = wanted[row].nonzero()
+        if not len(group):
+            continue
+        position = group * _GROUP + torch.arange(_GROUP, device=group.device)
+        where = position.clamp_max(size - 1)
+        counts = counted[model[where]] * (position < size)
+        gains = before[row, group] + (torch.where(kind[where], outsiders[row], -members[row]) * counts).cumsum(-1)
+        gain, first = gains.where(may_end[where], 0).flatten().max(0)
+        if float(gain) > 0:
+            last = int(where.flatten()[first])
+            # The target and its partner have two losses per point, so a reference is among these.
+            tail = slice(last + 1, last + 2 * points + 2)
+            following = values[tail][counted[model[tail]] > 0]
+            thresholds[row] = (values[last] + (following[0] if len(following) else math.inf)) / 2
+    return thresholds

@@ -1,99 +1,68 @@
-r"""Means over the reference models of a target: all others that have seen a point, or that have not.
+r"""The reference models of a target: all other models, except its partner where models come in complementary pairs.
 
-Numbers come in as (models, points), of which leading dimensions are independent; what goes out has a row for each
-target: every model, or the one named. The target never is a reference, nor is its partner, where models come in
-complementary pairs; in independent subsets (`partner=None`) all others are. No number of the target enters a sum to be
-taken out again: what that rounds away would depend on whether the target is a member. Nothing here trains or draws.
+Tables are (..., models, points). Results have a row for each target: every model, or the one asked for. A sum over
+references is a product with `reference_matrix`. The target's own number is never added and then subtracted: the
+rounding error left would depend on its membership.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
-_CLOSE = 0.01  # of a sum of squares: two digits may be rounded away
+_NUMBERS = 2**20  # in a float64 table of one call in `map_columns`: 8 MiB
 
 
-class Means(NamedTuple):
-    """Over how many references of one kind, and their mean; 0 where there is none."""
-
-    count: Float64[Tensor, "targets points"]
-    mean: Float64[Tensor, "*e targets points"]
-
-
-def rows(models: int, target: int | None) -> slice:
-    """The rows of the targets: all, or that of one."""
-    return slice(0, models) if target is None else slice(target, target + 1)
-
-
-class Spread(NamedTuple):
-    """As `Means`, and the sum of the squares of the distances from the mean."""
-
-    count: Float64[Tensor, "targets points"]
-    mean: Float64[Tensor, "*e targets points"]
-    squares: Float64[Tensor, "*e targets points"]
-
-
-def means(
-    values: Float64[Tensor, "*e models points"],
-    kind: Bool[Tensor, "models points"],
+def reference_matrix(
+    models: int,
     partner: Int[Tensor, " models"] | None = None,
     *,
     target: int | None = None,
-) -> Means:
-    """The mean over the references of one kind, for each target and point.
-
-    Args:
-        values: finite numbers.
-        kind: of which models the mean is taken, at each point: `member`, or its opposite.
-        partner: each model's partner; without it, all other models are references.
-        target: the one target wanted; by default every model is the target once.
-    """
-    weight = _weight(kind, partner, target)
-    count = weight @ kind.double()
-    return Means(count, weight @ (values * kind) / count.clamp_min(1))
+    device: torch.device | None = None,
+) -> Float64[Tensor, "targets models"]:
+    """$W_{ij} = 1$ where model j is a reference of target i, else 0."""
+    matrix = 1 - torch.eye(models, dtype=torch.float64, device=device)
+    if partner is not None:
+        matrix.scatter_(1, partner.long().unsqueeze(-1), 0)
+    return matrix[target_rows(target)]
 
 
-def spread(
-    values: Float64[Tensor, "*e models points"],
-    kind: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
-) -> Spread:
-    """`means`, and the squares of what is left of each value.
-
-    Where values lie close together, far from 0, the sum of their squares less that of the mean rounds to anything: at
-    such points a second pass adds up the squares of the differences.
-    """
-    weight, inside = _weight(kind, partner, target), kind.double()
-    count, known = weight @ inside, values * kind
-    mean, whole = weight @ known / count.clamp_min(1), weight @ known.square()
-    squares = whole - count * mean.square()
-    close = ((squares < _CLOSE * whole) & (count > 1)).flatten(0, -2).any(0)
-    if bool(close.any()):
-        values, inside, middle = values[..., close], inside[:, close], mean[..., close]
-        again = torch.empty_like(middle)
-        for place, one in enumerate(weight):
-            again[..., place, :] = one @ (values - middle[..., place, None, :]).square_().mul_(inside)
-        squares[..., close] = again
-    return Spread(count, mean, squares)
+def target_rows(target: int | None) -> slice:
+    """The rows of a table of all models that belong to the targets."""
+    return slice(None) if target is None else slice(target, target + 1)
 
 
-def counts(
+def count_references(
     kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None = None, *, target: int | None = None
 ) -> Float64[Tensor, "targets points"]:
-    """How many references are of one kind, for each target and point; the arguments are those of `means`."""
-    return _weight(kind, partner, target) @ kind.double()
+    """The number of references of one kind: members (`kind=member`) or outsiders (`kind=~member`)."""
+    return reference_matrix(len(kind), partner, target=target, device=kind.device) @ kind.double()
 
 
-def _weight(
-    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None, target: int | None
-) -> Float64[Tensor, "targets models"]:
-    """Which models are references of each target: 1 or 0."""
-    models = torch.arange(len(kind), device=kind.device)
-    reference = models[:, None] != models
-    if partner is not None:
-        reference &= partner[:, None] != models
-    return reference[rows(len(kind), target)].double()
+def reference_means(
+    values: Float64[Tensor, "*e models points"],
+    kind: Bool[Tensor, "models points"],
+    matrix: Float64[Tensor, "targets models"],
+) -> tuple[Float64[Tensor, "targets points"], Float64[Tensor, "*e targets points"]]:
+    """The number of references of one kind and the mean of their (finite) values; 0 where there is none."""
+    count = matrix @ kind.double()
+    return count, matrix @ (values * kind) / count.clamp_min(1)
+
+
+def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, copies: int = 1) -> list[Tensor]:
+    """What a function gives for the columns of tables, some columns at a time, so that its own tables stay small.
+
+    Args:
+        function: treats columns independently of each other.
+        copies: how many times the numbers of the first table the function holds in one of its own tables.
+    """
+    size, columns = max(1, _NUMBERS // (copies * tables[0][..., 0].numel())), tables[0].shape[-1]
+    found: list[Tensor] = []
+    for first in range(0, columns, size):
+        some = slice(first, first + size)
+        parts = function(*(table[..., some] for table in tables))
+        found = found or [part.new_empty(*part.shape[:-1], columns) for part in parts]
+        for whole, part in zip(found, parts, strict=True):
+            whole[..., some] = part
+    return found

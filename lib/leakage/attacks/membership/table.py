@@ -22,11 +22,12 @@ from leakage.attacks.membership import (
     loss_threshold,
     margin,
     posterior,
-    shadow_models,
 )
 from leakage.attacks.membership.attack_models import Question
-from leakage.attacks.membership.calibration import calibrated
+from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.lira import lira_of_logits
+from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
@@ -47,8 +48,8 @@ class Attack:
 
     Attributes:
         score: from models and generator to scores (targets, points); it may give a row for every model, too.
-        sees: of the target's answers the `label`, the `loss` of the true label, the `posterior`, the `margin` of the two
-            largest logits, or the `weights`.
+        sees: of the target's answers the `label`, the `loss` of the true label, the `posterior`, the `margin` of the
+            two largest logits, or the `weights`.
         knows: besides the points.
         signed: whether a positive score says "member". If not, the threshold is learned on the shadow models.
         source: key in the book's references; empty for ours and for yours.
@@ -69,6 +70,11 @@ def without_draws(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
 
 
 # ── scores that are more than a call ────────────────────────────────────────────────────────────────────────────────
+
+
+def _gap(models: TrainedModels) -> Float[Tensor, "models points"]:
+    """½ where the prediction is right, -½ elsewhere."""
+    return models.correct.double() - 0.5
 
 
 def _in_fixed_order(score: ScoreFunction) -> ScoreFunction:
@@ -151,15 +157,22 @@ def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], T
 
 
 _cell = _from_weights(hyperedges.cell_score)
-_deepfool = _from_weights(lambda network, rows: boundary_distance.deepfool(network, rows).distances)
-_certified = _from_weights(boundary_distance.certified_radius)
 _norm = _from_weights(lambda network, rows: frobenius_norm(network, pattern(network, rows)))
+
+
+def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:
+    measure = _from_weights(lambda network, rows: boundary_distance.deepfool(network, rows).distances)
+    return _zero_where_wrong(models, measure(models))
+
+
+def _certified(models: TrainedModels) -> Float[Tensor, "models points"]:
+    return _zero_where_wrong(models, _from_weights(boundary_distance.certified_radius)(models))
 
 
 def _calibrated(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models points"]:
     """Scores less those of shadow models that were not trained on the point."""
     models.need_shadows(outsiders=1)
-    return _each_target(partial(calibrated, scores), models)
+    return _each_target(partial(calibrate_scores, scores), models)
 
 
 def _threshold(scores: Callable[..., Tensor]) -> ScoreFunction:
@@ -172,12 +185,12 @@ def _threshold(scores: Callable[..., Tensor]) -> ScoreFunction:
 
 def _lira(models: TrainedModels, *, offline: bool = False, **how: Any) -> Float[Tensor, "targets points"]:
     _need_ratios(models, offline)
-    return _each_target(partial(shadow_models.lira_of_logits, models.margins, offline=offline, **how), models)
+    return _each_target(partial(lira_of_logits, models.margins, offline=offline, **how), models)
 
 
 def _rmia(models: TrainedModels, *, offline: bool = False) -> Float[Tensor, "targets points"]:
     _need_ratios(models, offline)
-    ratios = partial(shadow_models.rmia, models.losses, population=models.population, offline=offline)
+    ratios = partial(rmia, models.losses, population=models.population, offline=offline)
     return _each_target(ratios, models)
 
 
@@ -204,10 +217,18 @@ _RATIO = dict(sees="loss", knows=_BOTH, signed=True)
 
 ATTACKS: Mapping[str, Attack] = {
     "gap": Attack(
-        without_draws(lambda models: models.correct.double() - 0.5), "label", _LABEL, signed=True, source="yeom2018privacy"
+        without_draws(lambda models: models.correct.double() - 0.5),
+        "label",
+        _LABEL,
+        signed=True,
+        source="yeom2018privacy",
     ),
     "noise": Attack(
-        _in_fixed_order(_noise), "label", _BOTH, source="choquette2021label", note="the amount is tuned on shadow models"
+        _in_fixed_order(_noise),
+        "label",
+        _BOTH,
+        source="choquette2021label",
+        note="the amount is tuned on shadow models",
     ),
     "HopSkipJump": Attack(_in_fixed_order(_hop_skip_jump), "label", _LABEL, source="chen2020hopskipjump"),
     "loss": Attack(without_draws(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
@@ -245,7 +266,10 @@ ATTACKS: Mapping[str, Attack] = {
         source="moosavi2016deepfool",
     ),
     "certified radius": Attack(
-        without_draws(lambda models: _zero_where_wrong(models, _certified(models))), "weights", _LABEL, note="from below"
+        without_draws(lambda models: _zero_where_wrong(models, _certified(models))),
+        "weights",
+        _LABEL,
+        note="from below",
     ),
     "cell distance": Attack(without_draws(_cell), "weights", source="peinemann2021inside"),
     "calibrated cell distance": Attack(

@@ -13,7 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership import loss_threshold, shadow_models
+from leakage.attacks.membership import loss_threshold
+from leakage.attacks.membership.lira import lira
+from leakage.attacks.membership.rmia import rmia
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.metrics.scores import FPRS, rates
 from leakage.models import mlp
@@ -27,9 +29,9 @@ from leakage.trainers.perceptrons import Perceptrons
 LOSS_ATTACKS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "global": loss_threshold.global_scores,
     "sample": loss_threshold.sample_scores,
-    "lira": shadow_models.lira,
-    "lira-own": partial(shadow_models.lira, variance="own"),
-    "rmia": shadow_models.rmia,
+    "lira": lira,
+    "lira-own": partial(lira, variance="own"),
+    "rmia": rmia,
 }
 """`global` and `sample` are the paper's loss thresholds; the likelihood ratios are later, stronger attacks."""
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import attack_models, hyperedges, posterior
-from leakage.attacks.membership.calibration import calibrated
+from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.points import Labelled
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.models import mlp
@@ -66,7 +66,7 @@ def attack_by_signals(
     lots = _uniform(member.shape, stream(seed, f"{name}/control", device))
     raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in STANDALONE_SIGNALS}
-    scores |= {f"calibrated: {key}": calibrated(raw[key], member) for key in STANDALONE_SIGNALS}
+    scores |= {f"calibrated: {key}": calibrate_scores(raw[key], member) for key in STANDALONE_SIGNALS}
     answer = [key for key in raw if key.startswith("answer")] + ["margin"]
     for key, parts in COMBINERS.items():
         chosen = {one: raw[one] for part in parts for one in (answer if part == "answer" else [part])}
@@ -143,7 +143,7 @@ def combine_signals(
     shadow = (target + 1) % len(member)
     known, asked = [], []
     for score in raw.values():
-        known += [score[shadow], calibrated(score, member, without=target)[shadow]]
-        asked += [score[target], calibrated(score, member)[target]]
+        known += [score[shadow], calibrate_scores(score, member, without=target)[shadow]]
+        asked += [score[target], calibrate_scores(score, member)[target]]
     names = {"signals": torch.stack(known, 1)}, {"signals": torch.stack(asked, 1)}
     return attack_models.boosted(names[0], member[shadow], names[1], settings=settings)["signals"]

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from leakage.attacks.membership import loss_threshold, shadow_models
+from leakage.attacks.membership import loss_threshold
+from leakage.attacks.membership.lira import lira_of_logits
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
@@ -144,8 +145,8 @@ def attack_areas(towards: Tensor, losses: Tensor, predictions: Tensor, member: T
         "gap": (towards > 0).double(),
         "loss": -losses,
         "sample threshold": loss_threshold.sample_scores(losses, member),
-        "LiRA on the prediction, fixed": shadow_models.lira_of_logits(predictions, member),
-        "LiRA on the prediction": shadow_models.lira_of_logits(predictions, member, variance="own"),
+        "LiRA on the prediction, fixed": lira_of_logits(predictions, member),
+        "LiRA on the prediction": lira_of_logits(predictions, member, variance="own"),
     }
     return {name: apart(member=one[member], outsider=one[~member]).auc() for name, one in scores.items()}
 

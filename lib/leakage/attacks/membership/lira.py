@@ -1,0 +1,121 @@
+"""LiRA: the likelihood ratio of a point's logit under reference models that saw the point and others that did not."""
+
+import math
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
+
+_LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
+_DECIMALS = 9  # of a score; its rounding errors are below 1e-11
+
+
+class _Fit(NamedTuple):
+    """References of one kind, for each target and point: their number, mean logit and unbiased variance."""
+
+    count: Float64[Tensor, "targets points"]
+    mean: Float64[Tensor, "*e targets points"]
+    variance: Float64[Tensor, "*e targets points"]
+
+
+def lira(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    variance: Literal["fixed", "own"] = "fixed",
+    offline: bool = False,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
+    """`lira_of_logits` where only losses were kept, by `posterior.logit`."""
+    return lira_of_logits(logit(losses), member, partner, variance=variance, offline=offline, target=target)
+
+
+def lira_of_logits(
+    logits: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    variance: Literal["fixed", "own"] = "fixed",
+    offline: bool = False,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
+    r"""The log-likelihood ratio of a logit under two Gaussians fitted to the target's references, in nats.
+
+    $$ s(x) = \log N(\phi; \mu_1(x), \sigma_1^2) - \log N(\phi; \mu_0(x), \sigma_0^2),
+       \qquad \phi = \log \tfrac{p}{1-p}, $$
+
+    with $\mu_1, \sigma_1^2$ of the references trained on x and $\mu_0, \sigma_0^2$ of the others. Offline
+    $s(x) = (\phi - \mu_0(x)) / \sigma_0$, which ranks points as $\Pr(Z \le \phi)$ under $Z \sim N(\mu_0, \sigma_0^2)$.
+    Scores are rounded to nine decimals, so that equal ratios tie and a ratio of 1 is exactly 0.
+
+    Where a point has no reference of one kind, its mean is that of the other kind, moved by the mean difference
+    $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one.
+
+    Source: Carlini et al. (2022), Algorithm 1 and, offline, eq. (4). Departure: the fixed variance is the mean of the
+    points' unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
+
+    Args:
+        logits: $\phi$ of the true label (`posterior.margin`).
+        member: whether each model was trained on each point.
+        partner: each model's partner in complementary pairs; None for independent subsets.
+        variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.
+        offline: use only $\mu_0$ and $\sigma_0$.
+        target: attack only this model; the result then has one row.
+
+    Raises:
+        ValueError: if a mean or a variance cannot be estimated at any point.
+    """
+    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
+    fit = partial(_fit_references, matrix=matrix, rows=target_rows(target))
+    phi, *moments = map_columns(fit, logits, member)
+    seen, unseen = _Fit(*moments[:3]), _Fit(*moments[3:])
+    both = (seen.count > 0) & (unseen.count > 0)
+    gap = ((seen.mean - unseen.mean) * both).sum(-1, keepdim=True) / both.sum(-1, keepdim=True)
+    mean_out, variance_out = _mean(unseen, seen.mean - gap), _variance(unseen, variance)
+    if offline:
+        scores = (phi - mean_out) / variance_out.sqrt()
+    else:
+        mean_in, variance_in = _mean(seen, unseen.mean + gap), _variance(seen, variance)
+        scores = _log_normal(phi, mean_in, variance_in) - _log_normal(phi, mean_out, variance_out)
+    return scores.round(decimals=_DECIMALS)
+
+
+def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, ...]:
+    """The logits of the targets, and `_Fit` of the references that saw a point and of those that did not."""
+    phi = logits.double() - logits.double().mean(-2, keepdim=True)  # a shift of a point's logits changes no ratio
+    moments = []
+    for kind in (member, ~member):
+        count, mean = reference_means(phi, kind, matrix)
+        # Squares of numbers far from 0 would lose the digits of their variance.
+        centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
+        squares = matrix @ ((phi - centre) * kind).square() - count * (mean - centre).square()
+        moments += [count, mean, squares.clamp_min(0) / (count - 1).clamp_min(1)]
+    return phi[..., rows, :], *moments
+
+
+def _mean(fit: _Fit, otherwise: Tensor) -> Float64[Tensor, "*e targets points"]:
+    mean = torch.where(fit.count > 0, fit.mean, otherwise)
+    if bool(mean.isnan().any()):
+        raise ValueError(
+            "no point has both a reference that was trained on it and one that was not; "
+            "if no reference saw the points, set `offline=True`."
+        )
+    return mean
+
+
+def _variance(fit: _Fit, variance: str) -> Float64[Tensor, "*e targets either"]:
+    known = fit.count > 1
+    if not bool(known.any(-1).all()):
+        raise ValueError("no point has two references of a kind that is used; train more models.")
+    fixed = (fit.variance * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+    return (fixed if variance == "fixed" else torch.where(known, fit.variance, fixed)).clamp_min(_LEAST_VARIANCE)
+
+
+def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    return -((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)) / 2
