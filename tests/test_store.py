@@ -103,7 +103,7 @@ def test_data_are_read_for_their_key_once(monkeypatch):
 # ── keys of code and versions ───────────────────────────────────────────────────────────────────────────────────────
 
 MODULES = {
-    "leakage.__init__": "",
+    "leakage.__init__": "__all__ = []",
     "leakage.ground": "",
     "leakage.floor": "import leakage.ground as g",
     "leakage.room.__init__": "",
@@ -142,6 +142,7 @@ ALL = ROOM | {"leakage/lift.py", "leakage/store.py", "reproduced/__init__.py", "
         ("from leakage.room.chair import seat", ROOM),
         ("from reproduced import study", ROOM | {"reproduced/__init__.py", "reproduced/study.py"}),
         ("import leakage", ALL),
+        ("from leakage import lira", ALL),
         ("from leakage.room import *", ALL),
         ("from . import ground", ALL),
         ("from leakage import lift", ALL),

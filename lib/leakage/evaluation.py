@@ -154,8 +154,9 @@ class Evaluation:
         if self.models.partner is not None and self.models.targets is None:
             values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
         least, most = (-math.inf, math.inf) if len(weights) > 1 else (-1.0 if metric == "advantage" else 0.0, 1.0)
-        without_points = {name: self._without_points(name, metric) for name in weights}
-        known = all(rates is not None for rates in without_points.values())
+        each = {name: self._without_points(name, metric) for name in weights}
+        without_points = {name: rates for name, rates in each.items() if rates is not None}
+        known = len(without_points) == len(weights)
         left = _weighted(weights, without_points).mean(-1) if known else values
         variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
         total, middle = sum(variances), float(values.mean())
@@ -222,7 +223,7 @@ class Evaluation:
         return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)
 
     def _of_one_target(self, name: str, metric: str, target: int, level: float) -> Estimate:
-        scores, member = self._scores(name)[target], self.models.target_member[target]
+        scores, member = self.scores(name)[target], self.models.target_member[target]
         kinds = {"member": scores[member], "outsider": scores[~member]}
         if metric == "auc":
             return roc.auc(**kinds, level=level)
@@ -235,7 +236,12 @@ class Evaluation:
 
     # ── rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _scores(self, name: str) -> Float64[Tensor, "targets points"]:
+    def scores(self, name: str) -> Float64[Tensor, "targets points"]:
+        """The scores of an attack.
+
+        Raises:
+            ValueError: if it was not run, or the models do not offer what it needs.
+        """
         scores = self.results[arguments.choice("name", name, self.results)].scores
         if scores is None:
             raise ValueError(f"`{name}` has no scores: it {self.results[name].missing}.")
@@ -243,7 +249,7 @@ class Evaluation:
 
     def _rate(self, name: str, metric: str) -> Float64[Tensor, " targets"]:
         """A rate of each target; one at another false positive rate is measured now."""
-        scores, result = self._scores(name), self.results[name]
+        scores, result = self.scores(name), self.results[name]
         if metric not in result.rates and metric.startswith("tpr@"):
             return measure(scores, result.flagged, self.models.target_member, [metric])[metric]
         return result.rates[arguments.choice("metric", metric, result.rates)]
@@ -257,12 +263,11 @@ class Evaluation:
             groups = min(_GROUPS_OF_POINTS, len(points) // 2)
             fewest = min(int(member.sum(1).min()), int((~member).sum(1).min()))
             known[name] = None
-            if groups > 1 and fewest > -(-len(points) // groups) and result.scores is not None:
+            if groups > 1 and fewest > -(-len(points) // groups):
+                scores, flagged = self.scores(name), result.flagged
+                assert flagged is not None  # as the scores are
                 kept = [points[points % groups != group] for group in range(groups)]
-                each = [
-                    measure(result.scores[:, own], result.flagged[:, own], member[:, own], [*result.rates])
-                    for own in kept
-                ]
+                each = [measure(scores[:, own], flagged[:, own], member[:, own], [*result.rates]) for own in kept]
                 known[name] = {one: torch.stack([rates[one] for rates in each]) for one in result.rates}
         return None if known[name] is None else known[name][metric]
 
@@ -412,5 +417,5 @@ def mean_estimate(estimates: Sequence[Estimate], *, level: float) -> Estimate:
     return Estimate(middle, low, high, n=len(estimates), level=level)
 
 
-def _weighted(weights: Mapping[str, float], rates: Mapping[str, Tensor | None]) -> Tensor:
+def _weighted(weights: Mapping[str, float], rates: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([weight * rates[name] for name, weight in weights.items()]).sum(0)

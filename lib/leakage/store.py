@@ -24,6 +24,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import leakage
+
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
 # No result depends on the modules that build the book.
@@ -181,17 +183,19 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
 
     These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
     Imports are read from the text; nothing is run. Where the text does not tell (`import leakage`, a star or relative
-    import, `import_module`, text that is not Python) all files count. What builds the book (`reproduced.run`, `pages`,
+    import, a name that `leakage` itself offers, `import_module`, text that is not Python) all files count. What builds the book (`reproduced.run`, `pages`,
     `build`, `replicate` and `command_line`) never counts: no result depends on it.
     """
     modules = _modules(lib)
+    offered = {f"leakage.{name}" for name in leakage.__all__}
     found: set[str] = set()
     pending: list[str | bytes] = [source]
     while pending:
         names = _imports(pending.pop())
-        new = (modules.keys() if names is None else modules.keys() & names) - found
+        everything = names is None or names & offered - modules.keys()
+        new = (modules.keys() if everything else modules.keys() & names) - found
         found |= new
-        pending += [modules[name].read_bytes() for name in new]
+        pending += [modules[name].read_bytes() for name in new - {"leakage"}]  # which imports on demand only
     files = {modules[name] for name in found}
     beside = {path for folder in {file.parent for file in files} for path in folder.iterdir() if path.is_file()}
     return files | {path for path in beside if path.suffix not in (".py", ".pyc") and not path.name.startswith(".")}

@@ -58,7 +58,7 @@ def roc_figure(audit: Audit) -> Figure:
         others = [row.attack for row in audit.results if row is not audit.strongest]
         shades = matplotlib.colormaps["viridis"](np.linspace(0, _LIGHTEST_SHADE, max(len(others), 1)))
         for name, shade, dash in zip(others, shades, cycle(("-", "--", ":", "-.")), strict=False):
-            scores, member = audit.evaluation.results[name].scores, audit.evaluation.models.target_member
+            scores, member = audit.evaluation.scores(name), audit.evaluation.models.target_member
             rates = [float(each.mean()) for each in measure(scores, None, member, metrics).values()]
             ax.plot(fprs, _above_zero(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
         rates = [audit.interval(audit.strongest.attack, metric) for metric in metrics]

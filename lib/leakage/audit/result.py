@@ -248,8 +248,7 @@ class Audit:
 
     def _strongest_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of the strongest attack, members, and each target's threshold at the least rate."""
-        scores = self.evaluation.results[self.strongest.attack].scores
-        assert scores is not None  # it is among the results
+        scores = self.evaluation.scores(self.strongest.attack)
         member, fpr = self.evaluation.models.target_member, self._least_fpr()
         pairs = zip(scores, member, strict=True)
         cuts = torch.stack([marked(own, member=marks).first_spared(fpr) for own, marks in pairs])

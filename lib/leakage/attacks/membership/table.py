@@ -175,12 +175,10 @@ def _calibrated(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models 
     return _each_target(partial(calibrate_scores, scores), models)
 
 
-def _threshold(scores: Callable[..., Tensor]) -> ScoreFunction:
-    def score(models: TrainedModels) -> Tensor:
-        models.need_shadows(members=1, outsiders=1)
-        return _each_target(partial(scores, models.losses), models)
-
-    return without_draws(score)
+def _threshold(score: Callable[..., Tensor], models: TrainedModels) -> Float[Tensor, "targets points"]:
+    """Losses against a threshold that is learned on the shadow models."""
+    models.need_shadows(members=1, outsiders=1)
+    return _each_target(partial(score, models.losses), models)
 
 
 def _lira(models: TrainedModels, *, offline: bool = False, **how: Any) -> Float[Tensor, "targets points"]:
@@ -212,43 +210,34 @@ def _each_target(score: Callable[..., Tensor], models: TrainedModels) -> Float[T
 
 _LABEL: frozenset[Knowledge] = frozenset({"true label"})
 _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
-_BOTH = _LABEL | _SHADOWS
-_RATIO = dict(sees="loss", knows=_BOTH, signed=True)
+
+
+def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, note: str = "") -> Attack:
+    """An attack that compares a loss with those of shadow models."""
+    return Attack(without_draws(score), "loss", _LABEL | _SHADOWS, signed=True, source=source, note=note)
+
 
 ATTACKS: Mapping[str, Attack] = {
-    "gap": Attack(
-        without_draws(lambda models: models.correct.double() - 0.5),
-        "label",
-        _LABEL,
-        signed=True,
-        source="yeom2018privacy",
-    ),
+    "gap": Attack(without_draws(_gap), "label", _LABEL, signed=True, source="yeom2018privacy"),
     "noise": Attack(
         _in_fixed_order(_noise),
         "label",
-        _BOTH,
+        _LABEL | _SHADOWS,
         source="choquette2021label",
         note="the amount is tuned on shadow models",
     ),
     "HopSkipJump": Attack(_in_fixed_order(_hop_skip_jump), "label", _LABEL, source="chen2020hopskipjump"),
     "loss": Attack(without_draws(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
-    "global threshold": Attack(
-        _threshold(loss_threshold.global_scores),
-        **_RATIO,
-        source="tan2023blessing",
-        note="ranks as the loss does",
+    "global threshold": _from_losses(
+        partial(_threshold, loss_threshold.global_scores), "tan2023blessing", "ranks as the loss does"
     ),
-    "sample threshold": Attack(_threshold(loss_threshold.sample_scores), **_RATIO, source="ye2021enhanced"),
-    "calibrated loss": Attack(
-        without_draws(lambda models: _calibrated(models, models.margins)), **_RATIO, source="watson2022importance"
-    ),
-    "LiRA": Attack(without_draws(_lira), **_RATIO, source="carlini2022membership"),
-    "LiRA, own variance": Attack(
-        without_draws(partial(_lira, variance="own")), **_RATIO, source="carlini2022membership"
-    ),
-    "LiRA, offline": Attack(without_draws(partial(_lira, offline=True)), **_RATIO, source="carlini2022membership"),
-    "RMIA": Attack(without_draws(_rmia), **_RATIO, source="zarifzadeh2024low"),
-    "RMIA, offline": Attack(without_draws(partial(_rmia, offline=True)), **_RATIO, source="zarifzadeh2024low"),
+    "sample threshold": _from_losses(partial(_threshold, loss_threshold.sample_scores), "ye2021enhanced"),
+    "calibrated loss": _from_losses(lambda models: _calibrated(models, models.margins), "watson2022importance"),
+    "LiRA": _from_losses(_lira, "carlini2022membership"),
+    "LiRA, own variance": _from_losses(partial(_lira, variance="own"), "carlini2022membership"),
+    "LiRA, offline": _from_losses(partial(_lira, offline=True), "carlini2022membership"),
+    "RMIA": _from_losses(_rmia, "zarifzadeh2024low"),
+    "RMIA, offline": _from_losses(partial(_rmia, offline=True), "zarifzadeh2024low"),
     "ML-Leaks, network": Attack(_ml_leaks("NN"), "posterior", _SHADOWS, signed=True, source="salem2019mlleaks"),
     "ML-Leaks, trees": Attack(_ml_leaks("GBDT"), "posterior", _SHADOWS, signed=True, source="peinemann2021inside"),
     "margin size": Attack(without_draws(_size), "margin", source="smorodinsky2024provable"),
@@ -259,18 +248,8 @@ ATTACKS: Mapping[str, Attack] = {
         source="smorodinsky2024provable",
         note="for networks near a KKT point",
     ),
-    "DeepFool": Attack(
-        without_draws(lambda models: _zero_where_wrong(models, _deepfool(models))),
-        "weights",
-        _LABEL,
-        source="moosavi2016deepfool",
-    ),
-    "certified radius": Attack(
-        without_draws(lambda models: _zero_where_wrong(models, _certified(models))),
-        "weights",
-        _LABEL,
-        note="from below",
-    ),
+    "DeepFool": Attack(without_draws(_deepfool), "weights", _LABEL, source="moosavi2016deepfool"),
+    "certified radius": Attack(without_draws(_certified), "weights", _LABEL, note="from below"),
     "cell distance": Attack(without_draws(_cell), "weights", source="peinemann2021inside"),
     "calibrated cell distance": Attack(
         without_draws(lambda models: _calibrated(models, _cell(models))),
