@@ -11,7 +11,7 @@ from leakage.attacks.membership.loss_threshold import global_scores, sample_scor
 from leakage.attacks.membership.references import count_references, reference_matrix, reference_means
 from leakage.attacks.membership.rmia import rmia
 from leakage.data.membership_splits import complementary_pairs
-from leakage.metrics.scores import marked, rates
+from leakage.metrics.scores import Scores, rates
 from leakage.runtime import stream
 from shadow_losses import draw_losses, independent, paired
 
@@ -133,9 +133,9 @@ def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, sca
         losses = levels[torch.randint(0, 3, member.shape, generator=draws)]
         models, points = (torch.randperm(size, generator=draws) for size in member.shape)
         back = models.argsort()
-        expected = marked(attack(losses, member, partner), member=member).auc()
+        expected = Scores.from_mask(attack(losses, member, partner), member=member).auc()
         turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
-        found = marked(turned, member=member[models][:, points]).auc()[back]
+        found = Scores.from_mask(turned, member=member[models][:, points]).auc()[back]
         torch.testing.assert_close(found, expected)  # one pair out of order would move it by 8e-4
 
 

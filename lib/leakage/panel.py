@@ -21,7 +21,7 @@ from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.panels import Hidden, Panel
 from leakage.attacks.membership.table import ATTACKS, Entry, plain
 from leakage.metrics.intervals import Estimate
-from leakage.metrics.scores import FPRS, marked
+from leakage.metrics.scores import FPRS, Scores
 
 _GROUPS = 20  # of points, each of which is left out once
 
@@ -165,7 +165,7 @@ def _judged(panel: Panel, scores: Tensor, fprs: Sequence[float]) -> tuple[dict[s
 
 
 def _rates(scores: Tensor, accused: Tensor, member: Tensor, fprs: Sequence[float]) -> dict[str, Tensor]:
-    ranked = marked(scores, member=member)
+    ranked = Scores.from_mask(scores, member=member)
     shares = [(accused & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member)]
     fewest = int(ranked.outsiders.min())  # of fewer points than were asked for, one may always be accused
     tpr = {f"tpr_at_{fpr}": ranked.tpr_at_fpr(max(fpr, 1 / fewest)) for fpr in fprs}

@@ -68,7 +68,7 @@ def records(audit: Evidence, k: int) -> Table:
     found, times, outranks, score = (np.zeros(audit.member.shape[1]) for _ in range(4))
     for rows, ranked in measured.ranked():
         scores, member = round_ties(measured.scores[rows]), measured.member[rows]
-        caught = (scores > ranked.first_spared(fpr).unsqueeze(-1)) & member
+        caught = (scores > ranked.threshold_at_fpr(fpr).unsqueeze(-1)) & member
         below = torch.searchsorted(ranked.outsider, scores).clamp_max(ranked.outsiders.unsqueeze(-1))
         found += caught.sum(0).numpy()
         times += member.sum(0).numpy()
@@ -102,7 +102,7 @@ def slices(audit: Evidence) -> Table:
     """See `Audit.slices`."""
     measured = _strongest(audit)
     fpr = visible_fpr(audit.fprs, audit.outsiders)
-    cuts = torch.cat([ranked.first_spared(fpr) for _, ranked in measured.ranked()])
+    cuts = torch.cat([ranked.threshold_at_fpr(fpr) for _, ranked in measured.ranked()])
     columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
     return Table(
         columns, tuple(_slice(measured.scores, measured.member, cuts, audit.level, *named) for named in _named(audit))

@@ -27,7 +27,7 @@ from torch import Tensor
 from leakage import blocks
 from leakage.metrics import roc
 from leakage.metrics.intervals import Estimate, newcombe
-from leakage.metrics.scores import Scores, apart, marked
+from leakage.metrics.scores import Scores
 
 METRICS = ("auc", "advantage")
 """The names of what is measured, beside `tpr@F`."""
@@ -83,7 +83,7 @@ class Measured:
     def ranked(self) -> Iterator[tuple[slice, Scores]]:
         """The scores in order, of a block of targets after the other."""
         for rows in blocks.of_rows(tuple(self.scores.shape)):
-            yield rows, marked(self.scores[rows], member=self.member[rows])
+            yield rows, Scores.from_mask(self.scores[rows], member=self.member[rows])
 
     def each(self, *metrics: str) -> Float64[Tensor, "metrics targets"]:
         """`auc`, `advantage` or visible `tpr@F` of every target; each is measured once."""
@@ -119,7 +119,7 @@ class Measured:
         if metric == "auc":
             return roc.auc(**kinds, level=level)
         if metric == "advantage":
-            hits, alarms = map(int, apart(**kinds).accused(0.0, beyond=True))
+            hits, alarms = map(int, Scores.from_groups(**kinds).count_flagged(0.0, strict=True))
             return newcombe((hits, len(kinds["member"])), (alarms, len(kinds["outsider"])), level=level)
         return roc.tpr_at_fpr(**kinds, fpr=_rate(metric), level=level)
 
@@ -143,7 +143,7 @@ def _measured(ranked: Scores, metrics: Sequence[str]) -> Float64[Tensor, "metric
     if "auc" in metrics:
         found["auc"] = ranked.auc()
     if "advantage" in metrics:
-        found["advantage"] = ranked.advantage(0.0, beyond=True)
+        found["advantage"] = ranked.advantage(0.0, strict=True)
     if rates := [metric for metric in metrics if metric not in METRICS]:
         found |= dict(zip(rates, ranked.tpr_at_fprs([_rate(metric) for metric in rates]).unbind(-1), strict=True))
     return torch.stack([found[metric] for metric in metrics])

@@ -11,7 +11,7 @@ from leakage import blocks
 from leakage.audit.attacks import Support
 from leakage.audit.given import Given
 from leakage.audit.measures import visible
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 
 _FEW = 8  # targets, below which an interval over them says little
 _TELLING = 0.05  # area under the curve beyond one half
@@ -44,7 +44,7 @@ def _of_counts(given: Given) -> list[str]:
         return []
     count = torch.cat([given.member[:, part].sum(0) for part in blocks.of(given.member.shape)])
     areas = [
-        marked((count - given.member[target].long()).double(), member=given.member[target]).auc()
+        Scores.from_mask((count - given.member[target].long()).double(), member=given.member[target]).auc()
         for target in given.targets
     ]
     area, fewest = float(torch.stack(areas).mean()), min(given.fewest)

@@ -31,7 +31,7 @@ from leakage.attacks.membership.panels import Panel
 from leakage.attacks.membership.rmia import rmia
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]
 """What an attacker may have besides the points."""
@@ -87,7 +87,7 @@ def _noise(panel: Panel, generator: torch.Generator) -> Float[Tensor, "models po
         sizes: dict[str, Any] = dict(amount=amount * unit, copies=_COPIES, noise=kind, generator=generator)
         tried.append([label_only.noise_robustness(one, rows, labels, **sizes) for one in panel.asked])
     scores = torch.stack([torch.stack(one).double() for one in tried])
-    areas = marked(scores, member=panel.member).auc()  # of every amount on every model
+    areas = Scores.from_mask(scores, member=panel.member).auc()  # of every amount on every model
     best = (areas @ panel.shadows.to(areas).mT).argmax(0)
     return scores[best, torch.arange(len(best), device=best.device)]
 
