@@ -1,7 +1,7 @@
-"""What each attack of the panel costs, in units of asking every model about every point once.
+"""What each attack of the table costs, in units of asking every model about every point once.
 
 `python benchmarks/attack_costs.py [--record]` prints a table and writes it to `attack_costs.md`. The targets are the
-perceptrons of the page "Side by side". CPU time of one thread, the median of three runs, each on a panel that has asked
+perceptrons of the page "Side by side". CPU time of one thread, the median of three runs, each on models that were asked
 nothing yet; so an attack that reads the models' answers costs 1 at least.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from leakage.attacks.membership.panels import Panel
 from leakage.attacks.membership.table import ATTACKS
+from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import labelled
 from leakage.runtime import stream
 from reproduced.claims.texts import table
@@ -24,11 +24,11 @@ HEADS = ("attack", "sees", "CPU time, in answers of all models at all points")
 ROUNDS = 3
 
 
-def costs(panel: Panel, rounds: int = ROUNDS) -> list[tuple[str, str, str]]:
+def costs(models: TrainedModels, rounds: int = ROUNDS) -> list[tuple[str, str, str]]:
     """A row for each attack, from the cheapest to the dearest."""
-    asking = median(_seconds(panel, lambda fresh, _: fresh.losses) for _ in range(max(rounds, 5)))
+    asking = median(_seconds(models, lambda fresh, _: fresh.losses) for _ in range(max(rounds, 5)))
     found = {
-        name: median(_seconds(panel, entry.attack) for _ in range(rounds)) / asking for name, entry in ATTACKS.items()
+        name: median(_seconds(models, entry.score) for _ in range(rounds)) / asking for name, entry in ATTACKS.items()
     }
     return [
         (name, ATTACKS[name].sees, f"{cost:,.2g}" if cost < 10 else f"{cost:,.0f}")
@@ -36,20 +36,20 @@ def costs(panel: Panel, rounds: int = ROUNDS) -> list[tuple[str, str, str]]:
     ]
 
 
-def _seconds(panel: Panel, attack) -> float:
-    fresh, draws = replace(panel), stream(0, "attack costs")
+def _seconds(models: TrainedModels, score) -> float:
+    fresh, draws = replace(models), stream(0, "attack costs")
     began = time.process_time()
-    attack(fresh, draws)
+    score(fresh, draws)
     return time.process_time() - began
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Time every attack of the panel.")
+    parser = argparse.ArgumentParser(description="Time every attack of the table.")
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
     options = parser.parse_args(arguments)
-    panel = targets.train_panel("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
+    models = targets.train_models("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
     with one_thread():
-        text = table(HEADS, costs(panel))
+        text = table(HEADS, costs(models))
     print(text)
     if options.record:
         about = "Twelve perceptrons on 500 digits, 64 hidden neurons; `python benchmarks/attack_costs.py --record`."

@@ -22,8 +22,8 @@ from leakage import audit
 from leakage.attacks.membership.lira import lira
 from leakage.attacks.membership.posterior import logit
 from leakage.attacks.membership.rmia import rmia
-from leakage.audit import estimators
-from leakage.audit.given import Given
+from leakage.attacks.membership.trained_models import TrainedModels
+from leakage.audit import training
 from leakage.data import embedded, fetch, labelled
 from leakage.metrics.scores import rates
 from timing import Benchmark, Case, Disagreement, Side, equal
@@ -51,7 +51,8 @@ def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     x, y = rows_of(sizes)
     attacked = LogisticRegression(max_iter=sizes.iterations)
-    known, _ = estimators.trained(attacked, x, y, models=sizes.models, generator=None, groups=None)
+    inputs, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None)
+    known = inputs.models
     yield likelihood_ratios(sizes, known, "lira", "fixed")
     yield likelihood_ratios(sizes, known, "own", "own")
     yield domination(sizes, known)
@@ -65,14 +66,14 @@ def rows_of(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
     return found.features[: sizes.rows].double().numpy(), found.labels[: sizes.rows].numpy()
 
 
-def references_of(known: Given) -> list[list[int]]:
+def references_of(known: TrainedModels) -> list[list[int]]:
     """All models but the target and its partner."""
     assert known.partner is not None  # an estimator is trained on pairs
     models = range(len(known.losses))
     return [[other for other in models if other not in (target, int(known.partner[target]))] for target in models]
 
 
-def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str) -> Case:
+def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: str) -> Case:
     """LiRA; with own variances both are equal, with a fixed one ours must find as much, up to two standard errors."""
     references, member = references_of(known), known.member.numpy()
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
@@ -108,7 +109,7 @@ def likelihood_ratios(sizes: Sizes, known: Given, id: str, variance: str) -> Cas
     )
 
 
-def domination(sizes: Sizes, known: Given) -> Case:
+def domination(sizes: Sizes, known: TrainedModels) -> Case:
     """RMIA, which both sides count in whole points."""
     references, member = references_of(known), known.member.numpy()
     ours = partial(rmia, known.losses, known.member, known.partner)
@@ -124,7 +125,7 @@ def domination(sizes: Sizes, known: Given) -> Case:
     )
 
 
-def curves(sizes: Sizes, known: Given) -> Case:
+def curves(sizes: Sizes, known: TrainedModels) -> Case:
     """AUC and true positive rates of the same scores."""
     scores = lira(known.losses, known.member, known.partner)
     member, names = known.member.numpy(), ("auc", *(f"tpr_at_{fpr}" for fpr in sizes.fprs))
@@ -160,7 +161,7 @@ def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
         found = audit.of_sklearn(estimator, x, y, models=sizes.models)
         if not np.array_equal(found.member, member):  # noqa: TID251  booleans
             raise Disagreement("the halves of two audits differ.")
-        return f"the same halves; {len(found.found)} attacks with intervals"
+        return f"the same halves; {len(found.results)} attacks with intervals"
 
     return Case(
         id="end",
@@ -180,7 +181,7 @@ def model_of(sizes: Sizes) -> ClassifierMixin:
     return LogisticRegression(max_iter=sizes.iterations)
 
 
-def _shape(known: Given) -> str:
+def _shape(known: TrainedModels) -> str:
     models, points = known.losses.shape
     return f"{models} targets × {points:,} points"
 

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from leakage.attacks.membership.calibration import calibrate_losses
+from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.lira import lira
 from leakage.attacks.membership.loss_threshold import global_scores, sample_scores
 from leakage.attacks.membership.references import count_references, reference_matrix, reference_means
@@ -17,7 +17,7 @@ from shadow_losses import draw_losses, independent, paired
 
 MODELS, POINTS = 8, 50
 TIED = {
-    "calibrated": calibrate_losses,
+    "calibrated": lambda losses, *where, **how: calibrate_scores(-losses, *where, **how),
     "lira": lira,
     "lira, own": partial(lira, variance="own"),
     "lira, offline": partial(lira, offline=True),

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from leakage import audit
 from leakage.attacks.membership.lira import lira
-from leakage.audit import attacks, audited, jackknife, notes
-from leakage.audit import given as giving
+from leakage.audit import notes, run
+from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_halves
+from leakage.evaluation import evaluate, model_groups
 from leakage.metrics.scores import rates, round_ties
 from leakage.runtime import stream
 
@@ -73,18 +74,18 @@ each_design = pytest.mark.parametrize("design", DESIGNS)
 @each_design
 def test_a_design_has_the_attacks_that_it_allows(design):
     (member, target, expected), found = DESIGNS[design], leaking(design)
-    assert {row.attack for row in found.found} == expected
-    assert all(row.auc.estimate > 0.6 for row in found.found)
+    assert {row.attack for row in found.results} == expected
+    assert all(row.auc.estimate > 0.6 for row in found.results)
     right = some_losses(member, 2.0) < math.log(2)
     more = audit.of_losses(some_losses(member, 2.0), member, target=target, correct=right)
-    assert {row.attack for row in more.found} == expected | {"gap"}
+    assert {row.attack for row in more.results} == expected | {"gap"}
 
 
 @each_design
 def test_models_that_never_saw_a_row_have_an_auc_of_one_half(design):
     member, target, _ = DESIGNS[design]
     found = audit.of_losses(some_losses(member), member, target=target, fprs=(), level=0.99)
-    for row in found.found:
+    for row in found.results:
         assert row.auc.low < 0.5 < row.auc.high, row
         assert row.advantage.low <= 0 <= row.advantage.high, row
 
@@ -98,7 +99,7 @@ def test_the_numbers_are_those_of_the_attack_and_the_metrics():
         member=torch.tensor(member),
         fprs=[0.01],
     )
-    (row,) = (row for row in audit.of_losses(losses, member).found if row.attack == "LiRA")
+    (row,) = (row for row in audit.of_losses(losses, member).results if row.attack == "LiRA")
     assert row.auc.estimate == pytest.approx(float(expected["auc"].mean()))
     assert row.advantage.estimate == pytest.approx(float(expected["advantage"].mean()))
     assert row.tpr[0.01].estimate == pytest.approx(float(expected["tpr_at_0.01"].mean()))
@@ -108,11 +109,11 @@ def test_the_numbers_are_those_of_the_attack_and_the_metrics():
 def test_pairs_are_found_in_any_order_and_used_once():
     member = pairs()
     order = [5, 0, 3, 7, 1, 2, 4, 6]
-    partner = giving.given(some_losses(member)[order], member[order]).partner.tolist()
+    partner = validate_inputs(some_losses(member)[order], member[order]).models.partner.tolist()
     assert [order[place] for place in partner] == [model ^ 1 for model in order]
     twice = np.concatenate([member[:2], member[:2]])
-    assert sorted(giving.given(some_losses(twice), twice).partner.tolist()) == [0, 1, 2, 3]
-    assert giving.given(some_losses(subsets()), subsets()).partner is None
+    assert sorted(validate_inputs(some_losses(twice), twice).models.partner.tolist()) == [0, 1, 2, 3]
+    assert validate_inputs(some_losses(subsets()), subsets()).models.partner is None
 
 
 FORMS = {
@@ -260,7 +261,7 @@ def test_a_good_design_has_no_reservation():
 def test_coarse_losses_are_no_sign_of_duplicates():
     member = subsets(8, 60)
     losses = np.where(member, 0.1, np.arange(60) % 3 + 1.0)
-    assert not notes.of_twins(giving.given(losses, member))
+    assert not notes.find_duplicate_losses(validate_inputs(losses, member).models)
 
 
 BAD = {
@@ -307,7 +308,7 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
 @pytest.mark.parametrize("rates", [0.01, "0.01"])
 def test_one_rate_is_no_list_of_rates(rates):
     with pytest.raises(TypeError, match=r"for one give \(0\.01,\)"):
-        audited.audited(giving.given(some_losses(pairs()), pairs()), fprs=rates, level=0.95)
+        run.run_audit(validate_inputs(some_losses(pairs()), pairs()), fprs=rates, level=0.95)
 
 
 @pytest.mark.parametrize("losses", [np.array([["a", "b"]]), np.array([[1j, 2]]), [[None, 1.0]]])
@@ -320,9 +321,9 @@ def test_the_bound_of_the_best_attack_allows_for_the_choice():
     member = pairs()
     found = audit.of_losses(some_losses(member, 1.0), member)
     for metric, lows in {
-        "auc": [row.auc.low for row in found.found],
-        "advantage": [row.advantage.low for row in found.found],
-        "tpr@0.01": [row.tpr[0.01].low for row in found.found],
+        "auc": [row.auc.low for row in found.results],
+        "advantage": [row.advantage.low for row in found.results],
+        "tpr@0.01": [row.tpr[0.01].low for row in found.results],
     }.items():
         assert found.at_least(metric) < max(lows)
     alone = audit.of_losses(some_losses(subsets(1), 1.0), subsets(1))
@@ -335,7 +336,7 @@ def test_the_bound_of_the_best_attack_allows_for_the_choice():
 def test_where_all_models_agree_the_interval_is_that_of_one():
     member = pairs()
     losses = np.where(member, 0.1, 5.0) + np.arange(ROWS) * 1e-6
-    loss = audit.of_losses(losses, member).found[0]
+    loss = audit.of_losses(losses, member).results[0]
     assert loss.auc.estimate == pytest.approx(1.0)
     assert 0.9 < loss.auc.low < 1.0
 
@@ -385,7 +386,7 @@ def test_the_curve_is_logarithmic_and_leaves_the_readers_settings_alone():
 
 def test_a_table_shows_itself():
     table = leaking("pairs").table()
-    assert [row["attack"] for row in table] == [name for name in attacks.ATTACKS if name in ONLINE]
+    assert [row["attack"] for row in table] == [name for name in run.AUDIT_ATTACKS if name in ONLINE]
     assert "–" in str(table)
     assert table._repr_html_().count("<tr>") == len(table) + 1
     assert "<table>" in leaking("pairs")._repr_html_()
@@ -405,14 +406,17 @@ def measured_alone(scores, member, fpr):
 @pytest.mark.parametrize("member", [pairs(8, 60), subsets(5, 61)], ids=["pairs", "subsets"])
 def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
     losses = some_losses(member, 1.0)
-    known = giving.given((4 * losses).round() / 4 if coarse else losses, member, correct=losses < 0.5)
-    left = [known.without(part) for part in jackknife.groups(known)]
-    found = jackknife.errors(known, list(attacks.ATTACKS), [0.07])
-    each = [dict(attacks.scores(rest)) for rest in left]
-    assert len(found) == len(each[0]) == 7
+    models = validate_inputs((4 * losses).round() / 4 if coarse else losses, member, correct=losses < 0.5).models
+    left = [models.leave_out(group) for group in model_groups(models)]
+    attacks = [name for name in run.possible_attacks(models) if name != "loss"]  # whose scores have no sign
+    found = evaluate(models, attacks).standard_errors(["auc", "advantage", "tpr@0.07"])
+    each = [{name: one.scores for name, one in evaluate(rest, attacks).results.items()} for rest in left]
+    assert len(found) == len(each[0]) == 6
     for name, errors in found.items():
         values = [
-            torch.stack([measured_alone(*row, 0.07) for row in zip(scores[name], rest.attacked, strict=True)]).mean(0)
+            torch.stack(
+                [measured_alone(*row, 0.07) for row in zip(scores[name], rest.target_member, strict=True)]
+            ).mean(0)
             for scores, rest in zip(each, left, strict=True)
         ]
         expected = (torch.stack(values).var(0, correction=0) * (len(left) - 1)).sqrt()
@@ -435,19 +439,19 @@ def test_errors_over_models_are_those_of_the_jackknife():
     member = subsets(7, 100)
     losses = some_losses(member, 1.0)
     found = audit.of_losses(losses, member)
-    assert found.errors["LiRA"]["auc"] == pytest.approx(jackknifed(losses, member))
+    assert found.evaluation.standard_errors(["auc"])["LiRA"]["auc"] == pytest.approx(jackknifed(losses, member))
 
 
 @pytest.mark.parametrize(("units", "expected"), [(4, 4), (10, 10), (23, 10)])
 @pytest.mark.parametrize("design", [subsets, lambda units, rows: pairs(2 * units, rows)])
 def test_partners_are_left_out_together_and_everybody_once(units, expected, design):
     member = design(units, 60)
-    known = giving.given(some_losses(member), member)
-    parts = jackknife.groups(known)
+    models = validate_inputs(some_losses(member), member).models
+    parts = model_groups(models)
     assert len(parts) == expected
     assert sorted(model for part in parts for model in part) == list(range(len(member)))
-    if known.partner is not None:
-        assert all({int(known.partner[model]) for model in part} == set(part) for part in parts)
+    if models.partner is not None:
+        assert all({int(models.partner[model]) for model in part} == set(part) for part in parts)
 
 
 def test_intervals_over_models_cover_one_half_where_nothing_leaks():
@@ -456,7 +460,7 @@ def test_intervals_over_models_cover_one_half_where_nothing_leaks():
     missed = dict.fromkeys(ONLINE, 0)
     for _ in range(30):
         member = draws.random((7, 60)) < 0.5
-        for row in audit.of_losses(draws.exponential(size=member.shape), member, fprs=()).found:
+        for row in audit.of_losses(draws.exponential(size=member.shape), member, fprs=()).results:
             missed[row.attack] += not row.auc.low <= 0.5 <= row.auc.high
     # Of 30 intervals that cover in 95 of 100 cases, more than 5 miss with a chance of 0.003.
     assert max(missed.values()) <= 5

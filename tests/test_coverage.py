@@ -38,11 +38,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
-    **{
-        f"leakage.{face}.{name}": "passes on to metrics.epsilon_bounds"
-        for face in ("audit", "audit.canaries")
-        for name in ("one_run", "of_trials")
-    },
+    **{f"leakage.audit.epsilon.{name}": "passes on to metrics.epsilon_bounds" for name in ("one_run", "of_trials")},
     **{
         f"leakage.audit.measures.{name}": "of one model passes on to metrics.roc; over models see test_audit"
         for name in ("around", "mean_of", "Measured.interval", "Measured.tpr")

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 import torch
+from leakage.panel import evaluate
 
 import noise_labels
 from leakage.data import labelled
 from leakage.metrics.intervals import Estimate
-from leakage.panel import evaluate
 from leakage.runtime import stream
 from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.output_law import average_advantage

@@ -1,8 +1,59 @@
-"""Privacy attacks on trained models: GPU-aware trainers, attacks and the theory they are measured against.
+"""Attacks on the privacy of training data, and audits of models against them.
 
-Read from the bottom up: `runtime` and `metrics`, `data`, `models`, then `theory`, `geometry` and `trainers`, then
-`attacks` and `audit`. The packages load nothing by themselves, so import what you use
-(`from leakage.theory import ridge`).
+The whole public surface is on this page; the modules behind it have the rest.
+
+`audit`
+    How much do models give away of the rows they were trained on? `audit.of_losses`, `of_models`, `of_sklearn`,
+    `of_module`; `audit.one_run` and `audit.of_trials` bound ε from below.
+`TrainedModels`, `ATTACKS`, `Attack`, `evaluate`, `Evaluation`
+    Models and who was trained on what; the table of membership attacks; all attacks on the same models, one judge.
+`lira`, `rmia`
+    Likelihood ratios over shadow models, from losses.
+`auc`, `roc_curve`, `tpr_at_fpr`, `best_advantage`
+    What scores of members and outsiders achieve, with intervals.
+`Estimate`, `mean_interval`, `wilson`, `clopper_pearson`, `newcombe`
+    Numbers with intervals.
+`invert`, `recover`
+    Training rows from a gradient: of a module of your own, and of the two-layer networks of the theory.
+
+Names are imported when they are first used: `import leakage` alone imports no PyTorch.
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "audit": "leakage.audit",
+    "TrainedModels": "leakage.attacks.membership.trained_models",
+    "ATTACKS": "leakage.attacks.membership.table",
+    "Attack": "leakage.attacks.membership.table",
+    "evaluate": "leakage.evaluation",
+    "Evaluation": "leakage.evaluation",
+    "lira": "leakage.attacks.membership.lira",
+    "rmia": "leakage.attacks.membership.rmia",
+    "auc": "leakage.metrics.roc",
+    "roc_curve": "leakage.metrics.roc",
+    "tpr_at_fpr": "leakage.metrics.roc",
+    "best_advantage": "leakage.metrics.roc",
+    "Estimate": "leakage.metrics.intervals",
+    "mean_interval": "leakage.metrics.estimates",
+    "wilson": "leakage.metrics.intervals",
+    "clopper_pearson": "leakage.metrics.intervals",
+    "newcombe": "leakage.metrics.intervals",
+    "invert": "leakage.attacks.gradient_inversion.own_modules",
+    "recover": "leakage.attacks.gradient_inversion.recover",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'leakage' has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    return home if _HOMES[name] == f"leakage.{name}" else getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,11 +1,11 @@
-"""Results on disk: a key says what a result depends on, and a checksum whether its file is as it was written.
+"""Keep results on disk: a key holds everything that a result depends on, and a checksum finds a damaged file.
 
-A key is the SHA-256 (`digest`) of everything that a result depends on: the code (`imported_files`, or a function, which
-counts with its module's file and all that this imports), the arguments, the checksums of data, the versions
-(`environment`). No clock counts, so a key survives a checkout and a copy to another machine.
+A key is the SHA-256 (`digest`) of the code (`imported_files`; a function counts with the file of its module and all
+that this imports), the arguments, the checksums of data and the versions (`environment`). Times do not count, so a key
+survives a checkout and a copy to another machine.
 
 A file holds a SHA-256 and then what `torch.save` writes. It is read with `weights_only`, so that no file can run code.
-The checksum finds damage, not forgery: who can write into the folder can write a good file.
+The checksum finds damage, not forgery: anyone who can write into the folder can write a good file.
 """
 
 import ast
@@ -26,7 +26,7 @@ from typing import Any
 
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
-# They build the book: no result reads them.
+# No result depends on the modules that build the book.
 _BUILDERS = tuple(f"reproduced.{name}." for name in ("run", "pages", "build", "replicate", "command_line"))
 _IMPORTERS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
@@ -40,23 +40,23 @@ _RECORD = "leakage record"  # the key of a record's type among its fields in a f
 def digest(value: Any) -> str:
     """SHA-256 of a value, equal for equal values: numbers, text, containers, dataclasses, arrays, tensors, functions.
 
-    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass that has a text
-    `content_key` is known by that: large data are then read once and not for every key. A function must belong to a
-    module, or be a `functools.partial` of such a function; its name counts, and the files that its module imports.
+    Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass may have a text
+    `content_key`, which then stands for its content: large data are read once and not for every key. A function must
+    belong to a module, or be a `functools.partial` of such a function; its name counts, and the files that its module
+    imports.
 
     Raises:
         TypeError: for a value whose content cannot be read, such as a generator or a function written in a notebook.
     """
-    found = hashlib.sha256()
-    for piece in _pieces(value):
-        found.update(len(piece).to_bytes(8, "little") + piece)
-    return found.hexdigest()
+    hashed = hashlib.sha256()
+    for piece in _content(value):
+        hashed.update(len(piece).to_bytes(8, "little") + piece)
+    return hashed.hexdigest()
 
 
-def _pieces(value: Any) -> Iterator[bytes]:
+def _content(value: Any) -> Iterator[bytes]:
     """The content of `value` as byte strings, each introduced by the name of its type."""
     kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
     if value is None or kind in (bool, int, float, complex, str, range):
         yield from (kind.__name__.encode(), repr(value).encode())
     elif kind is bytes:
@@ -64,63 +64,68 @@ def _pieces(value: Any) -> Iterator[bytes]:
     elif kind in (list, tuple):
         yield f"{kind.__name__} {len(value)}".encode()
         for item in value:
-            yield from _pieces(item)
+            yield from _content(item)
     elif kind in (set, frozenset):
         yield b"set"
-        yield from _pieces(sorted(digest(item) for item in value))
+        yield from _content(sorted(digest(item) for item in value))
     elif isinstance(value, Mapping):
         yield b"mapping"
-        yield from _pieces(sorted((digest(key), digest(item)) for key, item in value.items()))
+        yield from _content(sorted((digest(key), digest(item)) for key, item in value.items()))
     elif isinstance(value, Path):
         yield from (b"path", value.as_posix().encode())
     elif kind is functools.partial:
         yield b"partial"
-        yield from _pieces((value.func, value.args, value.keywords))
+        yield from _content((value.func, value.args, value.keywords))
     elif inspect.isfunction(value):
         yield b"function"
-        yield from _pieces((value.__module__, value.__qualname__, _code(value)))
+        yield from _content((value.__module__, value.__qualname__, _code_digests(value)))
     elif kind.__module__ == "__main__":
-        raise TypeError(f"a {kind.__name__} is of a class written here, whose code no key holds; put it into a module.")
-    elif isinstance(value, tuple) and hasattr(kind, "_fields"):  # a named tuple
-        yield name.encode()
-        yield from _pieces(dict(zip(kind._fields, value, strict=True)))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield name.encode()
-        key = getattr(value, "content_key", None)
-        yield from _pieces(key or {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        raise TypeError(f"the class {kind.__name__} is in no module, so no key holds its code; put it into one.")
+    elif names := _field_names(kind):
+        yield f"{kind.__module__}.{kind.__qualname__}".encode()
+        yield from _content(getattr(value, "content_key", None) or {name: getattr(value, name) for name in names})
     else:
-        yield from _array_pieces(value)
+        yield from _array_content(value)
 
 
-def _array_pieces(value: Any) -> Iterator[bytes]:
-    """The content of a NumPy or PyTorch value; neither library is imported for it."""
-    kind, torch, numpy = type(value), sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch and isinstance(value, torch.Tensor) and value.layout == torch.strided:
+def _field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass or a named tuple; none of any other type."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    return getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
+
+
+def _array_content(value: Any) -> Iterator[bytes]:
+    import numpy
+    import torch  # late, since few commands need it
+
+    kind = type(value)
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
         yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
         yield flat.view(torch.uint8).numpy().tobytes()
-    elif torch and isinstance(value, torch.device | torch.dtype):
+    elif isinstance(value, torch.device | torch.dtype):
         yield from (kind.__name__.encode(), str(value).encode())
-    elif numpy and isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+    elif isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
         yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
     else:
         raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
 
 
-def _code(function: Any) -> list[tuple[str, str]]:
+def _code_digests(function: Any) -> list[tuple[str, str]]:
     """Names and digests of the files that a function of a module depends on."""
+    name, module = function.__qualname__, sys.modules.get(function.__module__)
     try:
-        module = sys.modules[function.__module__]
-        known = function.__module__ != "__main__" and operator.attrgetter(function.__qualname__)(module) is function
-    except (KeyError, AttributeError):
+        known = function.__module__ != "__main__" and operator.attrgetter(name)(module) is function
+    except AttributeError:
         known = False
-    if not known:
-        raise TypeError(f"`{function.__qualname__}` is no function of a module: a key needs the file of its code.")
-    return _module_code(inspect.getfile(module))
+    if module is None or not known:
+        raise TypeError(f"`{name}` is no function of a module: a key needs the file of its code.")
+    return _module_digests(inspect.getfile(module))
 
 
 @functools.cache
-def _module_code(file: str) -> list[tuple[str, str]]:
+def _module_digests(file: str) -> list[tuple[str, str]]:
     path = Path(file).resolve()
     files = {path} | imported_files(path.read_text("utf-8"))
     return sorted((one.name, file_digest(one)) for one in files)
@@ -134,13 +139,14 @@ def file_digest(path: Path) -> str:
 
 
 def digest_library() -> None:
-    """Take the digest of every file of both packages, so that keys hold the code as it was then."""
-    for path in (path for package in PACKAGES for path in (LIB / package).rglob("*.py")):
-        file_digest(path)
+    """Take the digest of every file of both packages, so that keys hold the code as it is now."""
+    for package in PACKAGES:
+        for path in (LIB / package).rglob("*.py"):
+            file_digest(path)
 
 
 def environment(root: Path | None) -> dict[str, str | None]:
-    """What every result depends on: Python, the numerical packages and the lock file (`None` where there is none)."""
+    """Versions on which every result depends: Python, the numerical packages, and the lock file in `root` if any."""
     lock = root / "requirements.txt" if root else None
     versions = {name: metadata.version(name) for name in _VERSIONED}
     locked = file_digest(lock) if lock and lock.is_file() else None
@@ -157,8 +163,8 @@ def device_kind(device: Any) -> str:
 
 @functools.cache
 def processor() -> str:
-    """What the last digits depend on besides the device: architecture, instruction set, kind of linear algebra."""
-    import numpy  # noqa: F401  (it loads the linear algebra that is asked for here)
+    """What the last digits of results depend on besides the device: architecture, instruction set, linear algebra."""
+    import numpy  # noqa: F401  (it loads the linear algebra)
     import threadpoolctl
     import torch
 
@@ -174,9 +180,9 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     """Every file of `leakage` and `reproduced` that running `source` may read.
 
     These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
-    Imports are found by reading, without running anything. Where reading cannot tell (`import leakage`, a star or
-    relative import, `import_module`, text that is not Python) both packages are meant as a whole. What builds the book
-    (`reproduced.run`, `pages`, `build`, `replicate` and `command_line`) never counts: no result depends on it.
+    Imports are read from the text; nothing is run. Where the text does not tell (`import leakage`, a star or relative
+    import, `import_module`, text that is not Python) all files count. What builds the book (`reproduced.run`, `pages`,
+    `build`, `replicate` and `command_line`) never counts: no result depends on it.
     """
     modules = _modules(lib)
     found: set[str] = set()
@@ -192,15 +198,15 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
 
 
 def _modules(lib: Path) -> dict[str, Path]:
-    """Dotted name → file, for all modules of both packages on which results may depend."""
+    """Dotted name → file of all modules on which results may depend."""
     paths = (path for package in PACKAGES for path in (lib / package).rglob("*.py"))
     named = {".".join(path.relative_to(lib).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
     return {name: path for name, path in named.items() if not f"{name}.".startswith(_BUILDERS)}
 
 
-@functools.lru_cache(maxsize=1024)  # a chapter asks for the same sources again and again
+@functools.lru_cache(maxsize=1024)  # the chapters share most modules
 def _imports(source: str | bytes) -> frozenset[str] | None:
-    """Names that `source` imports anywhere in it, with the packages they are in; `None` where reading cannot tell."""
+    """Names that `source` imports anywhere, with the packages they are in; None where the text does not tell."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError):
@@ -225,14 +231,13 @@ def _imports(source: str | bytes) -> frozenset[str] | None:
 # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Damaged(ValueError):
-    """A file whose content is not what was written, or is nothing that is written here."""
+class DamagedFile(ValueError):
+    """The content of a file is not what `pack` made."""
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file in one step: it is there completely, or as it was before."""
-    special = path.absolute().parts[1:2] in (("dev",), ("proc",))
-    if special or (path.exists() and not path.is_file()):  # /dev/stdout, a pipe
+    """Write a file in one step: it is there completely, or as it was before. Devices and pipes get the content too."""
+    if path.absolute().parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file()):
         with path.open("ab") as stream:
             stream.write(content)
         return
@@ -256,10 +261,10 @@ def pack(value: Any) -> bytes:
     Raises:
         TypeError: for any other value.
     """
-    import torch  # late, for keys and plain files do without it
+    import torch
 
     buffer = io.BytesIO()
-    torch.save(_plain(value), buffer)
+    torch.save(_to_plain(value), buffer)
     payload = buffer.getvalue()
     return hashlib.sha256(payload).digest() + payload
 
@@ -268,21 +273,21 @@ def unpack(content: bytes) -> Any:
     """The value that was packed, with its tensors on the CPU.
 
     Raises:
-        Damaged: if the checksum is another, or the content was not made by `pack`.
+        DamagedFile: if the checksum does not match, or `pack` did not make the content.
     """
     import torch
 
     checksum, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != checksum:
-        raise Damaged("its checksum is another")
+        raise DamagedFile("its checksum does not match")
     try:
-        return _restored(torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu"))
+        return _from_plain(torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu"))
     except Exception as error:  # bytes that were never packed make torch raise almost anything
-        raise Damaged(f"it holds nothing that was packed here ({type(error).__name__})") from error
+        raise DamagedFile(f"its content was not made by `pack` ({type(error).__name__})") from error
 
 
-def _plain(value: Any) -> Any:
-    """The value in plain containers, numbers, text and CPU tensors; a record is a dictionary with its type."""
+def _to_plain(value: Any) -> Any:
+    """The value in containers, numbers, texts and CPU tensors; a record becomes a dictionary with the record's type."""
     import numpy
     import torch
 
@@ -293,38 +298,35 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
-    if names := _fields(kind):
-        return {_RECORD: f"{kind.__module__}:{kind.__qualname__}"} | {n: _plain(getattr(value, n)) for n in names}
+    if names := _record_fields(kind):
+        fields = {name: _to_plain(getattr(value, name)) for name in names}
+        return {_RECORD: f"{kind.__module__}:{kind.__qualname__}"} | fields
     if kind in (list, tuple):
-        return kind(_plain(item) for item in value)
+        return kind(_to_plain(item) for item in value)
     if kind is dict and all(type(key) in (str, int, float) and key != _RECORD for key in value):
-        return {key: _plain(item) for key, item in value.items()}
-    raise TypeError(f"no file here holds a {kind.__name__}; use numbers, text, tensors or records.")
+        return {key: _to_plain(item) for key, item in value.items()}
+    raise TypeError(f"a {kind.__name__} cannot be kept in a file; use numbers, text, tensors or records.")
 
 
-def _restored(value: Any) -> Any:
-    """The value that `_plain` was given."""
+def _from_plain(value: Any) -> Any:
+    """The value from which `_to_plain` made this."""
     if isinstance(value, list | tuple):
-        return type(value)(_restored(item) for item in value)
+        return type(value)(_from_plain(item) for item in value)
     if not isinstance(value, dict):
         return value
-    fields = {key: _restored(item) for key, item in value.items() if key != _RECORD}
+    fields = {key: _from_plain(item) for key, item in value.items() if key != _RECORD}
     if _RECORD not in value:
         return fields
     module, _, kind = value[_RECORD].partition(":")
-    record = getattr(sys.modules[module], kind)  # who asks for a result has imported its type with the function
-    if not fields or _fields(record) != tuple(fields):
+    record = getattr(sys.modules[module], kind)  # imported with the function whose result this is
+    if not fields or _record_fields(record) != tuple(fields):
         raise TypeError(f"{value[_RECORD]!r} is no record with the fields {', '.join(fields)}.")
     return record(**fields)
 
 
-def _fields(kind: type) -> tuple[str, ...]:
-    """Names of the fields of a record; none for any other type."""
-    if kind.__module__.partition(".")[0] not in PACKAGES:
-        return ()
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
-    return tuple(getattr(kind, "_fields", ()))
+def _record_fields(kind: type) -> tuple[str, ...]:
+    """The fields of a type of record: a dataclass or named tuple of `leakage` or `reproduced`."""
+    return _field_names(kind) if kind.__module__.partition(".")[0] in PACKAGES else ()
 
 
 def save(path: Path, value: Any) -> None:
@@ -336,7 +338,7 @@ def load(path: Path) -> Any:
     """The value in a file.
 
     Raises:
-        Damaged: see `unpack`.
+        DamagedFile: see `unpack`.
         FileNotFoundError: if there is none.
     """
     return unpack(path.read_bytes())

@@ -96,11 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     audit_parser.add_argument("scores", metavar="SCORES", type=Path)
     audit_parser.add_argument("--report", metavar="FILE", type=Path, help="Write one HTML page.")
     audit_parser.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
-    text = "Exit 1 if auc, advantage or tpr@F surely exceeds VALUE; may be given again."
+    text = "Exit 1 if auc, advantage or tpr@F exceeds VALUE with confidence; may be given several times."
     audit_parser.add_argument(
         "--fail-above", dest="limits", action="append", default=[], metavar="METRIC=VALUE", help=text
     )
-    audit_parser.add_argument("--level", type=float, default=0.95, help="Of the intervals.  [default: 0.95]")
+    text = "Confidence level of the intervals.  [default: 0.95]"
+    audit_parser.add_argument("--level", type=float, default=0.95, help=text)
     _add_workers(audit_parser)
 
     build_parser = command(build)
@@ -201,74 +202,73 @@ def _check_workers(options: argparse.Namespace) -> None:
 def audit(options: argparse.Namespace) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
-    It may hold target, population, correct, labels and groups besides; see
-    `leakage.audit.of_losses`. Or SCORES is a folder with losses.npy, member.npy
-    and so on, which may be larger than memory: an audit of one target holds some
-    200 MB and 200 bytes a row.
+    The file may also hold target, population, correct, labels and groups; see
+    `leakage.audit.of_losses`. SCORES may also be a folder with losses.npy,
+    member.npy and so on.
 
-    Where several models are attacked, everything is measured again without each
-    tenth of them, for the intervals: ten tasks for workers, which must find SCORES
-    where it is here.
+    If several models are attacked, the intervals need the same measurements again
+    without each tenth of the models: ten tasks for workers, which must find SCORES
+    at the same path.
 
-    The exit status is 1 where the lower end of the strongest attack's interval
-    exceeds a limit; it allows for the best of several attacks being taken.
+    The exit status is 1 if the lower end of the strongest attack's interval exceeds
+    a limit. The end is corrected for the choice of the best of several attacks.
     """
-    limits = [_limit(text) for text in options.limits]
+    limits = [_parse_limit(text) for text in options.limits]
     _check_workers(options)
-    _check_targets(options.scores, [path for path in (options.report, options.json) if path is not None])
+    _check_outputs(options.scores, [path for path in (options.report, options.json) if path is not None])
     from leakage import audit as audits
     from leakage import store
     from leakage.audit import scores_file
-    from leakage.audit.audited import audited
-    from leakage.audit.exposure import check_metric
-    from leakage.audit.given import given as read_inputs
+    from leakage.audit.inputs import validate_inputs
+    from leakage.audit.result import check_metric
+    from leakage.audit.run import run_audit
 
     try:
         for metric, _ in limits:
             check_metric(metric)
         fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in limits if metric.startswith("tpr@"))})
-        inputs = read_inputs(**scores_file.read(options.scores))
+        inputs = validate_inputs(**scores_file.read(options.scores))
         with ExitStack() as stack:
-            recompute = None
+            remeasure = None
             if options.workers or options.cluster:
                 from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
 
                 scores = options.scores.resolve()
                 workers = stack.enter_context(connect(address=options.cluster, workers=options.workers))
                 workers.check_workers(Needs(files=score_files(scores)))
-                recompute = partial(workers.measure_without, scores)
-            found = audited(inputs, fprs=fprs[::-1], level=options.level, again=recompute)
-        failed = [(metric, limit, low) for metric, limit in limits if (low := found.at_least(metric)) > limit]
+                remeasure = partial(workers.measure_without, scores)
+            result = run_audit(inputs, fprs=fprs[::-1], level=options.level, remeasure=remeasure)
+        failed = [(metric, limit, low) for metric, limit in limits if (low := result.at_least(metric)) > limit]
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
-    print(found, flush=True)  # first, for a file that cannot be written shall not cost the answer
+    print(result, flush=True)  # first, so that it is there even if a file cannot be written
     try:
         if options.report:
-            found.report(options.report)
+            result.report(options.report)
         if options.json:
-            store.write(options.json, found.to_json().encode())
-    except ValueError as error:  # letters of a group's name that cannot be written
+            store.write(options.json, result.to_json().encode())
+    except ValueError as error:  # a group's name that UTF-8 cannot write
         raise UserError(str(error)) from error
     for metric, limit, low in failed:
         _complain(f"leakage: {metric} is at least {low:.4g}, which exceeds {limit:g}.")
     return _FAILED if failed else 0
 
 
-def _limit(text: str) -> tuple[str, float]:
-    """The metric and the number of `METRIC=VALUE`."""
+def _parse_limit(text: str) -> tuple[str, float]:
+    """The metric and the number in `METRIC=VALUE`."""
     parts = _LIMIT.fullmatch(text)
     if not parts or not re.search("[0-9]", parts[2]):
         raise UserError(f"--fail-above must be METRIC=VALUE, such as tpr@0.01=0.05, got {text!r}.")
     return parts[1], float(parts[2])
 
 
-def _check_targets(scores: Path, targets: Sequence[Path]) -> None:
-    """A `UserError` unless each file can be written without losing the scores, or another."""
+def _check_outputs(scores: Path, files: Sequence[Path]) -> None:
+    """Raise `UserError` unless each file can be written and overwrites neither the scores nor another of them."""
     taken = {scores.resolve(), *(file.resolve() for file in scores.glob("*.npy"))}
-    for path in targets:
+    for path in files:
         if not path.name:
             raise UserError("a file must have a name.")
-        if os.path.isdir(path):  # whatever a name may be
+        if os.path.isdir(path):  # unlike `Path.is_dir`, never raises for a strange name
             raise UserError(f"{path} is a folder.")
         if path.resolve() in taken:
             raise UserError(f"{path} would be overwritten; give each file a name of its own.")

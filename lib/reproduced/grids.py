@@ -124,7 +124,7 @@ def _read(files: Iterable[Path], name: str) -> dict[Path, Any]:
             values[file] = store.load(file)
         except FileNotFoundError:
             pass
-        except store.Damaged as error:
+        except store.DamagedFile as error:
             tqdm.write(f"grid {name}: {file.name} is damaged ({error}), computed again")
     return values
 

@@ -1,17 +1,19 @@
 """Audit a model of your own: how much does it give away of who it was trained on?
 
-Four doors lead to one `Audit`: losses that are saved already, models that are trained already, a scikit-learn
-classifier and a PyTorch module, which are trained here. Two more calls hold a promise of differential privacy against
-what was guessed. NumPy, PyTorch and lists come in. What the sample cannot show is said in the notes and never raised;
-what cannot be used is refused with the cure. A score is larger for a likelier member.
+Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trained models, `of_sklearn` a classifier
+and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
+below. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of the sample appear as notes. Unusable input raises
+an error that says how to fix it. A score is larger for a likelier member.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from leakage.audit.epsilon import of_trials, one_run
 from leakage.audit.result import Audit
-from leakage.metrics.epsilon_bounds import Bound
+
+__all__ = ["FPRS", "Audit", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials", "one_run"]
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -35,11 +37,8 @@ def of_losses(
     model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
     that are each other's references are all given in the same way.
 
-    Rows are gone through in blocks. Tables may be mapped from files, `np.load(path, mmap_mode="r")`, and larger than
-    memory: losses in float32 or float64 and truth values, row after row of a model, stay in the file; of another type
-    or order they are copied. What is held is some 200 MB for the blocks and, for one target, 200 bytes a row. Of
-    several targets each attack keeps 8 bytes for each target and row, beyond a GiB in a temporary file (`TMPDIR`), and
-    everything is done up to eleven times, for the intervals.
+    Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target, and 10 GB
+    where all are targets. Of several targets everything is done up to eleven times, for the intervals.
 
     Args:
         losses: -log p of the true label in nats, (models, rows), or (rows) of one model. Infinite ones are capped, and
@@ -59,15 +58,15 @@ def of_losses(
         ValueError: if shapes do not fit, a loss is negative or NaN, a model has diverged, or no model has two members
             and two outsiders.
     """
-    from leakage.audit.audited import audited
-    from leakage.audit.given import given
+    from leakage.audit.inputs import validate_inputs
+    from leakage.audit.run import run_audit
 
-    known = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
-    return audited(given(losses, member, **known), fprs=fprs, level=level)
+    more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
+    return run_audit(validate_inputs(losses, member, **more), fprs=fprs, level=level)
 
 
-def of_panel(
-    panel: Any,
+def of_models(
+    models: Any,
     *,
     target: int | None = None,
     groups: Any = None,
@@ -76,25 +75,24 @@ def of_panel(
 ) -> Audit:
     """Audit models that are trained already: by their losses, and by whether they are right.
 
-    The models are asked a block of points at a time: some 8 MiB of numbers are held, more if there are classes that no
-    label names, and not all logits. Points may be mapped from a file, `torch.from_numpy(np.load(path, mmap_mode="c"))`.
-    All else is as in `of_losses`; whatever attacks look at more than losses is run by `panel.evaluate`, in memory.
+    Models are asked one after the other, about all points at once. Attacks that look at more than losses are run by
+    `leakage.evaluate`.
 
     Args:
-        panel: an `attacks.membership.panels.Panel`: models, points, labels and who was trained on what.
+        models: `leakage.TrainedModels`: models, points, labels and who was trained on what.
         target: the one model that is attacked. By default all are that have members and outsiders.
         groups: a name for each point, for slices.
         fprs: false positive rates.
         level: of the intervals.
 
     Raises:
-        TypeError: if it is no panel.
-        ValueError: if a model does not answer as the panel says, or as `of_losses`.
+        TypeError: if they are no `TrainedModels`.
+        ValueError: if a model does not answer as `TrainedModels` says, or as `of_losses`.
     """
-    from leakage.audit.audited import audited
-    from leakage.audit.given import from_panel
+    from leakage.audit.inputs import inputs_from_models
+    from leakage.audit.run import run_audit
 
-    return audited(from_panel(panel, target=target, groups=groups), fprs=fprs, level=level)
+    return run_audit(inputs_from_models(models, target=target, groups=groups), fprs=fprs, level=level)
 
 
 def of_sklearn(
@@ -124,11 +122,11 @@ def of_sklearn(
         TypeError: if the estimator has no `predict_proba`.
         ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
     """
-    from leakage.audit.audited import audited
-    from leakage.audit.estimators import trained
+    from leakage.audit.run import run_audit
+    from leakage.audit.training import train_clones
 
-    known, notes = trained(estimator, X, y, models=models, generator=generator, groups=groups)
-    return audited(known, fprs=fprs, level=level, more=notes)
+    inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)
 
 
 def of_module(
@@ -169,53 +167,10 @@ def of_module(
         ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one
             module twice, `train` returns another module than its own, or as `of_losses`.
     """
-    from leakage.audit.audited import audited
-    from leakage.audit.modules import trained
+    from leakage.audit.run import run_audit
+    from leakage.audit.training import train_modules
 
-    known, notes = trained(
+    inputs, notes = train_modules(
         factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
     )
-    return audited(known, fprs=fprs, level=level, more=notes)
-
-
-def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from one training into which a fair coin put each canary, or left it out.
-
-    See `metrics.epsilon_bounds.one_run` for the equation. The bound is conservative: it holds at its level whatever the
-    attack is, and however the canaries depend on each other.
-
-    Args:
-        scores: of the canaries alone, rows whose coin was thrown; larger for likelier members. Minus the loss will do.
-        member: whether the coin put it in.
-        guesses: pairs of how many with the highest scores are guessed to be members, and how many with the lowest
-            outsiders; chosen before the scores were seen. Several pairs share the error.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
-            its range, or so many or so few canaries are in that fair coins fall so once in 10,000 times.
-    """
-    from leakage.audit import canaries
-
-    return canaries.one_run(scores, member, guesses=guesses, delta=delta, level=level)
-
-
-def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
-    """What ε is at least, from many independent trainings with and without one row; conservative.
-
-    See `metrics.epsilon_bounds.of_trials` for the equation.
-
-    Args:
-        hits: how many trainings with the row were accused, and how many there were.
-        alarms: how many without it were accused, and how many there were. The threshold was chosen on others.
-        delta: δ of the promise, in [0, 1).
-        level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        ValueError: if one is no pair, or a number is out of its range.
-    """
-    from leakage.audit import canaries
-
-    return canaries.of_trials(hits, alarms, delta=delta, level=level)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)

@@ -1,18 +1,92 @@
-"""What an audit is saved as: one HTML page that needs no network, and JSON.
+"""What a reader sees of an audit: tables, the ROC figure, one HTML page that needs no network, and JSON.
 
-Every text that came from outside is escaped, and the picture is part of the page. A file is there completely or as it
-was before. Nothing here computes.
+Every text of the user is escaped. Nothing is measured or judged here.
 """
 
 import html
+import io
 import json
+from itertools import cycle
 from string import Template
 from typing import Any
 
+import matplotlib
+import matplotlib.style
+import numpy as np
+from matplotlib.figure import Figure
+
 from leakage import __version__
-from leakage.audit.evidence import Evidence
-from leakage.audit.tables import Table
+from leakage.audit.result import Audit, Table
+from leakage.evaluation import curve_fprs, measure, tpr_at
 from leakage.metrics.intervals import Estimate
+
+# ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STRONGEST, _GUESSING = "#eb6009", "#696969"  # colours
+_LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
+_STYLE = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 12,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 12,
+    "grid.color": "#e4e4e4",
+    "legend.edgecolor": "white",
+    "legend.fontsize": 11.5,
+    "legend.framealpha": 0.85,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 2.0,
+    "xtick.labelsize": 11.5,
+    "ytick.labelsize": 11.5,
+}
+
+
+def roc_figure(audit: Audit) -> Figure:
+    """The ROC curves of every attack on logarithmic axes; the band is the strongest attack's interval.
+
+    At each rate the curve is `metrics.roc.tpr_at_fpr`, of several targets the mean. The settings of matplotlib are the
+    same afterwards.
+    """
+    least = 1 / audit.outsiders
+    fprs = curve_fprs(audit.outsiders)
+    metrics = [tpr_at(fpr) for fpr in fprs]
+    with matplotlib.style.context(["default", _STYLE]):
+        figure = Figure(figsize=(7.0, 4.8), layout="constrained")
+        ax = figure.subplots()
+        ax.plot([least, 1], [least, 1], color=_GUESSING, linestyle=(0, (1, 3)), label="guessing")
+        others = [row.attack for row in audit.results if row is not audit.strongest]
+        shades = matplotlib.colormaps["viridis"](np.linspace(0, _LIGHTEST_SHADE, max(len(others), 1)))
+        for name, shade, dash in zip(others, shades, cycle(("-", "--", ":", "-.")), strict=False):
+            scores, member = audit.evaluation.results[name].scores, audit.evaluation.models.target_member
+            rates = [float(each.mean()) for each in measure(scores, None, member, metrics).values()]
+            ax.plot(fprs, _above_zero(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
+        rates = [audit.interval(audit.strongest.attack, metric) for metric in metrics]
+        low, middle, high = (_above_zero([getattr(rate, end) for rate in rates]) for end in ("low", "estimate", "high"))
+        ax.fill_between(fprs, low, high, color=_STRONGEST, alpha=0.2, linewidth=0)
+        ax.plot(fprs, middle, color=_STRONGEST, label=f"{audit.strongest.attack}, with {100 * audit.level:g} % band")
+        ax.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least / 2, 1.1))
+        ax.set(xlabel="false positive rate", ylabel="true positive rate")
+        ax.legend(loc="lower right")
+        return figure
+
+
+def _above_zero(rates: Any) -> np.ndarray:
+    """Rates of 0, which a logarithmic axis lacks, as rates below its end."""
+    return np.maximum(rates, 1e-12)
+
+
+def _to_svg(figure: Figure) -> str:
+    """The figure as an SVG element, the same for the same numbers; letters stay letters."""
+    content = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "leakage"}):
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(content, format="svg", facecolor="white", metadata=metadata)
+    text = content.getvalue()
+    return text[text.index("<svg") :]
+
+
+# ── page ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _PAGE = Template("""\
 <!DOCTYPE html>
@@ -34,9 +108,9 @@ footer { color: #555; font-size: 0.9rem; }
 <h1>Membership audit</h1>
 $summary
 <h2>ROC curves</h2>
-<figure role="img" aria-label="True against false positive rates of every attack, on logarithmic axes">$picture</figure>
+<figure role="img" aria-label="True against false positive rates of every attack, on logarithmic axes">$figure</figure>
 <h2>Most exposed rows</h2>
-<p>Members that the strongest attack finds while it accuses few outsiders; <em>outranks</em> is the share of the
+<p>Members that the strongest attack finds while it flags few outsiders; <em>outranks</em> is the share of the
 outsiders whose score is lower.</p>
 $records
 $slices
@@ -46,42 +120,43 @@ $slices
 """)
 
 
-def sentence(audit: Evidence) -> str:
-    """The finding in one sentence."""
-    from leakage.audit import exposure
-
-    best = audit.strongest
-    what = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
-    seen = {fpr: found for fpr, found in best.tpr.items() if found is not None}
-    rates = "".join(
-        f", and finds {_percent(found)} of the members at {100 * fpr:g} % FPR" for fpr, found in seen.items()
-    )
-    least = exposure.at_least(audit, "auc")
-    return (
-        f"On {what} of {audit.member.shape[1]:,} rows the strongest attack, {best.attack}, reaches AUC "
-        f"{best.auc:.3f}{rates}; allowing for its choice among several, AUC {least:.3f} at least."
-    )
-
-
-def summary(audit: Evidence, table: Table) -> str:
-    """The finding, the table and the notes, as HTML."""
+def html_summary(audit: Audit, table: Table) -> str:
+    """The result in a sentence, the table and the notes."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
-    return f"<p><strong>{html.escape(sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
+    return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
 
 
-def page(audit: Evidence, *, table: Table, picture: str, records: Table, slices: Table) -> str:
-    """The whole page; `picture` is an SVG element of ours and goes in as it is."""
-    parts = f"<h2>Slices</h2>\n{slices._repr_html_()}" if len(slices) else ""
+def html_page(audit: Audit, *, table: Table, records: Table, slices: Table) -> str:
+    """The whole page, with the figure inside."""
     return _PAGE.substitute(
-        summary=summary(audit, table),
-        picture=picture,
+        summary=html_summary(audit, table),
+        figure=_to_svg(roc_figure(audit)),
         records=records._repr_html_(),
-        slices=parts,
+        slices=f"<h2>Slices</h2>\n{slices._repr_html_()}" if len(slices) else "",
         version=html.escape(__version__),
     )
 
 
-def as_json(audit: Evidence, *, records: Table, slices: Table) -> str:
+def _sentence(audit: Audit) -> str:
+    best = audit.strongest
+    models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
+    rates = "".join(
+        f", and finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
+        f"{100 * fpr:g} % FPR"
+        for fpr, tpr in best.tpr.items()
+        if tpr is not None
+    )
+    return (
+        f"On {models} of {audit.member.shape[1]:,} rows the strongest attack, {best.attack}, reaches AUC "
+        f"{best.auc:.3f}{rates}; allowing for its choice among several, AUC {audit.at_least('auc'):.3f} at "
+        "least."
+    )
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_json(audit: Audit, *, records: Table, slices: Table) -> str:
     """Strict JSON, without NaN or infinity."""
     content = {
         "leakage": __version__,
@@ -94,25 +169,18 @@ def as_json(audit: Evidence, *, records: Table, slices: Table) -> str:
             {
                 "attack": row.attack,
                 "sees": row.sees,
-                "auc": _plain(row.auc),
-                "advantage": _plain(row.advantage),
-                "tpr": {f"{fpr:g}": _plain(found) for fpr, found in row.tpr.items()},
+                "auc": row.auc,
+                "advantage": row.advantage,
+                "tpr": {f"{fpr:g}": tpr for fpr, tpr in row.tpr.items()},
             }
-            for row in audit.found
+            for row in audit.results
         ],
-        "records": [{name: _plain(value) for name, value in row.items()} for row in records],
-        "slices": [{name: _plain(value) for name, value in row.items()} for row in slices],
+        "records": list(records),
+        "slices": list(slices),
         "notes": list(audit.notes),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_interval)
 
 
-def _percent(found: Estimate) -> str:
-    return f"{100 * found.estimate:.1f} % [{100 * found.low:.1f}, {100 * found.high:.1f}]"
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold."""
-    if isinstance(value, Estimate):
-        return {"estimate": value.estimate, "low": value.low, "high": value.high}
-    return value
+def _interval(estimate: Estimate) -> dict[str, float]:
+    return {"estimate": estimate.estimate, "low": estimate.low, "high": estimate.high}

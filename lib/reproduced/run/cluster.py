@@ -20,10 +20,10 @@ from typing import Any
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
-from leakage import runtime, store
-from leakage.audit import jackknife, scores_file
-from leakage.audit.given import given
-from leakage.audit.jackknife import Means
+from leakage import evaluation, runtime, store
+from leakage.audit import run, scores_file
+from leakage.audit.inputs import validate_inputs
+from leakage.evaluation import Means
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
@@ -216,7 +216,8 @@ def _scheduler_lost() -> ClusterLost:
 
 def _measure_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
     """The means of an audit without some of its models, from this worker's own file of scores."""
-    return store.pack(dict(jackknife.without(given(**scores_file.read(scores)), part, metrics)))
+    models = validate_inputs(**scores_file.read(scores)).models
+    return store.pack(dict(evaluation.measure_without(models, part, run.possible_attacks(models), metrics)))
 
 
 def score_files(scores: Path) -> tuple[Path, ...]:

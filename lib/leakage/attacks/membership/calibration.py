@@ -54,17 +54,6 @@ def calibrate_scores(
     return own - torch.where(known, mean, usual)
 
 
-def calibrate_losses(
-    losses: Float[Tensor, "models n"],
-    member: Bool[Tensor, "models n"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
-) -> Float64[Tensor, "targets n"]:
-    """`calibrate_scores` of the negative losses, which are larger for likelier members."""
-    return calibrate_scores(-losses, member, partner, target=target)
-
-
 def _compare(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     """The scores of the targets, and the number and mean of their references."""
     scores = round_ties(scores.double())

@@ -1,8 +1,8 @@
-r"""Every membership attack of the book as a row of one table: what it sees of the target, what it knows, whose it is.
+r"""The one table of membership attacks: what each sees of the target, what else it knows, where it comes from.
 
-A row's attack takes a `Panel` and a generator and gives scores (models, points): larger for likelier members, finite,
-in float64, on the panel's device. It is blind: of `member` it uses the rows of shadow models only, never the target's
-or its partner's. Where the points stand in the panel tells it nothing. Nothing here judges, or trains a target.
+An attack takes `TrainedModels` and a generator and gives scores (targets, points): larger for likelier members, finite,
+in float64. It is blind: of `member` it uses the rows of a target's shadow models only, never the target's or its
+partner's. The order of the points tells it nothing. Nothing here trains a target, or judges an attack.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,16 +27,15 @@ from leakage.attacks.membership.attack_models import Question
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.label_only import Jumps
 from leakage.attacks.membership.lira import lira_of_logits
-from leakage.attacks.membership.panels import Panel
 from leakage.attacks.membership.rmia import rmia
+from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
 from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]
 """What an attacker may have besides the points."""
-Attack = Callable[[Panel, torch.Generator], Float[Tensor, "models points"]]
-"""From a panel, and a stream of random numbers, to scores."""
+ScoreFunction = Callable[[TrainedModels, torch.Generator], Float[Tensor, "targets points"]]
 
 _JUMPS = Jumps(iterations=2, directions=40)
 _COPIES = 32  # noisy ones of each point, for each amount of noise
@@ -44,177 +43,242 @@ _NOISES = {"flip": (0.02, 0.05, 0.1, 0.2), "gaussian": (0.05, 0.15, 0.4, 1.0)}  
 
 
 @dataclass(frozen=True)
-class Entry:
+class Attack:
     """An attack and its terms.
 
     Attributes:
-        attack: from panel and generator to scores.
-        sees: of the target's answers the `label`, the `posterior`, the `margin` of its two largest logits, or the
-            `weights`.
+        score: from models and generator to scores (targets, points); it may give a row for every model, too.
+        sees: of the target's answers the `label`, the `loss` of the true label, the `posterior`, the `margin` of the
+            two largest logits, or the `weights`.
         knows: besides the points.
+        signed: whether a positive score says "member". If not, the threshold is learned on the shadow models.
         source: key in the book's references; empty for ours and for yours.
         note: what a reader of its row should know.
     """
 
-    attack: Attack
-    sees: Literal["label", "posterior", "margin", "weights"] = "posterior"
+    score: ScoreFunction
+    sees: Literal["label", "loss", "posterior", "margin", "weights"] = "posterior"
     knows: frozenset[Knowledge] = frozenset()
+    signed: bool = False
     source: str = ""
     note: str = ""
 
 
-# ── the attacks that are more than a call ───────────────────────────────────────────────────────────────────────────
+def without_draws(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
+    """The score function of an attack that draws nothing."""
+    return lambda models, generator: score(models)
 
 
-def _settled(attack: Attack) -> Attack:
-    """The attack on the points in an order of their own, so that what it draws for a point does not follow its row."""
-
-    def call(panel: Panel, generator: torch.Generator) -> Tensor:
-        other, order = panel.settled
-        found = attack(other, generator)
-        return torch.empty_like(found).index_copy_(1, order, found)
-
-    return call
+# ── scores that are more than a call ────────────────────────────────────────────────────────────────────────────────
 
 
-def _noise(panel: Panel, generator: torch.Generator) -> Float[Tensor, "models points"]:
+def _gap(models: TrainedModels) -> Float[Tensor, "models points"]:
+    """½ where the prediction is right, -½ elsewhere."""
+    return models.correct.double() - 0.5
+
+
+def _in_fixed_order(score: ScoreFunction) -> ScoreFunction:
+    """The attack on sorted points, so that what it draws for a point does not depend on the point's place."""
+
+    def in_fixed_order(models: TrainedModels, generator: torch.Generator) -> Tensor:
+        ordered, order = models.sorted_by_content
+        scores = score(ordered, generator)
+        return torch.empty_like(scores).index_copy_(1, order, scores)
+
+    return in_fixed_order
+
+
+def _noise(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "models points"]:
     """Robustness to noise of that amount, of four, which finds most members of the shadow models."""
-    rows, labels = panel.rows, panel.truth
+    rows, labels = models.rows, models.true_labels
     kind = "flip" if bool(((rows == 0) | (rows == 1)).all()) else "gaussian"
-    unit = 1.0 if kind == "flip" else _gap(rows)
+    unit = 1.0 if kind == "flip" else _median_gap(rows)
     tried = []
     for amount in _NOISES[kind]:
         sizes: dict[str, Any] = dict(amount=amount * unit, copies=_COPIES, noise=kind, generator=generator)
-        tried.append([label_only.noise_robustness(one, rows, labels, **sizes) for one in panel.asked])
+        tried.append([label_only.noise_robustness(one, rows, labels, **sizes) for one in models.classifiers])
     scores = torch.stack([torch.stack(one).double() for one in tried])
-    areas = Scores.from_mask(scores, member=panel.member).auc()  # of every amount on every model
-    best = (areas @ panel.shadows.to(areas).mT).argmax(0)
+    areas = Scores.from_mask(scores, member=models.member).auc()  # of every amount on every model
+    best = (areas @ models.shadows.to(areas).mT).argmax(0)
     return scores[best, torch.arange(len(best), device=best.device)]
 
 
-def _gap(rows: Float[Tensor, "points d"]) -> float:
+def _median_gap(rows: Float[Tensor, "points d"]) -> float:
     """The median distance of a point to the nearest other one."""
-    apart = torch.cdist(rows, rows).fill_diagonal_(torch.inf).amin(1)
-    return max(float(apart.median()), torch.finfo(torch.float64).tiny)
+    gaps = torch.cdist(rows, rows).fill_diagonal_(torch.inf).amin(1)
+    return max(float(gaps.median()), torch.finfo(torch.float64).tiny)
 
 
-def _jumps(panel: Panel, generator: torch.Generator) -> Float[Tensor, "models points"]:
-    found = [
-        label_only.hop_skip_jump(one, panel.rows, panel.rows, jumps=_JUMPS, generator=generator).distances
-        for one in panel.asked
+def _hop_skip_jump(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "models points"]:
+    distances = [
+        label_only.hop_skip_jump(one, models.rows, models.rows, jumps=_JUMPS, generator=generator).distances
+        for one in models.classifiers
     ]
-    return _where_right(panel, torch.stack(found))
+    return _zero_where_wrong(models, torch.stack(distances))
 
 
-def _where_right(panel: Panel, distances: Tensor) -> Float[Tensor, "models points"]:
-    """Distances to another label, 0 for a point whose label is wrong as it is, and finite."""
-    return boundary_distance.capped(distances) * panel.correct
+def _zero_where_wrong(models: TrainedModels, distances: Tensor) -> Float[Tensor, "models points"]:
+    """Distances to another label, finite, and 0 for a point whose predicted label is wrong."""
+    return boundary_distance.capped(distances) * models.correct
 
 
-def _size(panel: Panel) -> Float[Tensor, "models points"]:
+def _size(models: TrainedModels) -> Float[Tensor, "models points"]:
     """By how much the largest logit leads: |Φ| of a network of two classes."""
-    first, second = panel.logits.topk(2, dim=-1).values.unbind(-1)
+    first, second = models.logits.topk(2, dim=-1).values.unbind(-1)
     return margin.size_score(first - second)
 
 
-def _equality(panel: Panel) -> Float[Tensor, "models points"]:
+def _equality(models: TrainedModels) -> Float[Tensor, "models points"]:
     """How close |Φ| is to the mean margin of the shadow models."""
-    sizes = _size(panel)
-    least = sizes.masked_fill(~panel.member, torch.inf).amin(1)
-    shadows = panel.shadows.to(least)
-    estimated = (shadows @ least) / shadows.sum(1)
+    sizes = _size(models)
+    margins = sizes.masked_fill(~models.member, torch.inf).amin(1)
+    shadows = models.shadows.to(margins)
+    estimated = (shadows @ margins) / shadows.sum(1)
     return margin.distance_score(sizes, estimated.clamp_min(torch.finfo(torch.float64).tiny))
 
 
-def _classified(name: str) -> Attack:
+def _ml_leaks(name: str) -> ScoreFunction:
     """A classifier of ML-Leaks, fitted on one shadow model's three largest posteriors."""
 
-    def call(panel: Panel, generator: torch.Generator) -> Tensor:
-        features = [{"top-3": one} for one in posterior.top(panel.logits)]
+    def score(models: TrainedModels, generator: torch.Generator) -> Tensor:
+        features = [{"top-3": one} for one in posterior.top(models.logits)]
         questions = []
         for target, asked in enumerate(features):
-            shadow = panel.shadow_of(target)
-            questions.append(Question(name, features[shadow], panel.member[shadow], asked, generator))
+            shadow = models.next_shadow(target)
+            questions.append(Question(name, features[shadow], models.member[shadow], asked, generator))
         return torch.stack([found["top-3"].double() for found in attack_models.together(questions)])
 
-    return _settled(call)
+    return _in_fixed_order(score)
 
 
-def _inside(measure: Callable[..., Tensor]) -> Callable[[Panel], Tensor]:
-    """A quantity of every opened network at every point."""
-    return lambda panel: torch.stack([measure(network, panel.rows) for network in panel.weights])
+def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], Tensor]:
+    """A quantity of every network, computed from its weights, at every point."""
+    return lambda models: torch.stack([measure(network, models.rows) for network in models.weights])
 
 
-_cell = _inside(hyperedges.cell_score)
-_deepfool = _inside(lambda network, rows: boundary_distance.deepfool(network, rows).distances)
-_certified = _inside(boundary_distance.certified_radius)
-_norm = _inside(lambda network, rows: frobenius_norm(network, pattern(network, rows)))
+_cell = _from_weights(hyperedges.cell_score)
+_norm = _from_weights(lambda network, rows: frobenius_norm(network, pattern(network, rows)))
 
 
-def _lira(panel: Panel, **how: Any) -> Float[Tensor, "models points"]:
-    panel.need_shadows(2)
-    return lira_of_logits(panel.margins, panel.member, panel.partner, **how)
+def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:
+    measure = _from_weights(lambda network, rows: boundary_distance.deepfool(network, rows).distances)
+    return _zero_where_wrong(models, measure(models))
 
 
-def _rmia(panel: Panel, **how: Any) -> Float[Tensor, "models points"]:
-    panel.need_shadows(2)
-    return rmia(panel.losses, panel.member, panel.partner, **how)
+def _certified(models: TrainedModels) -> Float[Tensor, "models points"]:
+    return _zero_where_wrong(models, _from_weights(boundary_distance.certified_radius)(models))
 
 
-def _compared(panel: Panel, scores: Tensor) -> Float[Tensor, "models points"]:
+def _calibrated(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models points"]:
     """Scores less those of shadow models that were not trained on the point."""
-    return calibrate_scores(scores, panel.member, panel.partner)
+    models.need_shadows(outsiders=1)
+    return _each_target(partial(calibrate_scores, scores), models)
+
+
+def _threshold(scores: Callable[..., Tensor]) -> ScoreFunction:
+    def score(models: TrainedModels) -> Tensor:
+        models.need_shadows(members=1, outsiders=1)
+        return _each_target(partial(scores, models.losses), models)
+
+    return without_draws(score)
+
+
+def _lira(models: TrainedModels, *, offline: bool = False, **how: Any) -> Float[Tensor, "targets points"]:
+    _need_ratios(models, offline)
+    return _each_target(partial(lira_of_logits, models.margins, offline=offline, **how), models)
+
+
+def _rmia(models: TrainedModels, *, offline: bool = False) -> Float[Tensor, "targets points"]:
+    _need_ratios(models, offline)
+    ratios = partial(rmia, models.losses, population=models.population, offline=offline)
+    return _each_target(ratios, models)
+
+
+def _need_ratios(models: TrainedModels, offline: bool) -> None:
+    """Two shadow models of each kind that is compared; offline every point needs one that was not trained on it."""
+    models.need_shadows(members=0 if offline else 2, outsiders=2)
+    if offline and not (models.shadow_support.both or models.shadow_support.outsiders_everywhere):
+        raise NotAvailable("needs a shadow model that was not trained on the point, for every point")
+
+
+def _each_target(score: Callable[..., Tensor], models: TrainedModels) -> Float[Tensor, "*e targets points"]:
+    """The scores of all targets: all at once where every model is one."""
+    if models.targets is None:
+        return score(models.member, models.partner)
+    return torch.cat([score(models.member, models.partner, target=target) for target in models.targets], -2)
 
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-
-def plain(attack: Callable[[Panel], Tensor]) -> Attack:
-    """An attack that draws nothing."""
-    return lambda panel, generator: attack(panel)
-
-
-def _thresholds(scores: Callable[..., Tensor]) -> Attack:
-    return plain(lambda panel: scores(panel.losses, panel.member, panel.partner))
-
-
 _LABEL: frozenset[Knowledge] = frozenset({"true label"})
 _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 _BOTH = _LABEL | _SHADOWS
+_RATIO = dict(sees="loss", knows=_BOTH, signed=True)
 
-ATTACKS: Mapping[str, Entry] = {
-    "gap": Entry(plain(lambda panel: panel.correct.double()), "label", _LABEL, "yeom2018privacy"),
-    "noise": Entry(_settled(_noise), "label", _BOTH, "choquette2021label", "the amount is tuned on shadow models"),
-    "HopSkipJump": Entry(_settled(_jumps), "label", _LABEL, "chen2020hopskipjump"),
-    "loss": Entry(plain(lambda panel: panel.margins), "posterior", _LABEL, "yeom2018privacy"),
-    "global threshold": Entry(
-        _thresholds(loss_threshold.global_scores), "posterior", _BOTH, "tan2023blessing", "ranks as the loss does"
+ATTACKS: Mapping[str, Attack] = {
+    "gap": Attack(
+        without_draws(lambda models: models.correct.double() - 0.5),
+        "label",
+        _LABEL,
+        signed=True,
+        source="yeom2018privacy",
     ),
-    "sample threshold": Entry(_thresholds(loss_threshold.sample_scores), "posterior", _BOTH, "ye2021enhanced"),
-    "calibrated loss": Entry(
-        plain(lambda panel: _compared(panel, panel.margins)), "posterior", _BOTH, "watson2022importance"
+    "noise": Attack(
+        _in_fixed_order(_noise),
+        "label",
+        _BOTH,
+        source="choquette2021label",
+        note="the amount is tuned on shadow models",
     ),
-    "LiRA": Entry(plain(_lira), "posterior", _BOTH, "carlini2022membership"),
-    "LiRA, own variance": Entry(plain(partial(_lira, variance="own")), "posterior", _BOTH, "carlini2022membership"),
-    "LiRA, offline": Entry(plain(partial(_lira, offline=True)), "posterior", _BOTH, "carlini2022membership"),
-    "RMIA": Entry(plain(_rmia), "posterior", _BOTH, "zarifzadeh2024low"),
-    "RMIA, offline": Entry(plain(partial(_rmia, offline=True)), "posterior", _BOTH, "zarifzadeh2024low"),
-    "ML-Leaks, network": Entry(_classified("NN"), "posterior", _SHADOWS, "salem2019mlleaks"),
-    "ML-Leaks, trees": Entry(_classified("GBDT"), "posterior", _SHADOWS, "peinemann2021inside"),
-    "margin size": Entry(plain(_size), "margin", frozenset(), "smorodinsky2024provable"),
-    "margin equality": Entry(
-        plain(_equality), "margin", _SHADOWS, "smorodinsky2024provable", "for networks near a KKT point"
+    "HopSkipJump": Attack(_in_fixed_order(_hop_skip_jump), "label", _LABEL, source="chen2020hopskipjump"),
+    "loss": Attack(without_draws(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
+    "global threshold": Attack(
+        _threshold(loss_threshold.global_scores),
+        **_RATIO,
+        source="tan2023blessing",
+        note="ranks as the loss does",
     ),
-    "DeepFool": Entry(
-        plain(lambda panel: _where_right(panel, _deepfool(panel))), "weights", _LABEL, "moosavi2016deepfool"
+    "sample threshold": Attack(_threshold(loss_threshold.sample_scores), **_RATIO, source="ye2021enhanced"),
+    "calibrated loss": Attack(
+        without_draws(lambda models: _calibrated(models, models.margins)), **_RATIO, source="watson2022importance"
     ),
-    "certified radius": Entry(
-        plain(lambda panel: _where_right(panel, _certified(panel))), "weights", _LABEL, note="from below"
+    "LiRA": Attack(without_draws(_lira), **_RATIO, source="carlini2022membership"),
+    "LiRA, own variance": Attack(
+        without_draws(partial(_lira, variance="own")), **_RATIO, source="carlini2022membership"
     ),
-    "cell distance": Entry(plain(_cell), "weights", frozenset(), "peinemann2021inside"),
-    "calibrated cell distance": Entry(
-        plain(lambda panel: _compared(panel, _cell(panel))), "weights", _SHADOWS, "watson2022importance"
+    "LiRA, offline": Attack(without_draws(partial(_lira, offline=True)), **_RATIO, source="carlini2022membership"),
+    "RMIA": Attack(without_draws(_rmia), **_RATIO, source="zarifzadeh2024low"),
+    "RMIA, offline": Attack(without_draws(partial(_rmia, offline=True)), **_RATIO, source="zarifzadeh2024low"),
+    "ML-Leaks, network": Attack(_ml_leaks("NN"), "posterior", _SHADOWS, signed=True, source="salem2019mlleaks"),
+    "ML-Leaks, trees": Attack(_ml_leaks("GBDT"), "posterior", _SHADOWS, signed=True, source="peinemann2021inside"),
+    "margin size": Attack(without_draws(_size), "margin", source="smorodinsky2024provable"),
+    "margin equality": Attack(
+        without_draws(_equality),
+        "margin",
+        _SHADOWS,
+        source="smorodinsky2024provable",
+        note="for networks near a KKT point",
     ),
-    "weight norm": Entry(plain(_norm), "weights", frozenset(), "peinemann2021inside"),
+    "DeepFool": Attack(
+        without_draws(lambda models: _zero_where_wrong(models, _deepfool(models))),
+        "weights",
+        _LABEL,
+        source="moosavi2016deepfool",
+    ),
+    "certified radius": Attack(
+        without_draws(lambda models: _zero_where_wrong(models, _certified(models))),
+        "weights",
+        _LABEL,
+        note="from below",
+    ),
+    "cell distance": Attack(without_draws(_cell), "weights", source="peinemann2021inside"),
+    "calibrated cell distance": Attack(
+        without_draws(lambda models: _calibrated(models, _cell(models))),
+        "weights",
+        _SHADOWS,
+        signed=True,
+        source="watson2022importance",
+    ),
+    "weight norm": Attack(without_draws(_norm), "weights", source="peinemann2021inside"),
 }
-"""The membership attacks of the book. Adding one is a line here, and its algorithm in `attacks.membership`."""
+"""The membership attacks of the book. To add one, write a line here and its algorithm in `attacks.membership`."""

@@ -14,12 +14,12 @@ from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakage.attacks.membership.panels import Panel
+from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.data.points import Labelled
+from leakage.evaluation import evaluate
 from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, OfEstimator
-from leakage.panel import evaluate
 from leakage.runtime import stream
 from leakage.trainers import criteria, ensembles
 from leakage.trainers.criteria import Examples
@@ -28,10 +28,10 @@ from leakage.trainers.modules import Modules
 from leakage.trainers.perceptrons import Perceptrons
 
 
-def train_panel(
+def train_models(
     kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0
-) -> Panel:
-    """A panel of `models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
+) -> TrainedModels:
+    """`models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
 
     The seed and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
     """
@@ -44,10 +44,10 @@ def train_panel(
     pairs = complementary_pairs(points, models, generator=draws)
     pool = Labelled(features, labels)
     trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}", device))
-    return Panel(trained, features.double(), labels, pairs.member, pairs.partner)
+    return TrainedModels(trained, features.double(), labels, pairs.member, pairs.partner)
 
 
-def count_questions(panel: Panel, name: str, *, seed: int) -> float:
+def count_questions(models: TrainedModels, name: str, *, seed: int) -> float:
     """How many predictions an attack asks of a target for each point that it judges, on average."""
     asked = 0
 
@@ -59,9 +59,9 @@ def count_questions(panel: Panel, name: str, *, seed: int) -> float:
 
         return answer
 
-    counted = replace(panel, networks=[count(network) for network in panel.networks])
+    counted = replace(models, networks=[count(network) for network in models.networks])
     evaluate(counted, [name], generator=stream(seed, "side by side/questions"))
-    return asked / panel.member.numel()
+    return asked / models.member.numel()
 
 
 def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:

@@ -1,4 +1,4 @@
-"""Bounds of ε from `leakage.audit` are those of the metrics, in any form, and what means nothing is refused."""
+"""Lower bounds on ε from `leakage.audit` are those of the metrics, in any form; bad inputs are refused."""
 
 import math
 
@@ -11,8 +11,8 @@ from leakage.metrics import epsilon_bounds
 from leakage.runtime import stream
 
 COINS = torch.rand(400, generator=stream(0, "coins")) < 0.5
-TOLD = torch.rand(400, generator=stream(0, "told")) < 1 / (1 + math.exp(-2.0))
-SCORES = torch.where(TOLD, COINS, ~COINS).double()
+GUESSED = torch.rand(400, generator=stream(0, "told")) < 1 / (1 + math.exp(-2.0))
+SCORES = torch.where(GUESSED, COINS, ~COINS).double()
 GUESSES = [(100, 100), (20, 20)]
 FORMS = {
     "torch": lambda values: values,
@@ -53,8 +53,9 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
         (lambda: one_run(SCORES.view(2, 200)), ValueError, "`scores` must be one number for each canary"),
         (lambda: one_run(member=COINS[1:]), ValueError, "one for each of the 400 scores, got 399"),
         (lambda: one_run(COINS, SCORES + 0.5), ValueError, "swapped"),
-        (lambda: one_run(guesses=[]), ValueError, "`guesses` must have a pair"),
+        (lambda: one_run(guesses=[]), ValueError, "`guesses` must be pairs"),
         (lambda: one_run(guesses=[(400, 1)]), ValueError, "`guesses` must be 1 to 400"),
+        (lambda: one_run(guesses=50), ValueError, "`guesses` must be pairs"),
         (lambda: one_run(guesses=(50, 50)), ValueError, r"`guesses` must be pairs .* such as \[\(50, 50\)\]"),
         (lambda: one_run(guesses=[(50, 50, 50)]), ValueError, r"`guesses` must be pairs .*, got \(50, 50, 50\)"),
         (lambda: one_run(guesses=[(-1, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
@@ -68,14 +69,14 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
         (lambda: of_trials(delta=-0.1), ValueError, "`delta` must be a number"),
     ],
 )
-def test_what_means_nothing_is_refused_with_the_cure(call, error, message):
+def test_bad_inputs_are_refused_with_the_cure(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
 
 @pytest.mark.parametrize("share", [0.7, 0.9, 1.0])
 def test_coins_that_are_not_fair_are_refused(share):
-    """Who guesses "member" of all is right more often than a fair coin allows, and nothing leaks."""
+    """An attacker who guesses "member" of all is right more often than a fair coin allows, and nothing leaks."""
     draws = np.random.default_rng(0)
     member = draws.random(500) < share
     with pytest.raises(ValueError, match="fair coins"):

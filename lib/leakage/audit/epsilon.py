@@ -1,0 +1,94 @@
+"""Lower bounds on ε from what an attacker guessed: `metrics.epsilon_bounds`, for lists, NumPy arrays and tensors."""
+
+from typing import Any
+
+from scipy import special
+from torch import Tensor
+
+from leakage import arguments
+from leakage.audit.arrays import to_matrix
+from leakage.metrics import epsilon_bounds
+from leakage.metrics.epsilon_bounds import Bound
+
+_PAIRS = "pairs (members, outsiders), such as [(50, 50)]"
+_UNFAIR = 1e-4  # share of fair coins that are taken for unfair
+
+
+def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95) -> Bound:
+    """A lower bound on ε from one training, in which a fair coin decided for each canary whether it was trained on.
+
+    See `metrics.epsilon_bounds.one_run` for the equation. The bound is conservative: it holds at its level whatever the
+    attack is, and however the canaries depend on each other.
+
+    Args:
+        scores: of the canaries alone, the rows for which a coin was thrown; larger for likelier members. Minus the loss
+            will do.
+        member: whether the canary was trained on.
+        guesses: pairs (members, outsiders): how many canaries with the highest scores are guessed to be members, and
+            how many with the lowest to be outsiders. Choose them before you see the scores. Several pairs share the
+            error.
+        delta: δ of the promise, in [0, 1).
+        level: the probability, at least, with which such a bound is right.
+
+    Raises:
+        TypeError: if `scores` or `member` hold no numbers.
+        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
+            its range, or so many or so few canaries are members that this happens to fair coins once in 10,000 times.
+    """
+    values, coins = _to_row("scores", scores), _to_row("member", member, truth=True)
+    if len(values) != len(coins):
+        raise ValueError(f"`member` must be one for each of the {len(values)} scores, got {len(coins)}.")
+    if not bool(values.isfinite().all()):
+        raise ValueError("`scores` must be finite, got NaN or infinity among them.")
+    inside = int(coins.sum())
+    if 2 * special.bdtr(min(inside, len(coins) - inside), len(coins), 0.5) < _UNFAIR:
+        raise ValueError(
+            f"`member` must come from fair coins, got {inside} heads of {len(coins)}: with unfair coins an attacker "
+            "guesses many without the model, and the bound would be wrong."
+        )
+    if not hasattr(guesses, "__len__") or not len(guesses):
+        raise ValueError(f"`guesses` must be {_PAIRS}, got {arguments.shown(guesses)}.")
+    pairs = [_to_pair("guesses", pair, _PAIRS) for pair in guesses]
+    if wrong := [pair for pair in pairs if not 1 <= sum(pair) <= len(values)]:
+        raise ValueError(f"`guesses` must be 1 to {len(values)} in sum, the number of canaries, got {wrong[0]}.")
+    return epsilon_bounds.one_run(values, coins, guesses=pairs, **_check_promise(delta, level))
+
+
+def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
+    """A lower bound on ε from many independent trainings with and without one row; conservative.
+
+    See `metrics.epsilon_bounds.of_trials` for the equation.
+
+    Args:
+        hits: a pair (accused, trainings) of the trainings with the row: in how many the attacker says "member".
+        alarms: the same of the trainings without it. Choose the attacker's threshold on other trainings.
+        delta: δ of the promise, in [0, 1).
+        level: the probability, at least, with which such a bound is right.
+
+    Raises:
+        ValueError: if one is no pair, or a number is out of its range.
+    """
+    pairs = [_to_pair(name, pair, "a pair (accused, trainings)") for name, pair in (("hits", hits), ("alarms", alarms))]
+    for name, (accused, trainings) in zip(("hits", "alarms"), pairs, strict=True):
+        if not 0 < trainings >= accused:
+            raise ValueError(f"`{name}` must be at most all trainings, got {accused} of {trainings}; swapped?")
+    return epsilon_bounds.of_trials(*pairs, **_check_promise(delta, level))
+
+
+def _to_row(name: str, values: Any, *, truth: bool = False) -> Tensor:
+    matrix = to_matrix(name, values, truth=truth)
+    if len(matrix) != 1:
+        raise ValueError(f"`{name}` must be one number for each canary of one training, got {tuple(matrix.shape)}.")
+    return matrix[0]
+
+
+def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
+    if not hasattr(values, "__len__") or len(values) != 2:
+        raise ValueError(f"`{name}` must be {rule}, got {arguments.shown(values)}.")
+    first, second = (arguments.count(name, value) for value in values)
+    return first, second
+
+
+def _check_promise(delta: float, level: float) -> dict[str, float]:
+    delta = arguments.number("delta", delta, least=0, below=1)
+    return {"delta": delta, "level": arguments.number("level", level, above=0, below=1)}

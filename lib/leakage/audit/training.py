@@ -1,0 +1,307 @@
+"""Train copies of a user's model, each on a random half of the rows, and ask them about every row.
+
+Half of the models are trained on the rows that the other half leaves out, in pairs. The answers about a row are the
+loss of its label and whether the label is right.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Shaped
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from leakage import arguments, store
+from leakage.audit.inputs import AuditInputs, validate_inputs
+from leakage.audit.notes import find_duplicate_rows
+from leakage.data.membership_splits import complementary_halves
+from leakage.models.classifier import OfModule
+from leakage.models.initialisation import initial
+from leakage.trainers import ensembles
+from leakage.trainers.criteria import Examples, classes
+from leakage.trainers.ensembles import Recipe
+from leakage.trainers.modules import Modules
+
+_RECIPE = Recipe(epochs=30, batch=64)
+_LARGEST_FLOOR = 1e-3  # of a probability: a single tree gives 0 and 1 only, which have no step between them
+Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
+"""Losses, and whether labels are right: what is kept of a trained model, without its weights."""
+
+
+# ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def train_clones(
+    estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any
+) -> tuple[AuditInputs, list[str]]:
+    """The inputs of an audit and notes, from clones of a classifier; see `audit.of_sklearn`."""
+    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
+        raise TypeError(
+            f"`estimator` must have `fit` and `predict_proba`, got {type(estimator).__name__}; wrap it in "
+            "scikit-learn's CalibratedClassifierCV, which adds probabilities."
+        )
+    X, labels = X.detach().cpu().numpy() if isinstance(X, Tensor) else X, _to_labels(y)
+    if not getattr(X, "shape", ()) and not hasattr(X, "__len__"):
+        raise TypeError(f"`X` must be a table, one row for each label, got {type(X).__name__}.")
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if rows != len(labels):
+        raise ValueError(f"`X` and `y` must have equally many rows, got {rows} and {len(labels)}.")
+    names, codes = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"`y` must have two classes or more, got {names.tolist()}.")
+    member = _draw_halves(rows, models, _to_generator(generator))
+    chance, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
+    for model, half in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
+        fitted: Any = clone(estimator)
+        fitted.fit(_safe_indexing(X, np.flatnonzero(half)), labels[half])
+        chance[model], correct[model] = _ask_clone(fitted, X, names, codes)
+    floor, notes = _smallest_probability(chance)
+    losses = -np.log(np.clip(chance, floor, 1 - floor))
+    inputs = validate_inputs(losses, member, correct=correct, labels=labels, groups=groups)
+    return inputs, [*find_duplicate_rows(X, labels.tolist(), member), *notes]
+
+
+def _to_labels(y: Any) -> np.ndarray:
+    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.ravel()
+    if labels.ndim != 1:
+        raise ValueError(
+            f"`y` must be one label for each row, got shape {labels.shape}; several outputs are not audited."
+        )
+    if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
+        raise ValueError("`y` must have no missing labels, got NaN or inf; leave such rows out.")
+    try:
+        np.unique(labels)
+    except TypeError as error:
+        raise ValueError("`y` must hold labels of one type that can be ordered; convert them to text.") from error
+    return labels
+
+
+def _ask_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of each row's label, 0 where the clone has never seen it, and whether it is the largest."""
+    known = np.searchsorted(names, fitted.classes_)
+    posteriors = np.asarray(fitted.predict_proba(X), dtype=float)
+    if posteriors.shape != (len(codes), len(known)):
+        raise ValueError(
+            f"`predict_proba` must give ({len(codes)}, {len(known)}) posteriors, one for each of `classes_`, got "
+            f"{posteriors.shape}."
+        )
+    if not bool(np.isfinite(posteriors).all()) or posteriors.min() < 0 or posteriors.max() > 1 + 1e-6:
+        raise ValueError(
+            "`predict_proba` must give probabilities in [0, 1], got others or NaN; has the fit diverged, or has `X` "
+            "missing values?"
+        )
+    every = np.zeros((len(codes), len(names)))
+    every[:, known] = posteriors
+    return every[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
+
+
+def _smallest_probability(chance: np.ndarray) -> tuple[float, list[str]]:
+    """Where p and 1 - p are clipped, and a note: half of the least that is not 0, from 2⁻⁵² to a thousandth."""
+    extreme = (chance <= 0) | (chance >= 1)
+    if not extreme.any():
+        return 0.0, []
+    steps = np.concatenate([chance[chance > 0], 1 - chance[chance < 1]])
+    floor = min(max(float(np.finfo(float).eps), float(steps.min(initial=1.0)) / 2), _LARGEST_FLOOR)
+    if not (chance <= 0).any() and floor < 1e-12:  # a confident model, whose largest probabilities round to 1
+        return floor, []
+    return floor, [
+        f"{int(extreme.sum()):,} of {chance.size:,} probabilities of the true label are 0 or 1, as trees give them; "
+        f"they are clipped to [{floor:.2g}, 1 - {floor:.2g}]."
+    ]
+
+
+# ── PyTorch modules ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def train_modules(
+    factory: Callable[[], Any],
+    train: Callable[[Any, Any, Any], Any] | None,
+    X: Any,
+    y: Any,
+    *,
+    models: int,
+    generator: Any,
+    groups: Any,
+    folder: Path | str | None,
+    recipe: Any,
+) -> tuple[AuditInputs, list[str]]:
+    """The inputs of an audit and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
+    X, y = _to_inputs(X), _to_classes(y)
+    if len(X) != len(y):
+        raise ValueError(f"`X` and `y` must have equally many rows, got {len(X)} and {len(y)}.")
+    if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
+        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
+    draws = _to_generator(generator)
+    member = _draw_halves(len(X), models, draws, equal=train is None)
+    if train is None:
+        losses, correct = _train_at_once(_make_module(factory), X, y, member, recipe or _RECIPE, draws, folder)
+    else:
+        starts = torch.randint(2**62, (models,), generator=draws).tolist()
+        _check_new(factory)
+        each = tqdm(zip(member, starts, strict=True), total=models, desc="Models", unit="model", disable=None)
+        answers = [_train_one(factory, train, X, y, half, start, folder) for half, start in each]
+        losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
+    inputs = validate_inputs(losses, member, correct=correct, labels=y, groups=groups)
+    return inputs, find_duplicate_rows(X, y.tolist(), member)
+
+
+def _train_one(
+    factory: Callable[[], Any],
+    train: Callable[[Any, Any, Any], Any],
+    X: Shaped[Tensor, "points ..."],
+    y: Tensor,
+    half: Bool[Tensor, " points"],
+    start: int,
+    folder: Path | str | None,
+) -> Answers:
+    """The answers of a module that the user's function trains on one half; from their file if there is one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(start)  # `factory` and `train` draw from the global stream
+        module = _make_module(factory)
+        X = _match_precision(X, module)
+        weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
+
+        def compute() -> Answers:
+            _check_labels(y, module, X)
+            result = train(module, X[half], y[half])
+            if isinstance(result, nn.Module) and result is not module:
+                raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
+            if not all(bool(part.isfinite().all()) for part in module.parameters()):
+                raise ValueError(
+                    "`train` must leave finite parameters; a module has diverged: lower its learning rate."
+                )
+            score = classes(OfModule(module)(X), y)
+            return score.losses, score.wrong == 0
+
+        return _load_or_compute(compute, folder, (X, y, half, start, repr(module), weights))
+
+
+def _train_at_once(
+    module: nn.Module,
+    X: Shaped[Tensor, "points ..."],
+    y: Tensor,
+    member: Bool[Tensor, "models points"],
+    recipe: Recipe,
+    draws: torch.Generator,
+    folder: Path | str | None,
+) -> Answers:
+    """The answers of modules of one form, trained by `trainers.ensembles`; from their file if there is one."""
+    X = _match_precision(X, module)
+    _check_labels(y, module, X)
+    dtype = X.dtype if X.is_floating_point() else torch.float32
+    stack = initial(module, len(member), generator=draws, dtype=dtype)
+    rows = member.nonzero()[:, 1].view(len(member), -1)
+
+    def compute() -> Answers:
+        examples, networks = Examples((X,), y), Modules(module, stack, criterion=classes)
+        done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
+        score = done.scores(examples)
+        return score.losses, score.wrong == 0
+
+    weights = stack.parameters | stack.buffers
+    return _load_or_compute(compute, folder, (X, y, rows, recipe, draws.get_state(), repr(module), weights))
+
+
+def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, content: Any) -> Answers:
+    """The answers in the file named after `content`, or computed and kept there."""
+    if folder is None:
+        return compute()
+    path = Path(folder) / f"{store.digest(content)}.pt"
+    try:
+        return store.load(path)
+    except (FileNotFoundError, store.DamagedFile):
+        answers = compute()
+        store.save(path, answers)
+        return answers
+
+
+def _make_module(factory: Callable[[], Any]) -> nn.Module:
+    if isinstance(factory, nn.Module):
+        raise TypeError("`factory` must be a function that makes a module, got a module; its class may do.")
+    module = factory()
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"`factory` must make an nn.Module when called, got {type(module).__name__}.")
+    return module
+
+
+def _check_new(factory: Callable[[], Any]) -> None:
+    """Refuse a factory that gives the same module twice: it would remember the rows of earlier halves."""
+    with torch.random.fork_rng():
+        if _make_module(factory) is _make_module(factory):
+            raise ValueError("`factory` must make a new module each time, got one twice.")
+
+
+def _check_labels(y: Tensor, module: nn.Module, X: Tensor) -> None:
+    """Refuse labels that are no class of the module, before it is trained."""
+    arguments.whole("y", y, most=OfModule(module)(X[:2]).shape[-1] - 1)
+
+
+def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
+    """Floating-point inputs in the precision of the module."""
+    parameter = next(module.parameters(), None)
+    return X if parameter is None or not X.is_floating_point() else X.to(parameter.dtype)
+
+
+def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
+    inputs = _to_tensor("X", X)
+    if inputs.ndim < 2:
+        raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(inputs.shape)}.")
+    if not bool(inputs.isfinite().all()):
+        raise ValueError("`X` must be finite, got NaN or infinity among its numbers.")
+    return inputs
+
+
+def _to_classes(y: Any) -> Tensor:
+    labels = _to_tensor("y", y)
+    if labels.is_floating_point() and bool((labels == labels.round()).all()):
+        labels = labels.long()
+    return arguments.whole("y", labels, "rows").long()
+
+
+def _to_tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; encode it first.")
+    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
+    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
+
+
+# ── halves ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _draw_halves(
+    rows: int, models: int, draws: torch.Generator, *, equal: bool = False
+) -> Bool[Tensor, "models points"]:
+    """Random halves and their complements; `equal` halves of an odd number of rows are drawn independently instead."""
+    if rows < 4:
+        raise ValueError(f"`X` must have four rows or more, two for each half, got {rows}.")
+    if arguments.count("models", models, least=2) % 2:
+        raise ValueError(f"`models` must be even, got {models}: each model has a partner, trained on the other half.")
+    member, _ = complementary_halves(rows, models, generator=draws)
+    if equal and rows % 2:
+        order = torch.rand(models, rows, dtype=torch.float32, generator=draws).argsort(-1)
+        member = order < rows // 2
+    return member
+
+
+def _to_generator(generator: Any) -> torch.Generator:
+    """The generator of PyTorch given, one seeded by NumPy's, or one with seed 0."""
+    if generator is None:
+        return torch.Generator().manual_seed(0)
+    if isinstance(generator, np.random.Generator):
+        return torch.Generator().manual_seed(int(generator.integers(2**63)))
+    if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
+        raise TypeError(
+            "`generator` must be a torch.Generator on the CPU or a numpy.random.Generator, got "
+            f"{type(generator).__name__}; try numpy.random.default_rng(0)."
+        )
+    return generator

@@ -1,0 +1,416 @@
+r"""Run membership attacks against trained models, and judge them all alike: rates, and intervals of two kinds.
+
+`evaluate(models)` runs the attacks of `attacks.membership.table.ATTACKS`, or yours, against every target. What the
+models do not offer to an attack (weights of a forest, enough shadow models) is said in `missing` and raises nothing.
+
+What is measured of each target are `METRICS`, and `tpr@F`, the true positive rate at a false positive rate F. Means
+over targets have intervals of one of two kinds:
+
+`interval="rows"`: for *these rows*. Other models trained on other parts of the same rows would give other means.
+    Of one target it is over its rows: `metrics.roc`. The targets are not independent, since each is a shadow model of
+    the others: the plain error of a mean is up to $\sqrt 2$ too small where nothing leaks. So with
+    $\hat\theta_{(k)}$ measured again without the k-th of g groups of models, neither as targets nor as shadow models,
+
+    $$ \widehat{\text{se}}^2 = \frac{g - 1}{g} \sum_{k=1}^{g} \big(\hat\theta_{(k)} - \bar\theta\big)^2 $$
+
+    or the plain error where that is larger, with Student's t (the jackknife; it is conservative: B. Efron, C. Stein,
+    1981, Annals of Statistics 9). Where there are too few models to leave any out, or all have the same number, both
+    ends are means of the single targets' ends, which is wide. An audit of somebody's rows uses this kind.
+
+`interval="population"`: for *rows such as these*. Other models on other rows of the same law would give other means.
+
+    $$ \bar c \pm t_\nu \sqrt{V_1 + V_2}, \qquad \nu = (V_1 + V_2)^2 / (V_1^2/\nu_1 + V_2^2/\nu_2), $$
+
+    where $V_1$ is the variance of the mean over models, or over complementary pairs, the two of which count as one, and
+    $V_2$ that over points, by leaving out one of 20 groups after the other. Whatever varies with both is counted twice:
+    the interval is wide rather than narrow. A comparison of attacks uses this kind.
+
+Of 32 models on 60 rows, whose AUC by the loss had an interval 0.05 wide for these rows and 0.07 for rows such as these,
+the first held what other trainings on the same rows gave in all of 120 cases, and what other rows gave in 85 % of them;
+the second held the latter in 96 %.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+from scipy import special
+from torch import Tensor
+
+from leakage import arguments
+from leakage.attacks.membership import loss_threshold
+from leakage.attacks.membership.table import ATTACKS, Attack, without_draws
+from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
+from leakage.metrics import roc
+from leakage.metrics.intervals import Estimate, newcombe
+from leakage.metrics.scores import FPRS, Scores
+
+METRICS = ("auc", "advantage")
+"""What is measured of each target, beside `tpr@F`."""
+Means = Mapping[str, Float64[Tensor, " metrics"]]
+"""Of each attack, by name, the means over the targets of several metrics; empty if no target is left."""
+Remeasure = Callable[[Sequence[Sequence[int]], Sequence[str]], Iterable[Means]]
+"""Measures the metrics again without each group of models in turn, somewhere else perhaps."""
+_GROUPS_OF_POINTS = 20
+_MOST_GROUPS, _LEAST_GROUPS = 10, 3  # of models
+_STEPS = 24  # rates of a curve
+_LAST_RATE = 0.98  # of these: at 1 nothing is measured
+_NUMBERS_AT_ONCE = 2**22  # scores that are ranked at once: memory for many rows, speed for few
+
+
+def tpr_at(fpr: float) -> str:
+    """The name of the true positive rate at a false positive rate."""
+    return f"tpr@{float(fpr)!r}"
+
+
+def is_resolvable(fpr: float, outsiders: int) -> bool:
+    """Whether so many outsiders can show a false positive rate: one of them at least may be flagged."""
+    return int(outsiders * fpr * (1 + 1e-12)) >= 1
+
+
+def curve_fprs(outsiders: int) -> list[float]:
+    """The rates at which a ROC curve is drawn, from the least that so many outsiders can show."""
+    return np.geomspace(1 / outsiders, max(_LAST_RATE, 1 / outsiders), _STEPS).tolist()
+
+
+def fewest_outsiders(models: TrainedModels) -> int:
+    """The outsiders of the target that has fewest."""
+    return int((~models.target_member).sum(1).min())
+
+
+class AttackResult(NamedTuple):
+    """What one attack achieves against each target.
+
+    Attributes:
+        attack: its terms.
+        scores: larger for likelier members; None where the models do not offer what the attack needs.
+        flagged: whom the attack calls a member at its own threshold: 0 where its scores are signed; else the threshold
+            that is best on the shadow models, or without those the mean score of the members.
+        rates: by metric, one number a target.
+        missing: what the models or the sample do not offer, in words.
+    """
+
+    attack: Attack
+    scores: Float64[Tensor, "targets points"] | None
+    flagged: Bool[Tensor, "targets points"] | None
+    rates: Mapping[str, Float64[Tensor, " targets"]]
+    missing: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Every attack on the same models, so that differences are paired.
+
+    Attributes:
+        models: the models.
+        results: by attack.
+        generator: of the attacks that draw.
+        remeasure: see `Remeasure`; by default everything is measured again here.
+    """
+
+    models: TrainedModels
+    results: Mapping[str, AttackResult]
+    generator: torch.Generator
+    remeasure: Remeasure | None = None
+    _known: dict[str, dict] = field(default_factory=lambda: {"points": {}, "models": {}}, repr=False)
+
+    def interval(
+        self,
+        name: str,
+        metric: str = "auc",
+        *,
+        over: str | None = None,
+        interval: Literal["rows", "population"] = "population",
+        level: float = 0.95,
+    ) -> Estimate:
+        """A metric of one attack, mean over targets, or how much larger it is than that of another attack (`over`).
+
+        See the top of this module for the two kinds of interval; differences have the kind `population` only.
+
+        Raises:
+            ValueError: if an attack or a metric is not there.
+        """
+        if arguments.choice("interval", interval, ("rows", "population")) == "rows":
+            if over is not None:
+                raise ValueError("a difference of attacks (`over`) has an interval for `population` only.")
+            return self._rows_interval(name, metric, arguments.number("level", level, above=0, below=1))
+        return self.contrast({name: 1.0} if over is None else {name: 1.0, over: -1.0}, metric, level=level)
+
+    def contrast(self, weights: Mapping[str, float], metric: str = "auc", *, level: float = 0.95) -> Estimate:
+        r"""A weighted sum of a metric of several attacks, $\bar c = \sum_a w_a \bar r_a$, mean over targets.
+
+        Its interval is for rows such as these: `interval="population"`.
+
+        Raises:
+            ValueError: as `interval`.
+        """
+        arguments.number("level", level, above=0, below=1)
+        values = _weighted(weights, {name: self._rate(name, metric) for name in weights})
+        if self.models.partner is not None and self.models.targets is None:
+            values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
+        least, most = (-math.inf, math.inf) if len(weights) > 1 else (-1.0 if metric == "advantage" else 0.0, 1.0)
+        without_points = {name: self._without_points(name, metric) for name in weights}
+        known = all(rates is not None for rates in without_points.values())
+        left = _weighted(weights, without_points).mean(-1) if known else values
+        variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
+        total, middle = sum(variances), float(values.mean())
+        freedom = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300)
+        half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
+        half = half if known else math.inf
+        return Estimate(middle, max(middle - half, least), min(middle + half, most), n=len(values), level=level)
+
+    def __str__(self) -> str:
+        """A table: a line for each attack."""
+        lines = []
+        for name, result in self.results.items():
+            found = "  ".join(f"{metric} {self.interval(name, metric)}" for metric in result.rates)
+            lines.append(f"{name:<26}{result.attack.sees:<11}{'  '.join(filter(None, [found, result.missing]))}")
+        return "\n".join(lines)
+
+    # ── for these rows ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def groups_of_models(self) -> list[list[int]]:
+        """The models in ten groups at most, partners together."""
+        return model_groups(self.models)
+
+    def standard_errors(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+        """Jackknife errors of the means over targets, by attack and metric; empty where they cannot be had."""
+        known = self._known["models"]
+        lacking = [metric for metric in metrics if metric not in known]
+        if lacking:
+            errors = self._jackknife(lacking)
+            known.update({metric: {name: own[metric] for name, own in errors.items()} for metric in lacking})
+        names = known[metrics[0]] if metrics else ()
+        return {name: {metric: known[metric][name] for metric in metrics} for name in names}
+
+    def _jackknife(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+        groups = self.groups_of_models
+        if len(self.models.target_numbers) < 2 or len(groups) < _LEAST_GROUPS:
+            return {}
+        attacks = {name: one.attack for name, one in self.results.items() if one.scores is not None}
+        if self.remeasure is None:
+            each = [measure_without(self.models, group, attacks, metrics, self.generator) for group in groups]
+        else:
+            each = list(self.remeasure(groups, metrics))
+        if not all(each):
+            return {}
+        errors = {}
+        for name in attacks:
+            if all(name in means for means in each):  # an attack may need all models
+                spread = (torch.stack([means[name] for means in each]).var(0, correction=0) * (len(groups) - 1)).sqrt()
+                errors[name] = dict(zip(metrics, spread.tolist(), strict=True))
+        return errors
+
+    def _rows_interval(self, name: str, metric: str, level: float) -> Estimate:
+        targets = range(len(self.models.target_numbers))
+        values = self._rate(name, metric)
+        if len(targets) == 1:
+            return self._of_one_target(name, metric, 0, level)
+        known = self.standard_errors([metric]).get(name)
+        error = max(float(values.std()) / math.sqrt(len(targets)), known[metric] if known else 0.0)
+        if known is None or error == 0:
+            return mean_estimate([self._of_one_target(name, metric, target, level) for target in targets], level=level)
+        groups, mean = len(self.groups_of_models), float(values.mean())
+        half = error * float(special.stdtrit(groups - 1, (1 + level) / 2))
+        least = -1.0 if metric == "advantage" else 0.0
+        return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)
+
+    def _of_one_target(self, name: str, metric: str, target: int, level: float) -> Estimate:
+        scores, member = self._scores(name)[target], self.models.target_member[target]
+        kinds = {"member": scores[member], "outsider": scores[~member]}
+        if metric == "auc":
+            return roc.auc(**kinds, level=level)
+        if metric == "advantage":
+            flagged = self.results[name].flagged
+            assert flagged is not None  # as the scores are
+            counts = [(int(flagged[target][kind].sum()), int(kind.sum())) for kind in (member, ~member)]
+            return newcombe(*counts, level=level)
+        return roc.tpr_at_fpr(**kinds, fpr=fpr_of(metric), level=level)
+
+    # ── rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _scores(self, name: str) -> Float64[Tensor, "targets points"]:
+        scores = self.results[arguments.choice("name", name, self.results)].scores
+        if scores is None:
+            raise ValueError(f"`{name}` has no scores: it {self.results[name].missing}.")
+        return scores
+
+    def _rate(self, name: str, metric: str) -> Float64[Tensor, " targets"]:
+        """A rate of each target; one at another false positive rate is measured now."""
+        scores, result = self._scores(name), self.results[name]
+        if metric not in result.rates and metric.startswith("tpr@"):
+            return measure(scores, result.flagged, self.models.target_member, [metric])[metric]
+        return result.rates[arguments.choice("metric", metric, result.rates)]
+
+    def _without_points(self, name: str, metric: str) -> Float64[Tensor, "groups targets"] | None:
+        """The rates with a group of points left out; None where too few would be left."""
+        known = self._known["points"]
+        if name not in known:
+            result, member = self.results[name], self.models.target_member
+            points = torch.arange(member.shape[1], device=member.device)
+            groups = min(_GROUPS_OF_POINTS, len(points) // 2)
+            fewest = min(int(member.sum(1).min()), int((~member).sum(1).min()))
+            known[name] = None
+            if groups > 1 and fewest > -(-len(points) // groups) and result.scores is not None:
+                kept = [points[points % groups != group] for group in range(groups)]
+                each = [
+                    measure(result.scores[:, own], result.flagged[:, own], member[:, own], [*result.rates])
+                    for own in kept
+                ]
+                known[name] = {one: torch.stack([rates[one] for rates in each]) for one in result.rates}
+        return None if known[name] is None else known[name][metric]
+
+
+def evaluate(
+    models: TrainedModels,
+    attacks: Sequence[str] | Mapping[str, Attack | Callable[[TrainedModels], Tensor]] = tuple(ATTACKS),
+    *,
+    fprs: Sequence[float] = FPRS,
+    generator: torch.Generator | None = None,
+    remeasure: Remeasure | None = None,
+) -> Evaluation:
+    """Run attacks against every target and judge them alike.
+
+    Args:
+        models: models, points and who was trained on what.
+        attacks: names in `ATTACKS`; or attacks of your own by name, each an `Attack` or a function of the models, and
+            so in one line `evaluate(models, {"mine": lambda models: -models.losses})`.
+        fprs: false positive rates at which true positive rates are measured, where the outsiders can show them.
+        generator: of the attacks that draw, on the device of the models; by default one with seed 0.
+        remeasure: see `Remeasure`.
+
+    Raises:
+        ValueError: if a name is unknown, or an attack gives no finite score for each target and point.
+    """
+    if not isinstance(attacks, Mapping):
+        attacks = {arguments.choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
+    generator = generator or _default_generator(models)
+    own = {name: one if isinstance(one, Attack) else Attack(without_draws(one)) for name, one in attacks.items()}
+    results = {name: _run(models, name, attack, fprs, generator) for name, attack in own.items()}
+    return Evaluation(models, results, generator, remeasure)
+
+
+def _default_generator(models: TrainedModels) -> torch.Generator:
+    return torch.Generator(models.member.device).manual_seed(0)
+
+
+def _run(
+    models: TrainedModels, name: str, attack: Attack, fprs: Sequence[float], generator: torch.Generator
+) -> AttackResult:
+    try:
+        scores, flagged = scores_and_flags(models, name, attack, generator)
+    except NotAvailable as reason:
+        return AttackResult(attack, None, None, {}, str(reason))
+    member = models.target_member
+    outsiders = fewest_outsiders(models)
+    seen = [fpr for fpr in fprs if is_resolvable(fpr, outsiders)]
+    rates = measure(scores, flagged, member, [*METRICS, *map(tpr_at, seen)])
+    unseen = [f"TPR at {fpr:g} needs ≥ {math.ceil(1 / fpr - 1e-9):,} outsiders" for fpr in fprs if fpr not in seen]
+    return AttackResult(attack, scores, flagged, rates, "; ".join(unseen))
+
+
+def scores_and_flags(
+    models: TrainedModels, name: str, attack: Attack, generator: torch.Generator
+) -> tuple[Float64[Tensor, "targets points"], Bool[Tensor, "targets points"]]:
+    """The scores of an attack for every target, and whom it calls a member."""
+    targets, (count, points) = len(models.target_numbers), models.member.shape
+    found = attack.score(models, generator)
+    if isinstance(found, Tensor) and found.shape == (count, points) != (targets, points):
+        given, scores = found.double(), models.select_targets(found).double()
+    else:
+        found = arguments.real(f"scores of {name}", found, "targets points", targets=targets, points=points)
+        given, scores = found.double(), found.double()
+    arguments.real(f"scores of {name}", scores)
+    if attack.signed:
+        return scores, scores > 0
+    if len(given) == count and models.shadow_support.both:
+        thresholds = _shadow_thresholds(models, given)
+        return scores, -scores < thresholds.unsqueeze(-1)
+    member = models.target_member
+    mean = (scores * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True)
+    return scores, scores > mean
+
+
+def _shadow_thresholds(models: TrainedModels, scores: Float64[Tensor, "models points"]) -> Float64[Tensor, " targets"]:
+    """The thresholds on negative scores that are best on each target's shadow models."""
+    find = loss_threshold.global_thresholds
+    if models.targets is None:
+        return find(-scores, models.member, models.partner)
+    return torch.cat([find(-scores, models.member, models.partner, target=target) for target in models.targets])
+
+
+def measure(
+    scores: Float64[Tensor, "targets points"],
+    flagged: Bool[Tensor, "targets points"] | None,
+    member: Bool[Tensor, "targets points"],
+    metrics: Sequence[str],
+) -> dict[str, Float64[Tensor, " targets"]]:
+    """The metrics of each target."""
+    rows = max(1, _NUMBERS_AT_ONCE // scores.shape[1])
+    fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
+    parts = []
+    for own, marks in zip(scores.split(rows), member.split(rows), strict=True):
+        ranked = Scores.from_mask(own, member=marks)
+        fewest = int(ranked.outsiders.min())  # of fewer points than were asked for, one may always be flagged
+        found = {"auc": ranked.auc()} if "auc" in metrics else {}
+        if fprs:
+            tpr = ranked.tpr_at_fprs([max(fpr, 1 / fewest) for fpr in fprs.values()])
+            found |= dict(zip(fprs, tpr.unbind(-1), strict=True))
+        parts.append(found)
+    rates = {metric: torch.cat([part[metric] for part in parts]) for metric in parts[0]}
+    if "advantage" in metrics and flagged is not None:
+        hits, alarms = ((flagged & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member))
+        rates["advantage"] = hits - alarms
+    return {metric: rates[metric] for metric in metrics}
+
+
+def fpr_of(metric: str) -> float:
+    """The false positive rate F of `tpr@F`."""
+    return float(metric.removeprefix("tpr@"))
+
+
+def model_groups(models: TrainedModels) -> list[list[int]]:
+    """The models in ten groups at most, partners together, for the jackknife."""
+    if models.partner is None:
+        units = [[model] for model in range(len(models.member))]
+    else:
+        units = [[model, other] for model, other in enumerate(models.partner.tolist()) if model < other]
+    count = min(len(units), _MOST_GROUPS)
+    return [[model for unit in units[first::count] for model in unit] for first in range(count)]
+
+
+def measure_without(
+    models: TrainedModels,
+    group: Sequence[int],
+    attacks: Mapping[str, Attack],
+    metrics: Sequence[str],
+    generator: torch.Generator | None = None,
+) -> Means:
+    """The means over the targets that are left without a group of models; of the attacks that these still allow."""
+    rest, means = models.leave_out(group), {}
+    for name, attack in attacks.items() if rest.target_numbers else ():
+        try:
+            scores, flagged = scores_and_flags(rest, name, attack, generator or _default_generator(models))
+        except NotAvailable:
+            continue
+        rates = measure(scores, flagged, rest.target_member, metrics)
+        means[name] = torch.stack([rates[metric].mean() for metric in metrics])
+    return means
+
+
+def mean_estimate(estimates: Sequence[Estimate], *, level: float) -> Estimate:
+    """The means of estimates and of their ends."""
+    middle, low, high = (
+        math.fsum(getattr(one, name) for one in estimates) / len(estimates) for name in ("estimate", "low", "high")
+    )
+    return Estimate(middle, low, high, n=len(estimates), level=level)
+
+
+def _weighted(weights: Mapping[str, float], rates: Mapping[str, Tensor | None]) -> Tensor:
+    return torch.stack([weight * rates[name] for name, weight in weights.items()]).sum(0)

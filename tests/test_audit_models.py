@@ -1,0 +1,95 @@
+"""Models that are trained already are audited as their losses would be."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from leakage import audit
+from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
+from leakage.data.membership_splits import complementary_pairs
+from leakage.models.mlp import from_module
+from leakage.runtime import stream
+
+MODELS, POINTS, CLASSES = 6, 90, 4
+PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))
+IMAGES = torch.rand(POINTS, 1, 3, 3, generator=stream(0, "images"))
+LABELS = torch.randint(CLASSES, (POINTS,), generator=stream(0, "labels"))
+FORMS = ("modules", "opened", "functions", "estimators")
+
+
+def numbers(content):
+    """All numbers in a JSON document, in order."""
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from numbers(part)
+    elif isinstance(content, int | float):
+        yield content
+
+
+def network(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        # So many neurons that some are on: where all are off answers are equal, and rounding would rank them.
+        return nn.Sequential(nn.Flatten(), nn.Linear(9, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+
+def of_form(form):
+    """Six models, none of which but the estimators was trained."""
+    where = PAIRS.member, PAIRS.partner
+    if form == "estimators":
+        rows = IMAGES.flatten(1).numpy()
+        fitted = [LogisticRegression().fit(rows[own], LABELS.numpy()[own]) for own in PAIRS.rows.numpy()]
+        return TrainedModels.from_estimators(fitted, rows, LABELS.numpy(), *where)
+    if form == "modules":
+        return TrainedModels.from_modules(
+            [nn.Sequential(network(k), nn.Tanh()) for k in range(MODELS)], IMAGES, LABELS, *where
+        )
+    opened = [from_module(network(k)[1:]) for k in range(MODELS)]
+    functions = [lambda images, k=k: images.flatten(1)[:, k % 5 : k % 5 + CLASSES] * (1 + k) for k in range(MODELS)]
+    return TrainedModels(opened if form == "opened" else functions, IMAGES, LABELS, *where)
+
+
+@functools.cache
+def asked(form):
+    """The models that several tests look at, asked everything."""
+    models = of_form(form)
+    assert models.logits.shape == (MODELS, POINTS, CLASSES)
+    assert models.margins.shape == models.losses.shape == models.correct.shape == (MODELS, POINTS)
+    return models
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_audit_of_models_is_one_of_what_they_say(form):
+    models = asked(form)
+    losses = nn.functional.cross_entropy(models.logits.mT, LABELS.expand(MODELS, -1), reduction="none")
+    right = models.logits.argmax(-1) == LABELS
+    groups = np.arange(POINTS) % 2
+    known = {"correct": right, "labels": LABELS, "groups": groups, "fprs": (0.1,)}
+    of_models, of_answers = (
+        audit.of_models(models, groups=groups, fprs=(0.1,)),
+        audit.of_losses(losses, PAIRS.member, **known),
+    )
+    found, expected = ([*numbers(json.loads(one.to_json()))] for one in (of_models, of_answers))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_losses_that_were_given_stay_what_they_were():
+    losses = torch.rand(MODELS, POINTS, generator=stream(0, "losses")).square() * 1e-7  # some lost in float32
+    models = TrainedModels.from_losses(losses, PAIRS.member, PAIRS.partner)
+    assert str(audit.of_models(models, target=2)) == str(audit.of_losses(losses, PAIRS.member, target=2))
+    with pytest.raises(NotAvailable, match="only losses were given"):
+        _ = models.correct
+
+
+def test_other_things_than_trained_models_are_refused():
+    with pytest.raises(TypeError, match="`models` must be"):
+        audit.of_models(PAIRS.member)
+    tree = DecisionTreeClassifier().fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="`member` must hold truth values"):
+        TrainedModels.from_estimators([tree] * 4, np.eye(2), np.array([0, 1]), np.full((4, 2), "False"))

@@ -1,0 +1,329 @@
+"""Clones of any scikit-learn classifier and modules of any kind are trained on halves, and audited like all else."""
+
+import copy
+import functools
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from leakage import audit
+from leakage.audit import training
+from leakage.data.gaussians import gaussian
+from leakage.runtime import stream
+from leakage.trainers.ensembles import Recipe
+
+# ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
+
+DRAWS = np.random.default_rng(0)
+ROWS = 121
+X = DRAWS.normal(size=(ROWS, 4))
+Y = (X[:, 0] + DRAWS.normal(size=ROWS) > 0).astype(int)
+MANY = np.digitize(X[:, 0], [-1, 0, 1])
+
+
+class Memory(ClassifierMixin, BaseEstimator):
+    """A classifier that knows the rows it has seen, and guesses the others."""
+
+    def __init__(self, sure=0.9):
+        self.sure = sure
+
+    def fit(self, X, y):
+        self.classes_, self.seen_ = np.unique(y), {row.tobytes(): label for row, label in zip(X, y, strict=True)}
+        return self
+
+    def predict_proba(self, X):
+        known = np.array([[self.seen_.get(row.tobytes()) == label for label in self.classes_] for row in X])
+        rest = (1 - self.sure) / (len(self.classes_) - 1)
+        return np.where(known.any(1, keepdims=True), np.where(known, self.sure, rest), 1 / len(self.classes_))
+
+
+def audit_clones(estimator, rows=X, labels=Y, **named):
+    return audit.of_sklearn(estimator, rows, labels, **{"models": 6, "fprs": (0.05,)} | named)
+
+
+LABELS = {
+    "truth": Y.astype(bool),
+    "text": np.array(["no", "yes"])[Y],
+    "list of text": np.array(["no", "yes"])[Y].tolist(),
+    "-1 and 1": 2 * Y - 1,
+    "floats": Y * 2.0,
+    "column": Y[:, None],
+    "four classes": MANY,
+    "tensor": torch.tensor(Y),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_labels_of_any_type(labels):
+    found = audit_clones(GaussianNB(), labels=labels)
+    assert "RMIA" in {row.attack for row in found.found}
+    assert len(found.slices()) == len(np.unique(labels))
+
+
+def test_rows_of_any_kind():
+    import pandas
+
+    frame = pandas.DataFrame(X, columns=list("abcd"), index=range(100, 100 + ROWS))
+    expected = str(audit_clones(GaussianNB()).table())
+    for rows in (X.tolist(), frame, torch.tensor(X)):
+        assert str(audit_clones(GaussianNB(), rows).table()) == expected
+    labels = pandas.Series(Y, index=frame.index)
+    assert str(audit_clones(GaussianNB(), frame, labels).table()) == expected
+    words = [" ".join(np.array(["a", "bee", "cat", "dog"])[row > 0]) or "none" for row in X]
+    assert audit_clones(make_pipeline(CountVectorizer(), MultinomialNB()), words).found
+    assert audit_clones(MultinomialNB(), sparse.csr_matrix((X > 0).astype(float))).found
+
+
+def test_a_memory_is_found_and_a_guesser_is_not():
+    assert audit_clones(Memory()).strongest.auc.estimate == pytest.approx(1.0)
+    for row in audit_clones(Memory(sure=0.5)).found:
+        assert row.auc.low <= 0.5 <= row.auc.high
+
+
+def test_the_estimator_stays_as_it_is():
+    estimator = make_pipeline(StandardScaler(), LogisticRegression())
+    audit_clones(estimator)
+    assert not hasattr(estimator[-1], "coef_")
+
+
+@pytest.mark.parametrize(
+    "estimator", [RandomForestClassifier(5, random_state=0), DecisionTreeClassifier(random_state=0)]
+)
+def test_probabilities_of_zero_are_clipped_with_a_note(estimator):
+    found = audit_clones(estimator)
+    assert any("are clipped to" in note for note in found.notes)
+    assert found.strongest.auc.low > 0.6  # a tree grown to the end knows its rows
+
+
+@pytest.mark.parametrize(
+    ("chance", "floor"),
+    [([0.2, 0.9], 0.0), ([0.0, 0.02, 0.5], 1e-3), ([0.0, 1e-4, 0.5], 5e-5), ([0.0, 1.0], 1e-3), ([1.0, 0.5], 1e-3)],
+)
+def test_the_floor_is_half_the_least_step(chance, floor):
+    found, notes = training._smallest_probability(np.array([chance]))
+    assert found == pytest.approx(floor)
+    assert bool(notes) == (floor > 0)
+
+
+def test_the_halves_are_drawn_by_the_generator():
+    given = [None, np.random.default_rng(1), np.random.default_rng(1), torch.Generator().manual_seed(0)]
+    default, one, same, seeded = (str(audit_clones(GaussianNB(), generator=generator)) for generator in given)
+    assert one == same != default
+    assert default == seeded
+
+
+def test_duplicated_rows_are_warned_of():
+    rows = np.concatenate([X, X[:10]])
+    same, other = (audit_clones(GaussianNB(), rows, np.append(Y, more)).notes for more in (Y[:10], 1 - Y[:10]))
+    assert [note[:40] for note in same if "optimistic" in note] == ["20 rows have the same content and label "]
+    assert not any("optimistic" in note for note in other)
+
+
+def test_a_class_that_one_half_lacks_has_probability_zero_there():
+    labels = Y.copy()
+    labels[0] = 2
+    found = audit_clones(GaussianNB(var_smoothing=1e-3), labels=labels)
+    assert any("are clipped to" in note for note in found.notes)
+
+
+def test_a_data_set_of_few_rows_has_a_result():
+    rows, labels = load_breast_cancer(return_X_y=True)
+    found = audit.of_sklearn(make_pipeline(StandardScaler(), GaussianNB()), rows, labels, models=6)
+    assert any("needs ≥ 1,000 outsiders; there are 284" in note for note in found.notes)
+    assert found.strongest.tpr[0.01] is not None
+
+
+class Broken(Memory):
+    """A classifier whose probabilities are none."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X) * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: audit_clones(LinearSVC()), TypeError, "CalibratedClassifierCV"),
+        (lambda: audit_clones(GaussianNB(), labels=Y[:9]), ValueError, "equally many rows, got 121 and 9"),
+        (lambda: audit_clones(GaussianNB(), labels=np.zeros(ROWS)), ValueError, "two classes or more"),
+        (lambda: audit_clones(GaussianNB(), labels=np.full(ROWS, np.nan)), ValueError, "missing labels"),
+        (lambda: audit_clones(GaussianNB(), labels=np.ones((ROWS, 2))), ValueError, "one label for each row"),
+        (lambda: audit_clones(GaussianNB(), labels=[None, "a"] * 60 + [1]), ValueError, "labels of one type"),
+        (lambda: audit_clones(GaussianNB(), X[:3], [0, 1, 0]), ValueError, "four rows or more"),
+        (lambda: audit_clones(GaussianNB(), None), TypeError, "`X` must be a table"),
+        (lambda: audit_clones(GaussianNB(), groups=["a"]), ValueError, "`groups` must be one for each of the 121 rows"),
+        (lambda: audit_clones(GaussianNB(), models=5), ValueError, "`models` must be even, got 5"),
+        (lambda: audit_clones(GaussianNB(), generator=7), TypeError, "numpy.random.default_rng"),
+        (lambda: audit_clones(Broken()), ValueError, "probabilities in"),
+    ],
+)
+def test_bad_inputs_of_clones_are_refused_with_the_cure(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# ── PyTorch modules ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+POINTS, MODELS = 60, 6
+INPUTS = gaussian((POINTS, 30), generator=stream(0, "rows")).float()
+CLASSES = torch.randint(0, 3, (POINTS,), generator=stream(0, "labels"))
+
+
+def factory():
+    return nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+
+
+def fitted(module, rows, labels):
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(40):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(module(rows), labels).backward()
+        optimiser.step()
+
+
+def audit_modules(train=fitted, rows=INPUTS, labels=CLASSES, make=factory, **named):
+    return audit.of_module(make, train, rows, labels, **{"models": MODELS, "fprs": (0.05,)} | named)
+
+
+@functools.cache
+def undisturbed():
+    """The audit that several tests compare another with."""
+    return audit_modules()
+
+
+def test_an_overfitted_module_is_found_and_an_untrained_one_is_not():
+    assert undisturbed().strongest.auc.low > 0.8
+    for row in audit_modules(lambda *_: None, level=0.99).found:
+        assert row.auc.low <= 0.5 <= row.auc.high
+
+
+def test_the_draws_of_others_are_left_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    first = str(audit_modules())
+    torch.testing.assert_close(torch.rand(2), expected)
+    assert str(undisturbed()) == first
+
+
+@pytest.mark.parametrize("form", [lambda x: x.numpy(), lambda x: x.double(), lambda x: x.tolist()])
+def test_inputs_of_any_form(form):
+    assert audit_modules(rows=form(INPUTS), labels=form(CLASSES)).strongest.auc.low > 0.8
+
+
+def test_images_and_words_have_the_shape_that_they_have():
+    image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2 * 3 * 4, 3))
+    assert audit_modules(rows=INPUTS.view(POINTS, 1, 5, 6), make=lambda: copy.deepcopy(image)).found
+    words = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
+    assert audit_modules(rows=(INPUTS[:, :5] > 0).long(), make=lambda: copy.deepcopy(words)).found
+
+
+class Interrupted(Exception):
+    """Somebody pressed a key."""
+
+
+def test_an_interrupted_audit_goes_on_where_it_was(tmp_path):
+    calls = []
+
+    def watched(module, rows, labels):
+        if len(calls) == stop:
+            raise Interrupted
+        calls.append(len(rows))
+        fitted(module, rows, labels)
+
+    stop = 4
+    with pytest.raises(Interrupted):
+        audit_modules(watched, folder=tmp_path)
+    stop = -1
+    first = audit_modules(watched, folder=tmp_path)
+    assert len(calls) == MODELS
+    assert str(undisturbed()) == str(first)
+    del calls[:]
+    assert str(audit_modules(watched, folder=tmp_path)) == str(first)
+    assert not calls
+    audit_modules(watched, rows=INPUTS + 1, folder=tmp_path)
+    assert len(calls) == MODELS, "other data are trained anew"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A training that notes its calls, a folder in which a whole audit left its models, and what it found."""
+    folder, calls = tmp_path_factory.mktemp("trained"), []
+
+    def watched(module, rows, labels):
+        calls.append(1)
+        fitted(module, rows, labels)
+
+    return watched, calls, folder, str(audit_modules(watched, folder=folder))
+
+
+@pytest.mark.parametrize("spoil", [lambda content: content[:50], lambda content: content[:-1] + b"?"])
+def test_a_damaged_file_counts_as_absent(spoil, finished, tmp_path):
+    watched, calls, folder, expected = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    path = min(tmp_path.iterdir())
+    path.write_bytes(spoil(path.read_bytes()))
+    del calls[:]
+    assert str(audit_modules(watched, folder=tmp_path)) == expected
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("rows", [POINTS, POINTS - 1])
+def test_all_at_once(rows, tmp_path, monkeypatch):
+    def make():
+        return nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 3))
+
+    recipe = Recipe(epochs=40, batch=30, learning_rate=0.02)
+    given = {"rows": INPUTS[:rows], "labels": CLASSES[:rows], "make": make, "recipe": recipe}
+    found = audit_modules(None, **given, folder=tmp_path)
+    assert found.strongest.auc.low > 0.75
+    assert len([*tmp_path.iterdir()]) == 1
+    monkeypatch.setattr("leakage.trainers.ensembles.train", None)  # nothing is trained again
+    assert str(audit_modules(None, **given, folder=tmp_path)) == str(found)
+
+
+ONE = nn.Linear(30, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: audit_modules(make=lambda: 3), TypeError, "`factory` must make an nn.Module"),
+        (lambda: audit_modules(labels=CLASSES + 1), ValueError, "at least 0 and at most 2"),
+        (
+            lambda: audit_modules(None, labels=CLASSES + 1, make=lambda: nn.Linear(30, 3)),
+            ValueError,
+            "`y` must be at least 0 and at most 2",
+        ),
+        (lambda: audit_modules(labels=CLASSES - 1), ValueError, "`y` must be at least 0"),
+        (lambda: audit_modules(labels=CLASSES + 0.5), ValueError, "`y` must be whole numbers"),
+        (lambda: audit_modules(labels=["a"] * POINTS), TypeError, "`y` must hold numbers"),
+        (lambda: audit_modules(labels=CLASSES[:5]), ValueError, "equally many rows"),
+        (lambda: audit_modules(rows=INPUTS[:, 0]), ValueError, "rows of features"),
+        (lambda: audit_modules(rows=INPUTS / 0), ValueError, "`X` must be finite"),
+        (lambda: audit_modules(make=lambda: nn.Linear(30, 1)), ValueError, "two classes or more"),
+        (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
+        (lambda: audit_modules(None), ValueError, "dropout"),
+        (lambda: audit_modules(lambda module, *_: copy.deepcopy(module)), ValueError, "`train` must train the module"),
+        (lambda: audit_modules(make=lambda: ONE), ValueError, "`factory` must make a new module"),
+        (lambda: audit_modules(make=ONE), TypeError, "`factory` must be a function"),
+        (lambda: audit_modules(lambda module, *_: module[0].weight.data.fill_(torch.nan)), ValueError, "diverged"),
+    ],
+)
+def test_bad_inputs_of_modules_are_refused_with_the_cure(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
