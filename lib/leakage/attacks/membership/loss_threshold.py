@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership.references import count_references, map_columns, reference_matrix, target_rows
+from leakage.attacks.membership.references import map_columns, reference_matrix, target_rows
 from leakage.metrics.scores import round_ties
 
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
@@ -64,8 +64,7 @@ def sample_thresholds(
     best = partial(_best_of_each, reference=matrix.bool())
     (found,) = map_columns(best, losses, member, copies=len(matrix))
     thresholds = found[..., row, :]
-    counts = [count_references(kind, partner, target=target) for kind in (member, ~member)]
-    lacking = torch.minimum(*counts) == 0
+    lacking = torch.minimum(*(matrix @ kind.double() for kind in (member, ~member)))[row] == 0
     if bool(lacking.any()):
         usual = global_thresholds(losses, member, partner, target=target)
         thresholds = torch.where(lacking, usual.unsqueeze(-1), thresholds)
@@ -108,15 +107,6 @@ def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> 
     threshold, loss = thresholds.double().clamp_min(_LEAST_LOSS), losses.double().clamp_min(_LEAST_LOSS)
     gap = threshold - loss
     return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
-
-
-def flag_members(
-    scores: Float64[Tensor, "models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-) -> Bool[Tensor, "models points"]:
-    """Whether a score is above the threshold that is best on the scores of the references (`global_thresholds`)."""
-    return -scores < global_thresholds(-scores, member, partner).unsqueeze(-1)
 
 
 def _distinct_references(
