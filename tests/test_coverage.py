@@ -20,7 +20,7 @@ from scipy import stats
 import leakage
 from leakage.metrics import epsilon_bounds, estimates, intervals, low_rates, roc
 from leakage.metrics.intervals import Estimate
-from leakage.metrics.scores import apart
+from leakage.metrics.scores import Scores
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import prox
@@ -245,7 +245,7 @@ def rates_at_few_alarms():
         yield Row(roc.tpr_at_fpr, f"members {step} beyond the threshold", found, truth, conservative=True)
 
     def bounds(m, o):
-        low, high = low_rates.tpr_bounds(apart(member=m, outsider=o), fpr=0.01)
+        low, high = low_rates.tpr_bounds(Scores.from_groups(member=m, outsider=o), fpr=0.01)
         return Estimate(low, low, high, n=len(m))
 
     for n in (1, 30):

@@ -1,4 +1,4 @@
-"""Splits of a pool into members and outsiders keep their promises, and other designs are refused."""
+"""Splits of a pool into members and outsiders keep their promises."""
 
 import pytest
 import torch
@@ -14,7 +14,6 @@ def test_pairs_are_complementary_halves():
     torch.testing.assert_close(drawn.member.sum(0), torch.full((40,), 4))
     torch.testing.assert_close(drawn.member, ~drawn.member[drawn.partner])
     torch.testing.assert_close(drawn.member.gather(-1, drawn.rows), torch.ones(8, 20, dtype=torch.bool))
-    splits.check_pairs(drawn.member, drawn.partner, least=3)
 
 
 def test_leaving_the_pair_out_leaves_counts_that_tell_nothing():
@@ -41,48 +40,14 @@ def test_quarters_are_disjoint():
     assert len(drawn.unique()) == 40
 
 
-@pytest.mark.parametrize(("points", "models", "name"), [(7, 4, "points"), (0, 4, "points"), (8, 3, "models")])
-def test_odd_pools_are_refused(points, models, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be (even|a whole number at least 2)"):
-        splits.complementary_pairs(points, models, generator=stream(0, "splits"))
-
-
-@pytest.mark.parametrize("settings", [dict(size=11), dict(size=0)])
-def test_quarters_that_do_not_fit_are_refused(settings):
-    with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be a whole number at least 1"):
-        splits.quarters(43, generator=stream(0, "splits"), **settings)
-
-
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda m, p: (m.long(), p), "`member` must hold truth values"),
-        (lambda m, p: (m[:-1], p), "`partner` must have shape"),
-        (lambda m, p: (m, p.roll(1)), "mutually"),
-        (lambda m, p: (m, torch.arange(6)), "mutually"),
-        (lambda m, p: (m, p + 6), "`partner` must be at least 0 and at most 5"),
-        (lambda m, p: (m, p.double()), "`partner` must be whole numbers"),
-        (lambda m, p: (m | True, p), "complementary"),
-        (lambda m, p: (m[:4], p[:4]), "at least 6 models"),
-    ],
-)
-def test_designs_that_mislead_an_attack_are_refused(change, message):
-    drawn = splits.complementary_pairs(10, 6, generator=stream(0, "splits"))
-    with pytest.raises(ValueError, match=message):
-        splits.check_pairs(*change(drawn.member, drawn.partner), least=2)
-
-
 @pytest.mark.parametrize("points", [2, 9, 10])
 def test_halves_of_any_number_of_points_are_complements(points):
     member, partner = splits.complementary_halves(points, 6, generator=stream(0, "halves"))
-    splits.check_pairs(member, partner, least=2)
+    torch.testing.assert_close(member, ~member[partner])
     sizes = member.sum(-1).tolist()
     assert {min(pair) for pair in zip(sizes[::2], sizes[1::2], strict=True)} == {points // 2}
     if points % 2:
         assert sizes[::2] == [4, 5, 4], "the larger half goes round"
-    with pytest.raises(ValueError, match="`models` must be even"):
-        splits.complementary_halves(points, 5, generator=stream(0, "halves"))
 
 
 @pytest.mark.parametrize(

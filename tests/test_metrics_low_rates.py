@@ -8,7 +8,7 @@ from scipy import stats
 
 from leakage.metrics.intervals import clopper_pearson
 from leakage.metrics.low_rates import tpr_bounds
-from leakage.metrics.scores import apart
+from leakage.metrics.scores import Scores
 from leakage.runtime import DTYPE, stream
 
 tied_scores = st.lists(st.integers(-4, 4), min_size=1, max_size=40).map(lambda xs: torch.tensor(xs, dtype=DTYPE))
@@ -18,13 +18,13 @@ def gaussian(m, n, *, shift=0.0, name="scores"):
     member, outsider = (
         torch.randn(k, generator=stream(0, f"{name}/{k}/{i}"), dtype=DTYPE) for i, k in enumerate((m, n))
     )
-    return apart(member=member + shift, outsider=outsider)
+    return Scores.from_groups(member=member + shift, outsider=outsider)
 
 
 @settings(max_examples=80)
 @given(member=tied_scores, outsider=tied_scores, fpr=st.floats(0.001, 0.999))
 def test_what_was_found_lies_within_and_a_higher_level_is_wider(member, outsider, fpr):
-    ranked = apart(member=member, outsider=outsider)
+    ranked = Scores.from_groups(member=member, outsider=outsider)
     (low, high), (lower, higher) = (tpr_bounds(ranked, fpr=fpr, level=level) for level in (0.9, 0.99))
     assert 0 <= lower <= low <= high <= higher <= 1
     if len(outsider) * fpr >= 1:
@@ -34,7 +34,7 @@ def test_what_was_found_lies_within_and_a_higher_level_is_wider(member, outsider
 def test_a_threshold_known_exactly_leaves_the_members_alone():
     ranked = gaussian(100, 1_000_000, shift=2)
     low, high = tpr_bounds(ranked, fpr=0.1)
-    alone = clopper_pearson(int(ranked.found_at_fpr(0.1)), 100)
+    alone = clopper_pearson(int(ranked.hits_at_fpr(0.1)), 100)
     assert low < alone.low < alone.high < high
     # The circle costs 2.35 standard errors, where one known direction would cost 1.96.
     assert high - low < 1.25 * (alone.high - alone.low)
@@ -53,15 +53,15 @@ def test_the_bounds_are_narrower_than_two_intervals_crossed(m, n, shift):
 
 
 def test_few_outsiders_bound_the_rate_from_above_alone():
-    hidden = apart(member=torch.zeros(1000), outsider=torch.ones(10))
+    hidden = Scores.from_groups(member=torch.zeros(1000), outsider=torch.ones(10))
     low, high = tpr_bounds(hidden, fpr=0.01)
     assert low == 0
     # Nobody is above the highest of ten outsiders; the second one may be the threshold, and nobody is above it either.
     assert high < 0.01
-    assert tpr_bounds(apart(member=torch.ones(1000), outsider=torch.zeros(10)), fpr=0.01) == (0, 1)
+    assert tpr_bounds(Scores.from_groups(member=torch.ones(1000), outsider=torch.zeros(10)), fpr=0.01) == (0, 1)
 
 
 def test_many_outsiders_below_all_members_are_a_proof():
-    low, high = tpr_bounds(apart(member=torch.ones(1000), outsider=torch.zeros(2000)), fpr=0.01)
+    low, high = tpr_bounds(Scores.from_groups(member=torch.ones(1000), outsider=torch.zeros(2000)), fpr=0.01)
     assert low > 0.99
     assert high == 1

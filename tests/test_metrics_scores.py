@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from leakage.metrics import roc, scores
+from leakage.metrics.scores import Scores
 from leakage.runtime import stream
 
 MODELS, POINTS = 4, 130
@@ -35,7 +36,7 @@ def test_every_model_of_a_batch_is_measured_as_one_alone(ties):
     values, member = some_scores(ties=ties)
     found = scores.rates(values, member=member, fprs=(0.05, 0.29))
     assert set(found) == {"advantage", "auc", "tpr_at_0.05", "tpr_at_0.29"}
-    found["best"] = scores.marked(values, member=member).best_advantage()
+    found["best"] = Scores.from_mask(values, member=member).best_advantage()
     for epoch in range(3):
         for model in range(MODELS):
             for name, value in alone(values[epoch, model], member[model]).items():
@@ -45,7 +46,7 @@ def test_every_model_of_a_batch_is_measured_as_one_alone(ties):
 @pytest.mark.parametrize("ties", [True, False])
 def test_several_rates_at_once_are_each_by_itself(ties):
     values, member = some_scores(ties=ties)
-    ranked = scores.marked(values, member=member)
+    ranked = Scores.from_mask(values, member=member)
     rates = [0.29, 0.05, 0.98]
     expected = torch.stack([ranked.tpr_at_fpr(rate) for rate in rates], -1)
     torch.testing.assert_close(ranked.tpr_at_fprs(rates), expected)
@@ -53,42 +54,34 @@ def test_several_rates_at_once_are_each_by_itself(ties):
         ranked.tpr_at_fprs([0.05, 0.001])
 
 
-@pytest.mark.parametrize("shape", [(1,), (7,), (3, 40), (2, 3, 5)])
-def test_rising_order_is_that_of_pytorch(shape):
-    values = (4 * torch.randn(shape, generator=stream(0, "order"))).round().requires_grad_()
-    expected = values.detach().sort(-1).values
-    torch.testing.assert_close(scores.ascending(values), expected)
-    torch.testing.assert_close(values.detach().gather(-1, scores.ascending_order(values)), expected)
-
-
-def test_scores_apart_are_the_scores_marked():
+def test_scores_from_groups_are_those_from_a_mask():
     values, _ = some_scores(epochs=())
     member = torch.arange(POINTS) < 50
-    marked = scores.marked(values, member=member.expand(MODELS, -1))
-    apart = scores.apart(member=values[:, :50], outsider=values[:, 50:])
-    torch.testing.assert_close(tuple(marked), tuple(apart))
-    shared = scores.marked(values, member=member)  # marks that all models share
-    torch.testing.assert_close(tuple(marked), tuple(shared))
+    masked = Scores.from_mask(values, member=member.expand(MODELS, -1))
+    grouped = Scores.from_groups(member=values[:, :50], outsider=values[:, 50:])
+    torch.testing.assert_close(tuple(masked), tuple(grouped))
+    shared = Scores.from_mask(values, member=member)  # a mask that all models share
+    torch.testing.assert_close(tuple(masked), tuple(shared))
 
 
-@pytest.mark.parametrize("beyond", [False, True])
-def test_a_score_on_the_threshold_reaches_it_and_does_not_exceed_it(beyond):
-    found = scores.apart(member=torch.tensor([0.0, 1.0]), outsider=torch.tensor([-1.0, 0.0, 0.0]))
-    assert [int(count) for count in found.accused(0.0, beyond=beyond)] == ([1, 0] if beyond else [2, 2])
-    assert [int(count) for count in found.accused(math.inf)] == [0, 0]
-    assert [int(count) for count in found.accused(-math.inf)] == [2, 3]
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_score_on_the_threshold_reaches_it_and_does_not_exceed_it(strict):
+    found = Scores.from_groups(member=torch.tensor([0.0, 1.0]), outsider=torch.tensor([-1.0, 0.0, 0.0]))
+    assert [int(count) for count in found.count_flagged(0.0, strict=strict)] == ([1, 0] if strict else [2, 2])
+    assert [int(count) for count in found.count_flagged(math.inf)] == [0, 0]
+    assert [int(count) for count in found.count_flagged(-math.inf)] == [2, 3]
 
 
 def test_tied_scores_of_models_with_few_members_are_counted_by_halves():
     member = torch.tensor([[True, False, False, False], [True, True, True, False]])
-    found = scores.marked(torch.ones(2, 4), member=member)
+    found = Scores.from_mask(torch.ones(2, 4), member=member)
     assert found.auc().tolist() == [0.5, 0.5]
     assert found.best_advantage().tolist() == [0.0, 0.0]
 
 
 def test_a_rate_that_cannot_be_seen_is_refused():
     values, member = some_scores()
-    found = scores.marked(values, member=member)
+    found = Scores.from_mask(values, member=member)
     with pytest.raises(ValueError, match="give at least 1000"):
         found.tpr_at_fpr(0.001)
 
@@ -100,7 +93,7 @@ def test_a_rate_that_cannot_be_seen_is_refused():
         (lambda s, m: (s, m | True), "members and outsiders"),
     ],
 )
-@pytest.mark.parametrize("measure", [scores.rates, scores.marked])
+@pytest.mark.parametrize("measure", [scores.rates, Scores.from_mask])
 def test_bad_scores_are_refused(measure, change, message):
     values, member = change(*some_scores())
     with pytest.raises(ValueError, match=message):
@@ -112,7 +105,7 @@ def test_one_point_without_a_score_is_no_rate(kind):
     values, member = some_scores()
     values[0, 0, int((member[0] == kind).nonzero()[0])] = math.nan
     with pytest.raises(ValueError, match="`scores` must be finite"):
-        scores.marked(values, member=member)
+        Scores.from_mask(values, member=member)
 
 
 def test_numbers_that_agree_to_nine_digits_tie_and_others_do_not():
@@ -135,9 +128,9 @@ def test_rounding_keeps_order_whatever_the_unit(unit):
 
 def test_scores_and_thresholds_that_are_equal_but_for_rounding_count_as_equal():
     member, outsider = (torch.tensor([number], dtype=torch.float64) for number in (0.3, 0.1 + 0.2))
-    found = scores.apart(member=member, outsider=outsider)
+    found = Scores.from_groups(member=member, outsider=outsider)
     assert float(found.auc()) == pytest.approx(0.5)
     assert float(found.best_advantage()) == pytest.approx(0)
     for threshold in (0.3, 0.1 + 0.2):
-        assert [int(count) for count in found.accused(threshold)] == [1, 1]
-        assert [int(count) for count in found.accused(threshold, beyond=True)] == [0, 0]
+        assert [int(count) for count in found.count_flagged(threshold)] == [1, 1]
+        assert [int(count) for count in found.count_flagged(threshold, strict=True)] == [0, 0]

@@ -7,7 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from leakage.data.gaussians import gaussian
-from leakage.metrics.scores import apart
+from leakage.metrics.scores import Scores
 from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Rows
 
@@ -84,7 +84,7 @@ def test_both_laws_leave_the_same_overlap(seen):
 def test_what_is_computed_from_a_prediction_tells_no_more():
     setting = rows()
     areas = [
-        float(apart(member=law().member.flatten(), outsider=law().outsider.flatten()).auc())
+        float(Scores.from_groups(member=law().member.flatten(), outsider=law().outsider.flatten()).auc())
         for law in (setting.from_label, setting.from_loss, setting.from_prediction, setting.from_answers)
     ]
     assert areas == sorted(areas)

@@ -48,7 +48,7 @@ from leakage.attacks.membership.table import ATTACKS, Attack, without_draws
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
 from leakage.metrics.intervals import Estimate, newcombe
-from leakage.metrics.scores import FPRS, marked
+from leakage.metrics.scores import FPRS, Scores
 
 METRICS = ("auc", "advantage")
 """What is measured of each target, beside `tpr@F`."""
@@ -361,7 +361,7 @@ def measure(
     fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
     parts = []
     for own, marks in zip(scores.split(rows), member.split(rows), strict=True):
-        ranked = marked(own, member=marks)
+        ranked = Scores.from_mask(own, member=marks)
         fewest = int(ranked.outsiders.min())  # of fewer points than were asked for, one may always be flagged
         found = {"auc": ranked.auc()} if "auc" in metrics else {}
         if fprs:

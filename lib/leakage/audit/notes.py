@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.evaluation import fewest_outsiders, is_resolvable
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 
 _FEW_TARGETS = 8  # an interval over fewer says little
 _CLEAR_GAP = 0.05  # between an area under the curve and one half
@@ -109,7 +109,7 @@ def _find_telling_counts(models: TrainedModels) -> list[str]:
     if models.partner is not None or len(models.member) < 3:
         return []
     count, targets = models.member.sum(0), models.target_member
-    areas = [marked((count - row.long()).double(), member=row).auc() for row in targets]
+    areas = [Scores.from_mask((count - row.long()).double(), member=row).auc() for row in targets]
     area = float(torch.stack(areas).mean())
     inside = targets.sum(1)
     chance = 5 / math.sqrt(

@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_at
 from leakage.metrics.intervals import Estimate, clopper_pearson
-from leakage.metrics.scores import marked, round_ties
+from leakage.metrics.scores import Scores, round_ties
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
 
@@ -251,7 +251,7 @@ class Audit:
         scores = self.evaluation.scores(self.strongest.attack)
         member, fpr = self.evaluation.models.target_member, self._least_fpr()
         pairs = zip(scores, member, strict=True)
-        cuts = torch.stack([marked(own, member=marks).first_spared(fpr) for own, marks in pairs])
+        cuts = torch.stack([Scores.from_mask(own, member=marks).threshold_at_fpr(fpr) for own, marks in pairs])
         return round_ties(scores), member, cuts
 
     def roc(self) -> Any:

@@ -41,7 +41,7 @@ def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[floa
     holds all the same. Source: own derivation.
 
     Args:
-        ranked: the scores of one model (`scores.apart`), however few.
+        ranked: the scores of one model (`Scores.from_groups`), however few.
         fpr: false positive rate allowed, in (0, 1).
         level: coverage of the interval.
     """

@@ -19,7 +19,7 @@ from leakage import arguments
 from leakage.metrics.estimates import as_sample
 from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
 from leakage.metrics.low_rates import tpr_bounds
-from leakage.metrics.scores import Scores, apart, round_ties
+from leakage.metrics.scores import Scores, round_ties
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
 
@@ -63,7 +63,7 @@ def evaluate(
         ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
     """
     arguments.number("threshold", threshold, finite=False)
-    hits, alarms = map(int, _ranked(member, outsider).accused(threshold))
+    hits, alarms = map(int, _ranked(member, outsider).count_flagged(threshold))
     return Evaluation(
         advantage=newcombe((hits, len(member)), (alarms, len(outsider)), level=level),
         tpr=clopper_pearson(hits, len(member), level=level),
@@ -169,7 +169,7 @@ def tpr_at_fpr(
     """
     arguments.number("level", level, above=0, below=1)
     ranked = _ranked(member, outsider)
-    found = int(ranked.found_at_fpr(arguments.number("fpr", fpr, above=0, below=1)))
+    found = int(ranked.hits_at_fpr(arguments.number("fpr", fpr, above=0, below=1)))
     low, high = tpr_bounds(ranked, fpr=fpr, level=level)
     return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
 
@@ -189,7 +189,7 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
     if fpr is None:
         chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
     else:
-        spared = ranked.first_spared(arguments.number("fpr", fpr, above=0, below=1))
+        spared = ranked.threshold_at_fpr(arguments.number("fpr", fpr, above=0, below=1))
         chosen = int((thresholds > spared).sum()) - 1
     if chosen == 0:
         return math.inf
@@ -231,7 +231,8 @@ def _bands(*samples: Tensor, level: float) -> float:
 
 
 def _ranked(member: Tensor, outsider: Tensor, *, least: int = 1) -> Scores:
-    return apart(member=_sample("member", member, least=least), outsider=_sample("outsider", outsider, least=least))
+    groups = {"member": member, "outsider": outsider}
+    return Scores.from_groups(**{name: _sample(name, group, least=least) for name, group in groups.items()})
 
 
 def _sample(name: str, values: Tensor, *, least: int = 1) -> Float[Tensor, " n"]:

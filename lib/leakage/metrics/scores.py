@@ -1,18 +1,15 @@
-r"""What scores achieve against each model of a batch: area under the curve, advantage, hits at few false alarms.
+r"""How well scores tell members from outsiders, for many models at once: advantage, AUC and hits at few false alarms.
 
-Scores are larger for likelier members, and a threshold calls a member whatever *reaches* it. Scores and thresholds are
-compared to nine digits (`round_ties`), so that scores that are equal in exact arithmetic tie on every processor. Every
-model is measured at once, by whole counts; `roc` puts intervals over the points of one model.
-Nothing here tunes: what is best on the scores it is measured on says so.
+Scores are larger for likelier members. They are compared to nine digits (`round_ties`), so that scores that are equal
+in exact arithmetic tie on every processor. `roc` adds intervals over the points of one model.
 """
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64, Real
+from jaxtyping import Bool, Float64, Int64, Real
 from torch import Tensor
 
 from leakage.metrics.estimates import as_sample
@@ -20,19 +17,18 @@ from leakage.metrics.estimates import as_sample
 FPRS = (0.01, 0.001)
 BITS = 30
 """Significant bits to which scores are compared, about nine decimal digits. Rounding errors spare 40 of the 53."""
-_MEANT = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996: what was meant as a whole number stays whole
+_ROUNDED_UP = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
 def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     """Each number rounded to `BITS` significant bits: numbers that are equal but for rounding errors become equal.
 
-    The precision is relative, so the unit of the numbers does not matter, order is kept, and a number that is not 0
-    keeps its sign. Two numbers on either side of a rounding boundary stay apart. Boundaries lie 1e-9 apart, relatively,
-    and rounding errors are some 1e-15: of a million such pairs about one is missed.
+    The precision is relative, so the unit does not matter; order and signs are kept. Two numbers on either side of a
+    rounding boundary stay different: with boundaries 1e-9 and errors 1e-15 apart, that is one pair in a million.
 
-    A difference that should be 0 is not joined with 0: only the attack knows how large its terms were, and for losses
-    near 0 a tiny difference is evidence. So attacks that take differences round the terms first (`calibration`), or
-    round the logarithm of a ratio to nine decimals, which is the ratio to nine digits (`lira`).
+    A difference that should be 0 does not become 0, since for losses near 0 a tiny difference is evidence. So attacks
+    that take differences round the terms first (`calibration`), or round the logarithm of a ratio to nine decimals
+    (`lira`, `rmia`).
     """
     # A float64 holds its sign, its exponent and then 52 bits of its significand, so a carry out of these is right, too.
     unit = 1 << (53 - BITS)
@@ -40,9 +36,9 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
 
 
 class Scores(NamedTuple):
-    """The scores of members and of outsiders, each ascending; +∞ fills up the models that have fewer of a kind.
+    """The scores of members and of outsiders, ascending, and how many there are of each in every model.
 
-    Made by `apart` or `marked`, not by hand.
+    Rows are filled up with +∞. Made by `from_groups` or `from_mask`.
     """
 
     member: Float64[Tensor, "*b m"]
@@ -50,60 +46,96 @@ class Scores(NamedTuple):
     members: Int64[Tensor, "*b"]
     outsiders: Int64[Tensor, "*b"]
 
-    def accused(self, threshold: float, *, beyond: bool = False) -> tuple[Int64[Tensor, "*b"], Int64[Tensor, "*b"]]:
-        """How many members and how many outsiders reach the threshold or, `beyond`, exceed it."""
-        cut = round_ties(self.member.new_full((*self.members.shape, 1), threshold))
-        hits, alarms = (_reaching(*kind, cut, beyond=beyond).squeeze(-1) for kind in self._kinds())
-        return hits, alarms
+    @classmethod
+    def from_groups(cls, *, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> "Scores":
+        """From separate tables, with equally many members and equally many outsiders in every model.
 
-    def advantage(self, threshold: float, *, beyond: bool = False) -> Float64[Tensor, "*b"]:
-        r"""$\mathrm{TPR} - \mathrm{FPR}$ of calling members whoever reaches the threshold or, `beyond`, exceeds it."""
-        hits, alarms = self.accused(threshold, beyond=beyond)
+        Raises:
+            ValueError: if a table is empty or not finite.
+        """
+        groups = [round_ties(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
+        counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in groups)
+        return cls(*(part.sort(-1).values for part in groups), *counts)
+
+    @classmethod
+    def from_mask(cls, scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> "Scores":
+        """From one table and a mask of its members, which may have only the last axes of the table.
+
+        Raises:
+            ValueError: if scores are not finite, or a model has no member or no outsider.
+        """
+        values = round_ties(as_sample(scores, "scores"))
+        if bool((member.all(-1) | ~member.any(-1)).any()):
+            raise ValueError("`member` must have members and outsiders in every model.")
+        groups, counts = [], []
+        for kind in (member, ~member):
+            count = kind.sum(-1)
+            ordered = torch.where(kind, values, math.inf).sort(-1).values
+            groups.append(ordered[..., : int(count.max())].contiguous())
+            counts.append(count.expand(values.shape[:-1]))
+        return cls(*groups, *counts)
+
+    def count_flagged(
+        self, threshold: float, *, strict: bool = False
+    ) -> tuple[Int64[Tensor, "*b"], Int64[Tensor, "*b"]]:
+        """How many members and how many outsiders reach the threshold or, if `strict`, exceed it."""
+        cut = round_ties(self.member.new_full((*self.members.shape, 1), threshold))
+        hits, alarms = self._count_both(cut, strict=strict)
+        return hits.squeeze(-1), alarms.squeeze(-1)
+
+    def advantage(self, threshold: float, *, strict: bool = False) -> Float64[Tensor, "*b"]:
+        r"""$\mathrm{TPR} - \mathrm{FPR}$ of a threshold; see `count_flagged`."""
+        hits, alarms = self.count_flagged(threshold, strict=strict)
         return hits / self.members.double() - alarms / self.outsiders.double()
 
     def best_advantage(self) -> Float64[Tensor, "*b"]:
-        """The largest advantage any one threshold has *on these very scores*, in [0, 1]."""
+        """The largest advantage of any threshold *on these very scores*, in [0, 1]."""
         cuts = torch.cat([self.member, self.outsider], dim=-1)
-        hits, alarms = (_reaching(*kind, cuts) for kind in self._kinds())
+        hits, alarms = self._count_both(cuts)
         gaps = hits * self.outsiders.unsqueeze(-1) - alarms * self.members.unsqueeze(-1)
         return gaps.amax(-1).clamp_min(0) / (self.members * self.outsiders).double()
 
     def auc(self) -> Float64[Tensor, "*b"]:
         r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$."""
         ranks = torch.arange(self.member.shape[-1], device=self.member.device)
-        wins = (self._wins() * (ranks < self.members.unsqueeze(-1))).sum(-1)
+        wins = (self._twice_below() * (ranks < self.members.unsqueeze(-1))).sum(-1)
         return wins / (2 * self.members * self.outsiders).double()
 
     def placements(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
         """For each member the share of outsiders below it, for each outsider that of members above it; ties half."""
-        below = self._wins() / (2 * self.outsiders.unsqueeze(-1)).double()
-        turned = Scores(self.outsider, self.member, self.outsiders, self.members)
-        return below, 1 - turned._wins() / (2 * self.members.unsqueeze(-1)).double()
+        swapped = Scores(self.outsider, self.member, self.outsiders, self.members)
+        below = self._twice_below() / (2 * self.outsiders.unsqueeze(-1)).double()
+        return below, 1 - swapped._twice_below() / (2 * self.members.unsqueeze(-1)).double()
 
-    def first_spared(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """The score of the highest-ranking outsider that a rate of `fpr` does not allow to accuse.
+    def threshold_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
+        """The score that members must exceed: that of the highest outsider whom a rate of `fpr` does not allow to flag.
 
         Raises:
             ValueError: if some model has fewer than 1 / `fpr` outsiders.
         """
-        return self._spared([fpr]).squeeze(-1)
+        return self._thresholds([fpr]).squeeze(-1)
 
-    def found_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
-        """How many members score above all outsiders but a share `fpr`; ties help nobody. Errors: `first_spared`."""
-        return _reaching(self.member, self.members, self.first_spared(fpr).unsqueeze(-1), beyond=True).squeeze(-1)
+    def hits_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
+        """How many members exceed `threshold_at_fpr`: ties do not count."""
+        cut = self.threshold_at_fpr(fpr).unsqueeze(-1)
+        return _count_above(self.member, self.members, cut, strict=True).squeeze(-1)
 
     def tpr_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """`found_at_fpr` as a share of the members."""
-        return self.found_at_fpr(fpr) / self.members.double()
+        """`hits_at_fpr` as a share of the members."""
+        return self.hits_at_fpr(fpr) / self.members.double()
 
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
         """`tpr_at_fpr` at several rates, one at least, by one search."""
-        hits = _reaching(self.member, self.members, self._spared(fprs), beyond=True)
+        hits = _count_above(self.member, self.members, self._thresholds(fprs), strict=True)
         return hits / self.members.double().unsqueeze(-1)
 
-    def _spared(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
-        asked = self.outsider.new_tensor([fpr * _MEANT for fpr in fprs])
-        allowed = (self.outsiders.double().unsqueeze(-1) * asked).long()
+    def _count_both(self, cuts: Float64[Tensor, "*b k"], *, strict: bool = False) -> tuple[Tensor, Tensor]:
+        hits = _count_above(self.member, self.members, cuts, strict=strict)
+        return hits, _count_above(self.outsider, self.outsiders, cuts, strict=strict)
+
+    def _thresholds(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
+        rates = self.outsider.new_tensor([fpr * _ROUNDED_UP for fpr in fprs])
+        allowed = (self.outsiders.double().unsqueeze(-1) * rates).long()
         if bool((allowed < 1).any()):
             fpr = min(fprs)
             raise ValueError(
@@ -112,91 +144,31 @@ class Scores(NamedTuple):
             )
         return self.outsider.gather(-1, (self.outsiders.unsqueeze(-1) - 1 - allowed).clamp_min(0))
 
-    def _kinds(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        return (self.member, self.members), (self.outsider, self.outsiders)
-
-    def _wins(self) -> Int64[Tensor, "*b m"]:
+    def _twice_below(self) -> Int64[Tensor, "*b m"]:
         """For each member twice the number of outsiders below it, and once that of its equals."""
-        below = most = _at_most(self.outsider, self.member)
-        tied = self.outsider.gather(-1, (most - 1).clamp_min(0)) == self.member
-        if bool(tied.any()):
-            below = torch.searchsorted(self.outsider, self.member)
-        return most + below
-
-
-def apart(*, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> Scores:
-    """Scores that are given apart: as many members, and as many outsiders, in every model.
-
-    Raises:
-        ValueError: if a sample is empty or not finite.
-    """
-    kinds = [round_ties(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
-    counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in kinds)
-    return Scores(*map(ascending, kinds), *counts)
-
-
-def marked(scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> Scores:
-    """Scores of points of which `member` says, for each model, who is a member.
-
-    Args:
-        scores: one row a model; further leading axes (epochs, say) share the marks.
-        member: of the shape of `scores`, or of its last axes.
-
-    Raises:
-        ValueError: if scores are not finite, or a model has no member or no outsider.
-    """
-    values = round_ties(as_sample(scores, "scores"))
-    if bool((member.all(-1) | ~member.any(-1)).any()):
-        raise ValueError("`member` must have members and outsiders in every model.")
-    kinds, counts = [], []
-    for kind in (member, ~member):
-        count = kind.sum(-1)
-        kinds.append(ascending(torch.where(kind, values, math.inf))[..., : int(count.max())].contiguous())
-        counts.append(count.expand(values.shape[:-1]))
-    return Scores(*kinds, *counts)
-
-
-def ascending(values: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
-    """Each row in rising order, detached. On a CPU by NumPy, whose sort takes a tenth of the time of PyTorch's."""
-    values = values.detach()
-    return torch.from_numpy(np.sort(values.numpy())) if values.device.type == "cpu" else values.sort(-1).values
-
-
-def ascending_order(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
-    """The places that bring each row into rising order, those of equal numbers in any; see `ascending`."""
-    values = values.detach()
-    return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
+        below, most = (torch.searchsorted(self.outsider, self.member, right=right) for right in (False, True))
+        return below + most
 
 
 def rates(
     scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"], fprs: Sequence[float] = FPRS
 ) -> dict[str, Float64[Tensor, "*b"]]:
-    r"""What an attack whose positive scores accuse achieves against each model.
+    r"""What an attack achieves against each model if it calls points with positive scores members.
 
     Returns:
-        `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of accusing positive scores; `auc`: ties count half; and for each of
-        `fprs` `tpr_at_<fpr>`: see `Scores.tpr_at_fpr`.
+        `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of positive scores; `auc`: ties count half; and for each of `fprs`
+        `tpr_at_<fpr>`: see `Scores.tpr_at_fpr`.
 
     Raises:
-        ValueError: as `marked`, or if a rate in `fprs` cannot be seen on the outsiders.
+        ValueError: as `Scores.from_mask` and `Scores.threshold_at_fpr`.
     """
-    ranked = marked(scores, member=member)
-    found = {"advantage": ranked.advantage(0.0, beyond=True), "auc": ranked.auc()}
+    ranked = Scores.from_mask(scores, member=member)
+    found = {"advantage": ranked.advantage(0.0, strict=True), "auc": ranked.auc()}
     return found | {f"tpr_at_{fpr}": ranked.tpr_at_fpr(fpr) for fpr in fprs}
 
 
-def _reaching(
-    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], cuts: Float64[Tensor, "*b k"], *, beyond: bool = False
+def _count_above(
+    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], cuts: Float64[Tensor, "*b k"], *, strict: bool = False
 ) -> Int64[Tensor, "*b k"]:
-    """How many of the `count` numbers at the head of each ascending row reach each cut or, `beyond`, exceed it."""
-    return count.unsqueeze(-1) - torch.searchsorted(ordered, cuts.contiguous(), right=beyond)
-
-
-def _at_most(ordered: Float64[Tensor, "*b n"], cuts: Float64[Tensor, "*b k"]) -> Int64[Tensor, "*b k"]:
-    """How many numbers of each ascending row are at most each of the cuts, which ascend too."""
-    if cuts.device.type != "cpu":
-        return torch.searchsorted(ordered, cuts, right=True)
-    # Two ascending runs are merged in linear time, stably: what equals a cut comes before it.
-    order = np.argsort(torch.cat([ordered, cuts], dim=-1).numpy(), axis=-1, kind="stable")
-    places = np.flatnonzero(order >= ordered.shape[-1]) % order.shape[-1]
-    return torch.from_numpy(places).view(cuts.shape) - torch.arange(cuts.shape[-1])
+    """How many of the first `count` numbers of each ascending row reach each cut or, if `strict`, exceed it."""
+    return count.unsqueeze(-1) - torch.searchsorted(ordered, cuts.contiguous(), right=strict)

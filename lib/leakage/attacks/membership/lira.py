@@ -12,7 +12,7 @@ from leakage.attacks.membership.posterior import logit
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
 
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
-_DECIMALS = 9  # of a score; its rounding errors are below 1e-11
+_DECIMALS = 9  # of a score, whose rounding errors are below 1e-11
 
 
 class _Fit(NamedTuple):

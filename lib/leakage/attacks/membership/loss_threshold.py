@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership.references import count_references, map_columns, reference_matrix, target_rows
-from leakage.metrics.scores import ascending_order, round_ties
+from leakage.attacks.membership.references import map_columns, reference_matrix, target_rows
+from leakage.metrics.scores import round_ties
 
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 _GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
@@ -64,8 +64,7 @@ def sample_thresholds(
     best = partial(_best_of_each, reference=matrix.bool())
     (found,) = map_columns(best, losses, member, copies=len(matrix))
     thresholds = found[..., row, :]
-    counts = [count_references(kind, partner, target=target) for kind in (member, ~member)]
-    lacking = torch.minimum(*counts) == 0
+    lacking = torch.minimum(*(matrix @ kind.double() for kind in (member, ~member)))[row] == 0
     if bool(lacking.any()):
         usual = global_thresholds(losses, member, partner, target=target)
         thresholds = torch.where(lacking, usual.unsqueeze(-1), thresholds)
@@ -110,15 +109,6 @@ def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> 
     return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
 
 
-def flag_members(
-    scores: Float64[Tensor, "models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-) -> Bool[Tensor, "models points"]:
-    """Whether a score is above the threshold that is best on the scores of the references (`global_thresholds`)."""
-    return -scores < global_thresholds(-scores, member, partner).unsqueeze(-1)
-
-
 def _distinct_references(
     member: Tensor, partner: Tensor | None, target: int | None
 ) -> tuple[Float64[Tensor, "sets models"], Int[Tensor, " targets"]]:
@@ -129,10 +119,9 @@ def _distinct_references(
 
 def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
     """The best threshold of each point on its own losses, for each set of references."""
-    losses = round_ties(losses.double()).mT
-    order = ascending_order(losses)  # (..., points, models), and with the sets in front from here on
-    values, kind = (table.expand(order.shape).gather(-1, order) for table in (losses, member.mT))
-    counted = reference[:, order]
+    values, order = round_ties(losses.double()).mT.sort(-1)  # (..., points, models)
+    kind = member.mT.expand(order.shape).gather(-1, order)
+    counted = reference[:, order]  # (sets, ..., points, models), as all that follows
     inside, outside = ((counted & some).sum(-1, keepdim=True, dtype=torch.int32) for some in (kind, ~kind))
     gains = torch.where(kind, outside, -inside).mul_(counted).cumsum(-1, dtype=torch.int32)
     gains[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], 0)  # equal losses are included together
@@ -151,19 +140,17 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     groups where this reaches the best gain at the end of a group are looked at loss by loss.
     """
     models, points = member.shape
-    values = round_ties(losses.double()).flatten()
-    model = ascending_order(values)
-    values, kind = values[model], member.flatten()[model]
-    model.div_(points, rounding_mode="floor")
+    values, place = round_ties(losses.double()).flatten().sort()
+    kind, model = member.flatten()[place], place.div_(points, rounding_mode="floor")
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
     torch.ne(values[1:], values[:-1], out=may_end[:-1])
 
     size = len(values)
     groups = -(-size // _GROUP)
-    place = torch.arange(size, device=model.device).div_(_GROUP, rounding_mode="floor").mul_(models).add_(model)
-    counts = (torch.bincount(place[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
+    bins = torch.arange(size, device=model.device).div_(_GROUP, rounding_mode="floor").mul_(models).add_(model)
+    counts = (torch.bincount(bins[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
     inside, outside = (matrix @ count.mT.double() for count in counts)
-    del place
+    del bins
     members, outsiders = (count.sum(-1, keepdim=True) for count in (inside, outside))
     steps = outsiders * inside - members * outside
     after = steps.cumsum(-1)

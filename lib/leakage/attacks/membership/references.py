@@ -33,13 +33,6 @@ def target_rows(target: int | None) -> slice:
     return slice(None) if target is None else slice(target, target + 1)
 
 
-def count_references(
-    kind: Bool[Tensor, "models points"], partner: Int[Tensor, " models"] | None = None, *, target: int | None = None
-) -> Float64[Tensor, "targets points"]:
-    """The number of references of one kind: members (`kind=member`) or outsiders (`kind=~member`)."""
-    return reference_matrix(len(kind), partner, target=target, device=kind.device) @ kind.double()
-
-
 def reference_means(
     values: Float64[Tensor, "*e models points"],
     kind: Bool[Tensor, "models points"],

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
-from leakage.metrics.scores import ascending
 
 SLOPE = 0.3
 """The slope a that the authors use for CIFAR-10."""
@@ -55,7 +54,7 @@ def rmia(
     others = own
     if population is not None:
         (others,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
-    ranked = ascending(others.round(decimals=_DECIMALS))
+    ranked = others.round(decimals=_DECIMALS).sort(-1).values
     dominated = torch.searchsorted(ranked, (own - math.log(gamma)).round_(decimals=_DECIMALS), right=True)
     return dominated.double().div_(ranked.shape[-1]).sub_(0.5)
 

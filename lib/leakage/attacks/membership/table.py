@@ -31,7 +31,7 @@ from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import pattern
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]
 """What an attacker may have besides the points."""
@@ -98,7 +98,7 @@ def _noise(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "
         sizes: dict[str, Any] = dict(amount=amount * unit, copies=_COPIES, noise=kind, generator=generator)
         tried.append([label_only.noise_robustness(one, rows, labels, **sizes) for one in models.classifiers])
     scores = torch.stack([torch.stack(one).double() for one in tried])
-    areas = marked(scores, member=models.member).auc()  # of every amount on every model
+    areas = Scores.from_mask(scores, member=models.member).auc()  # of every amount on every model
     best = (areas @ models.shadows.to(areas).mT).argmax(0)
     return scores[best, torch.arange(len(best), device=best.device)]
 

@@ -21,7 +21,7 @@ from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import smooth
 from leakage.geometry.row_space import first_change, row_space
 from leakage.metrics.roc import calibrate_threshold
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes.shadow_attacks import (
@@ -277,7 +277,7 @@ def evaluate_distances(pair: TargetAndShadow, scores: Sequence[Float[Tensor, " t
     """The result of scores of the target's points, with those of the shadow's points behind them."""
     target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
     known = pair.shadow.member
-    ranked = marked(target, member=pair.target.member)
+    ranked = Scores.from_mask(target, member=pair.target.member)
     threshold = calibrate_threshold(member=shadow[known], outsider=shadow[~known])
     return DistanceResult(
         accuracy_target_threshold=(1 + ranked.best_advantage()) / 2,

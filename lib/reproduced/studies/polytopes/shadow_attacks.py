@@ -22,7 +22,7 @@ from leakage.data.membership_splits import quarters
 from leakage.data.points import Labelled
 from leakage.geometry.distances import nearest
 from leakage.geometry.rays import label_change
-from leakage.metrics.scores import marked
+from leakage.metrics.scores import Scores
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
@@ -143,7 +143,7 @@ def evaluate_scores(
     threshold: float | None = None,
 ) -> AttackResult:
     """The result of scores; without a threshold the accuracy is that of the best one on these very scores."""
-    ranked = marked(scores, member=member)
+    ranked = Scores.from_mask(scores, member=member)
     advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
     tpr = [ranked.tpr_at_fpr(rate) for rate in rates]
     auc = ranked.auc()

@@ -19,7 +19,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
 from leakage.metrics.roc import KsTest, ks_test
-from leakage.metrics.scores import apart
+from leakage.metrics.scores import Scores
 from leakage.runtime import stream
 from leakage.theory.ridge_evidence import Ratios, Rows
 
@@ -95,7 +95,9 @@ def exact_rungs(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]
 
 def evaluate_rung(fine: Ratios, coarse: Ratios) -> Rung:
     """What the best attack reaches on all rows together; the ratios of fewer outcomes, `coarse`, give the error."""
-    ranked, less = (apart(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse))
+    ranked, less = (
+        Scores.from_groups(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse)
+    )
     area = float(ranked.auc())
     fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
     curve = torch.stack([ranked.tpr_at_fpr(rate) for rate in fpr.tolist()])
@@ -148,7 +150,7 @@ def attack_areas(towards: Tensor, losses: Tensor, predictions: Tensor, member: T
         "LiRA on the prediction, fixed": lira_of_logits(predictions, member),
         "LiRA on the prediction": lira_of_logits(predictions, member, variance="own"),
     }
-    return {name: apart(member=one[member], outsider=one[~member]).auc() for name, one in scores.items()}
+    return {name: Scores.from_groups(member=one[member], outsider=one[~member]).auc() for name, one in scores.items()}
 
 
 def average_areas(areas: Sequence[Mapping[str, Tensor]], rungs: Mapping[str, str]) -> dict[str, AttackArea]:
