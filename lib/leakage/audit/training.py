@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from leakage import arguments, store
+from leakage.audit.arrays import to_tensor
 from leakage.audit.given import Given, given
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
@@ -250,7 +251,7 @@ def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
 
 
 def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
-    inputs = _to_tensor("X", X)
+    inputs = to_tensor("X", X)
     if inputs.ndim < 2:
         raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(inputs.shape)}.")
     if not bool(inputs.isfinite().all()):
@@ -259,20 +260,10 @@ def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
 
 
 def _to_classes(y: Any) -> Tensor:
-    labels = _to_tensor("y", y)
+    labels = to_tensor("y", y)
     if labels.is_floating_point() and bool((labels == labels.round()).all()):
         labels = labels.long()
     return arguments.whole("y", labels, "rows").long()
-
-
-def _to_tensor(name: str, values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().cpu()
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; encode it first.")
-    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
-    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
 # ── halves ──────────────────────────────────────────────────────────────────────────────────────────────────────────
