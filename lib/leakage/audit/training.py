@@ -83,7 +83,7 @@ def _ask_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tup
 
 
 def _smallest_probability(chance: np.ndarray) -> tuple[float, list[str]]:
-    """Where p and 1 - p are clipped, and a note: half of the least that is not 0, from 2⁻⁵² to a thousandth."""
+    """Where to clip p and 1 - p: half of the least of them above 0, within 2⁻⁵² and a thousandth; and a note."""
     extreme = (chance <= 0) | (chance >= 1)
     if not extreme.any():
         return 0.0, []
