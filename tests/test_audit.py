@@ -276,7 +276,7 @@ BAD = {
     "other rows": (lambda x, m: (x[:, 1:], m), {}, "of the shape of `losses`"),
     "scalar": (lambda x, m: (1.0, m), {}, "`member` must be of the shape"),
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
-    "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must be a matrix"),
+    "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must have rows of equal lengths"),
     "three axes": (lambda x, m: (x[None], m), {}, r"got shape \(1, 8, 400\)"),
     "a share for a truth": (lambda x, m: (x, m * 0.5), {}, "`member` must hold truth values"),
     "NaN for a truth": (lambda x, m: (x, np.where(m, np.nan, 0)), {}, "`member` must hold truth values"),

@@ -96,7 +96,7 @@ def test_a_function_that_no_module_holds_is_refused():
 def test_data_are_read_for_their_key_once(monkeypatch):
     one, same, other = (Labelled(torch.full((2, 3), value), torch.arange(2)) for value in (0.5, 0.5, 0.25))
     assert store.digest(one) == store.digest(same) != store.digest(other)
-    monkeypatch.setattr(store, "_array_content", None)
+    monkeypatch.setattr(store, "_describe_array", None)
     assert store.digest((one, 1)) == store.digest((same, 1))
 
 

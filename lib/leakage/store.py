@@ -19,7 +19,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -50,44 +50,49 @@ def digest(value: Any) -> str:
     Raises:
         TypeError: for a value whose content cannot be read, such as a generator or a function written in a notebook.
     """
-    hashed = hashlib.sha256()
-    for piece in _content(value):
-        hashed.update(len(piece).to_bytes(8, "little") + piece)
-    return hashed.hexdigest()
+    return hashlib.sha256(repr(_describe(value)).encode()).hexdigest()
 
 
-def _content(value: Any) -> Iterator[bytes]:
-    """The content of `value` as byte strings, each introduced by the name of its type."""
+def _describe(value: Any) -> tuple[str, Any]:
+    """The type of a value and its content, in tuples, lists and texts."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, complex, str, range):
-        yield from (kind.__name__.encode(), repr(value).encode())
-    elif kind is bytes:
-        yield from (b"bytes", value)
-    elif kind in (list, tuple):
-        yield f"{kind.__name__} {len(value)}".encode()
-        for item in value:
-            yield from _content(item)
-    elif kind in (set, frozenset):
-        yield b"set"
-        yield from _content(sorted(digest(item) for item in value))
-    elif isinstance(value, Mapping):
-        yield b"mapping"
-        yield from _content(sorted((digest(key), digest(item)) for key, item in value.items()))
-    elif isinstance(value, Path):
-        yield from (b"path", value.as_posix().encode())
-    elif kind is functools.partial:
-        yield b"partial"
-        yield from _content((value.func, value.args, value.keywords))
-    elif inspect.isfunction(value):
-        yield b"function"
-        yield from _content((value.__module__, value.__qualname__, _code_digests(value)))
-    elif kind.__module__ == "__main__":
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if value is None or kind in (bool, int, float, complex, str, bytes, range):
+        return name, repr(value)
+    if kind in (list, tuple):
+        return name, [_describe(item) for item in value]
+    if kind in (set, frozenset):
+        return "set", sorted(map(_describe, value), key=repr)
+    if isinstance(value, Mapping):
+        return "mapping", sorted(((_describe(key), _describe(item)) for key, item in value.items()), key=repr)
+    if isinstance(value, Path):
+        return "path", value.as_posix()
+    if kind is functools.partial:
+        return name, _describe((value.func, value.args, value.keywords))
+    if inspect.isfunction(value):
+        return value.__module__, (value.__qualname__, _code_digests(value))
+    if kind.__module__ == "__main__":
         raise TypeError(f"the class {kind.__name__} is in no module, so no key holds its code; put it into one.")
-    elif names := _field_names(kind):
-        yield f"{kind.__module__}.{kind.__qualname__}".encode()
-        yield from _content(getattr(value, "content_key", None) or {name: getattr(value, name) for name in names})
+    if names := _field_names(kind):
+        return name, _describe(getattr(value, "content_key", None) or {name: getattr(value, name) for name in names})
+    return "array", _describe_array(value)
+
+
+def _describe_array(value: Any) -> tuple[str, ...]:
+    import numpy
+    import torch  # late, since few commands need it
+
+    if isinstance(value, torch.device | torch.dtype):
+        return (str(value),)
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        content = flat.view(torch.uint8).numpy().tobytes()
+    elif isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+        content = value.tobytes()
     else:
-        yield from _array_content(value)
+        kind = type(value).__name__
+        raise TypeError(f"a {kind} has no content key; use numbers, text, arrays, tensors or dataclasses.")
+    return repr(value.dtype), repr(tuple(value.shape)), hashlib.sha256(content).hexdigest()
 
 
 def _field_names(kind: type) -> tuple[str, ...]:
@@ -95,23 +100,6 @@ def _field_names(kind: type) -> tuple[str, ...]:
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind) if field.init)
     return getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
-
-
-def _array_content(value: Any) -> Iterator[bytes]:
-    import numpy
-    import torch  # late, since few commands need it
-
-    kind = type(value)
-    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-        yield from (b"tensor", str(value.dtype).encode(), repr(tuple(value.shape)).encode())
-        yield flat.view(torch.uint8).numpy().tobytes()
-    elif isinstance(value, torch.device | torch.dtype):
-        yield from (kind.__name__.encode(), str(value).encode())
-    elif isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
-        yield from (b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
-    else:
-        raise TypeError(f"a {kind.__name__} has no content key; use numbers, text, arrays, tensors or dataclasses.")
 
 
 def _code_digests(function: Any) -> list[tuple[str, str]]:

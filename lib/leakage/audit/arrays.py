@@ -6,6 +6,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
+
+
+def to_tensor(name: str, values: Any) -> Tensor:
+    """Numbers or booleans as a tensor on the CPU; of an array, whole numbers become int64, float16 becomes float32.
+
+    Raises:
+        TypeError: if `values` are no real numbers.
+        ValueError: if rows have different lengths.
+    """
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
+        return values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"`{name}` must have rows of equal lengths: {error}.") from error
+    if array.dtype.kind not in _DTYPES:
+        raise TypeError(
+            f"`{name}` must hold numbers, got {array.dtype}; convert numbers as text by `.astype(float)`, truth values "
+            "by a comparison such as `== 'True'`, classes by `numpy.unique(classes, return_inverse=True)`."
+        )
+    short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    dtype = np.float32 if short else _DTYPES[array.dtype.kind]
+    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
+    return torch.from_numpy(np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
+
 
 def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
     """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `truth`, booleans.
@@ -14,27 +42,10 @@ def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
         TypeError: if `values` are no real numbers.
         ValueError: if they are no matrix, or with `truth` others than 0 and 1.
     """
-    if isinstance(values, Tensor):
-        if values.is_complex():
-            raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
-        matrix = values.detach().cpu()
-    else:
-        try:
-            array = np.atleast_1d(np.asarray(values))
-        except ValueError as error:  # rows of different lengths
-            raise ValueError(f"`{name}` must be a matrix (models, rows) of numbers: {error}.") from error
-        if array.dtype.kind not in "bifu":
-            raise TypeError(
-                f"`{name}` must hold numbers, got {array.dtype}: numbers as text are converted by "
-                "`.astype(float)`, and truth values by a comparison such as `== 'True'`."
-            )
-        short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-        dtype = bool if array.dtype.kind == "b" else np.float32 if short else np.float64
-        # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
-        matrix = torch.from_numpy(np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
-    if matrix.ndim not in (1, 2) or 0 in matrix.shape:
+    matrix = to_tensor(name, values)
+    if matrix.ndim > 2 or 0 in matrix.shape:
         raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
-    matrix = matrix.reshape(-1, matrix.shape[-1])
+    matrix = matrix.reshape(-1, matrix.shape[-1] if matrix.ndim else 1)
     if not truth:
         short = matrix.is_floating_point() and matrix.itemsize <= 4
         return matrix.to(torch.float32 if short else torch.float64)

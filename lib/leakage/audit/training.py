@@ -12,11 +12,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Shaped
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from leakage import arguments, store
+from leakage.audit.arrays import to_tensor
 from leakage.audit.inputs import AuditInputs, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
@@ -45,16 +48,15 @@ def train_clones(
             f"`estimator` must have `fit` and `predict_proba`, got {type(estimator).__name__}; wrap it in "
             "scikit-learn's CalibratedClassifierCV, which adds probabilities."
         )
-    X, labels = X.detach().cpu().numpy() if isinstance(X, Tensor) else X, _to_labels(y)
-    if not getattr(X, "shape", ()) and not hasattr(X, "__len__"):
-        raise TypeError(f"`X` must be a table, one row for each label, got {type(X).__name__}.")
-    rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if rows != len(labels):
-        raise ValueError(f"`X` and `y` must have equally many rows, got {rows} and {len(labels)}.")
+    X, y = (values.detach().cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
+    labels = column_or_1d(y)
+    check_classification_targets(labels)
+    if _num_samples(X) != len(labels):
+        raise ValueError(f"`X` and `y` must have equally many rows, got {_num_samples(X)} and {len(labels)}.")
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"`y` must have two classes or more, got {names.tolist()}.")
-    member = _draw_halves(rows, models, _to_generator(generator))
+    member = _draw_halves(len(labels), models, _to_generator(generator))
     chance, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
     for model, half in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
         fitted: Any = clone(estimator)
@@ -66,36 +68,14 @@ def train_clones(
     return inputs, [*find_duplicate_rows(X, labels.tolist(), member), *notes]
 
 
-def _to_labels(y: Any) -> np.ndarray:
-    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels.ravel()
-    if labels.ndim != 1:
-        raise ValueError(
-            f"`y` must be one label for each row, got shape {labels.shape}; several outputs are not audited."
-        )
-    if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
-        raise ValueError("`y` must have no missing labels, got NaN or inf; leave such rows out.")
-    try:
-        np.unique(labels)
-    except TypeError as error:
-        raise ValueError("`y` must hold labels of one type that can be ordered; convert them to text.") from error
-    return labels
-
-
 def _ask_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The probability of each row's label, 0 where the clone has never seen it, and whether it is the largest."""
     known = np.searchsorted(names, fitted.classes_)
     posteriors = np.asarray(fitted.predict_proba(X), dtype=float)
-    if posteriors.shape != (len(codes), len(known)):
+    if posteriors.shape != (len(codes), len(known)) or not bool(((posteriors >= 0) & (posteriors <= 1 + 1e-6)).all()):
         raise ValueError(
-            f"`predict_proba` must give ({len(codes)}, {len(known)}) posteriors, one for each of `classes_`, got "
-            f"{posteriors.shape}."
-        )
-    if not bool(np.isfinite(posteriors).all()) or posteriors.min() < 0 or posteriors.max() > 1 + 1e-6:
-        raise ValueError(
-            "`predict_proba` must give probabilities in [0, 1], got others or NaN; has the fit diverged, or has `X` "
-            "missing values?"
+            f"`predict_proba` must give ({len(codes)}, {len(known)}) probabilities in [0, 1], one for each of "
+            f"`classes_`, got shape {posteriors.shape} or others; has the fit diverged, or has `X` missing values?"
         )
     every = np.zeros((len(codes), len(names)))
     every[:, known] = posteriors
@@ -103,7 +83,7 @@ def _ask_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tup
 
 
 def _smallest_probability(chance: np.ndarray) -> tuple[float, list[str]]:
-    """Where p and 1 - p are clipped, and a note: half of the least that is not 0, from 2⁻⁵² to a thousandth."""
+    """Where to clip p and 1 - p: half of the least of them above 0, within 2⁻⁵² and a thousandth; and a note."""
     extreme = (chance <= 0) | (chance >= 1)
     if not extreme.any():
         return 0.0, []
@@ -250,7 +230,7 @@ def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
 
 
 def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
-    inputs = _to_tensor("X", X)
+    inputs = to_tensor("X", X)
     if inputs.ndim < 2:
         raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(inputs.shape)}.")
     if not bool(inputs.isfinite().all()):
@@ -259,20 +239,10 @@ def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
 
 
 def _to_classes(y: Any) -> Tensor:
-    labels = _to_tensor("y", y)
+    labels = to_tensor("y", y)
     if labels.is_floating_point() and bool((labels == labels.round()).all()):
         labels = labels.long()
     return arguments.whole("y", labels, "rows").long()
-
-
-def _to_tensor(name: str, values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().cpu()
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"`{name}` must hold numbers, got {array.dtype}; encode it first.")
-    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
-    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
 # ── halves ──────────────────────────────────────────────────────────────────────────────────────────────────────────
