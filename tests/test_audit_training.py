@@ -70,7 +70,7 @@ LABELS = {
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 def test_labels_of_any_type(labels):
     found = audit_clones(GaussianNB(), labels=labels)
-    assert "RMIA" in {row.attack for row in found.found}
+    assert "RMIA" in {row.attack for row in found.results}
     assert len(found.slices()) == len(np.unique(labels))
 
 
@@ -84,13 +84,13 @@ def test_rows_of_any_kind():
     labels = pandas.Series(Y, index=frame.index)
     assert str(audit_clones(GaussianNB(), frame, labels).table()) == expected
     words = [" ".join(np.array(["a", "bee", "cat", "dog"])[row > 0]) or "none" for row in X]
-    assert audit_clones(make_pipeline(CountVectorizer(), MultinomialNB()), words).found
-    assert audit_clones(MultinomialNB(), sparse.csr_matrix((X > 0).astype(float))).found
+    assert audit_clones(make_pipeline(CountVectorizer(), MultinomialNB()), words).results
+    assert audit_clones(MultinomialNB(), sparse.csr_matrix((X > 0).astype(float))).results
 
 
 def test_a_memory_is_found_and_a_guesser_is_not():
     assert audit_clones(Memory()).strongest.auc.estimate == pytest.approx(1.0)
-    for row in audit_clones(Memory(sure=0.5)).found:
+    for row in audit_clones(Memory(sure=0.5)).results:
         assert row.auc.low <= 0.5 <= row.auc.high
 
 
@@ -208,7 +208,7 @@ def undisturbed():
 
 def test_an_overfitted_module_is_found_and_an_untrained_one_is_not():
     assert undisturbed().strongest.auc.low > 0.8
-    for row in audit_modules(lambda *_: None, level=0.99).found:
+    for row in audit_modules(lambda *_: None, level=0.99).results:
         assert row.auc.low <= 0.5 <= row.auc.high
 
 
@@ -228,9 +228,9 @@ def test_inputs_of_any_form(form):
 
 def test_images_and_words_have_the_shape_that_they_have():
     image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2 * 3 * 4, 3))
-    assert audit_modules(rows=INPUTS.view(POINTS, 1, 5, 6), make=lambda: copy.deepcopy(image)).found
+    assert audit_modules(rows=INPUTS.view(POINTS, 1, 5, 6), make=lambda: copy.deepcopy(image)).results
     words = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
-    assert audit_modules(rows=(INPUTS[:, :5] > 0).long(), make=lambda: copy.deepcopy(words)).found
+    assert audit_modules(rows=(INPUTS[:, :5] > 0).long(), make=lambda: copy.deepcopy(words)).results
 
 
 class Interrupted(Exception):

@@ -33,23 +33,24 @@ from reproduced.studies.polytopes.clusters_2d import Motion
 
 LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
-    "leakage.audit.evidence.Evidence.strongest": "one of the attacks that were measured",
+    "leakage.audit.result.Audit.strongest": "one of the attacks that were measured",
     **{
         f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
     **{f"leakage.audit.epsilon.{name}": "passes on to metrics.epsilon_bounds" for name in ("one_run", "of_trials")},
+    "leakage.audit.result.Audit.interval": "passes on to leakage.evaluation.Evaluation.interval",
+    "leakage.evaluation.mean_estimate": "of one model passes on to metrics.roc; over models see test_audit",
     **{
-        f"leakage.audit.measures.{name}": "of one model passes on to metrics.roc; over models see test_audit"
-        for name in ("around", "mean_of", "Measured.interval", "Measured.tpr")
+        f"leakage.evaluation.Evaluation.{name}": "over models and points see test_evaluation, over models test_audit"
+        for name in ("contrast", "interval")
     },
-    **{f"leakage.panel.Standing.{name}": "over models and points: see test_panel" for name in ("contrast", "interval")},
     **{
         f"reproduced.studies.side_by_side.{name}": "metrics.estimates.mean_interval, over ensembles"
         for name in ("ridge_ladder.average_areas", "ridge_ladder.measure_attacks", "logistic_ladder.measure_attacks")
     },
     **{
-        f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.panel.Standing.interval"
+        f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.evaluation.Evaluation.interval"
         for name in ("gain_per_step", "rate_intervals")
     },
 }

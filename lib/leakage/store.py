@@ -170,9 +170,9 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     """Every file of `leakage` and `reproduced` that running `source` may read.
 
     These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
-    Imports are read from the text; nothing is run. Where the text does not tell (`import leakage`, a star or relative
-    import, a name that `leakage` itself offers, `import_module`, text that is not Python) all files count. What builds the book (`reproduced.run`, `pages`,
-    `build`, `replicate` and `command_line`) never counts: no result depends on it.
+    Imports are read from the text; nothing is run. Where the text does not tell (`import leakage`, a name that `leakage`
+    itself offers, a star or relative import, `import_module`, text that is not Python) all files count. What builds the
+    book (`reproduced.run`, `pages`, `build`, `replicate` and `command_line`) never counts: no result depends on it.
     """
     modules = _modules(lib)
     offered = {f"leakage.{name}" for name in leakage.__all__}
@@ -180,8 +180,9 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     pending: list[str | bytes] = [source]
     while pending:
         names = _imports(pending.pop())
-        everything = names is None or names & offered - modules.keys()
-        new = (modules.keys() if everything else modules.keys() & names) - found
+        if names is None or names & offered - modules.keys():
+            names = modules.keys()
+        new = (modules.keys() & names) - found
         found |= new
         pending += [modules[name].read_bytes() for name in new - {"leakage"}]  # which imports on demand only
     files = {modules[name] for name in found}

@@ -6,16 +6,14 @@ fix the pool and the complementary pairs of networks, so all widths can be compa
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership import loss_threshold
-from leakage.attacks.membership.lira import lira
-from leakage.attacks.membership.rmia import rmia
+from leakage.attacks.membership.table import ATTACKS
+from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.metrics.scores import FPRS, rates
 from leakage.models import mlp
@@ -26,14 +24,15 @@ from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Ensemble, Recipe, Recorder
 from leakage.trainers.perceptrons import Perceptrons
 
-LOSS_ATTACKS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "global": loss_threshold.global_scores,
-    "sample": loss_threshold.sample_scores,
-    "lira": lira,
-    "lira-own": partial(lira, variance="own"),
-    "rmia": rmia,
+LOSS_ATTACKS: Mapping[str, str] = {
+    "global": "global threshold",
+    "sample": "sample threshold",
+    "lira": "LiRA",
+    "lira-own": "LiRA, own variance",
+    "rmia": "RMIA",
 }
-"""`global` and `sample` are the paper's loss thresholds; the likelihood ratios are later, stronger attacks."""
+"""Short names of rows of the table of attacks. `global` and `sample` are the paper's loss thresholds; the likelihood
+ratios are later, stronger attacks."""
 
 
 class Halves(NamedTuple):
@@ -165,9 +164,10 @@ def audit_losses(
     fprs: Sequence[float] = FPRS,
 ) -> dict[str, Rates]:
     """The rates of every attack against every model."""
-    audited = {}
+    audited, models = {}, TrainedModels.from_losses(losses, member, partner)
     for name in attacks:
-        found = rates(LOSS_ATTACKS[name](losses, member, partner), member=member, fprs=fprs)
+        scores = ATTACKS[LOSS_ATTACKS[name]].score(models, torch.Generator())  # which draws nothing
+        found = rates(scores, member=member, fprs=fprs)
         tpr = {fpr: found[f"tpr_at_{fpr}"] for fpr in fprs}
         audited[name] = Rates(found["advantage"], found["auc"], tpr)
     return audited
