@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from leakage.attacks.membership.loss_threshold import global_thresholds
 from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
@@ -202,7 +203,7 @@ def audit_width(
         validation_loss,
         (losses * member).sum(-1) / member.sum(-1),
         audit_losses(losses, member, partner, attacks=attacks, fprs=fprs),
-        EpochLosses(some, loss_threshold.global_thresholds(some, member, partner), member) if kept else None,
+        EpochLosses(some, global_thresholds(some, member, partner), member) if kept else None,
     )
 
 
