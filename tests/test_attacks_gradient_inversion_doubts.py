@@ -5,7 +5,7 @@ import math
 import pytest
 
 from leakage.attacks.gradient_inversion import doubts
-from leakage.attacks.gradient_inversion.span import of_rows
+from leakage.attacks.gradient_inversion.span import from_rows
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
 
@@ -27,4 +27,4 @@ def test_in_the_plane_chance_is_an_angle():
 def test_rows_of_noise_have_no_gap(m, d, batch):
     for seed in range(5):
         noise = gaussian((m, d), generator=stream(seed, "noise"))
-        assert of_rows(noise, batch=batch, generator=stream(seed, "attack")).gap < doubts.LEAST_GAP
+        assert from_rows(noise, batch=batch, generator=stream(seed, "attack")).gap < doubts.LEAST_GAP

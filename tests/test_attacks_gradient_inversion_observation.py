@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
-from leakage.attacks.gradient_inversion.observation import Observation, misfit, observed
+from leakage.attacks.gradient_inversion.observation import Observation, flatten_gradient, misfit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client, DeepStack
@@ -196,9 +196,9 @@ def test_the_misfit_of_the_true_batch_is_rounding(name, loss, unseen):
 def test_only_what_was_observed_is_compared(layer, equations):
     full = seen(Client(W, activation="tanh"))
     part = Observation(W, full.activation, full.bias, **{layer: getattr(full, layer)})
-    torch.testing.assert_close(observed(part), getattr(full, layer).flatten())
+    torch.testing.assert_close(flatten_gradient(part), getattr(full, layer).flatten())
     # Noise in one layer is not the misfit of the other.
     noisy = dataclasses.replace(full, **{layer: 2 * getattr(full, layer)})
     r = residuals(Client(W, activation="tanh"), full)
-    assert equations.of(full).misfit(X, r) < 1e-13
-    assert equations.of(noisy).misfit(X, r) == pytest.approx(0.5)
+    assert equations.from_observation(full).misfit(X, r) < 1e-13
+    assert equations.from_observation(noisy).misfit(X, r) == pytest.approx(0.5)

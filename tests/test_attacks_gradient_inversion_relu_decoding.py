@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.relu_decoding import MOST_INPUTS, decode, switches
+from leakage.attacks.gradient_inversion.relu_decoding import MOST_INPUTS, decode, slope_functions
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
@@ -54,7 +54,7 @@ def test_the_switches_are_the_inverse_of_the_edges():
     on = gaussian((80, 4), generator=stream(0, "on")) > 0
     for slope in (0.0, 0.01):
         rows = (slope + (1 - slope) * on.to(DTYPE)) @ edges
-        found = switches(rows, slope=slope, generator=stream(0, "draws"))
+        found = slope_functions(rows, slope=slope, generator=stream(0, "draws"))
         permutation = (edges @ found).round()
         torch.testing.assert_close(permutation.sum(0), torch.ones(4, dtype=DTYPE))
         torch.testing.assert_close(edges @ found, permutation, rtol=0, atol=1e-10)  # rounding, times a condition

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from scipy import special
 
-from leakage.attacks.gradient_inversion.decompose import Decomposition
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.span import Span
+from leakage.attacks.gradient_inversion.tensor_decomposition import Decomposition
 
 LEAST_GAP = 1.5
 """Of the singular values of a gradient's rows. Noise leaves 1.36 at most: in 3000 gradients of 40 to 400 neurons, 10 to

@@ -68,7 +68,7 @@ class Equations(ABC):
         ridge = ridge.clamp_min(torch.finfo(gram.dtype).tiny)  # points without any say get no residual
         return torch.linalg.solve(gram + torch.diag_embed(ridge.expand_as(right)), right)
 
-    def signed(self, points: Float[Tensor, "s b k"]) -> Float[Tensor, "s b k"]:
+    def choose_signs(self, points: Float[Tensor, "s b k"]) -> Float[Tensor, "s b k"]:
         r"""The points with signs chosen by one linear fit of both $u_i$ and $-u_i$: the one with more weight stays."""
         one, other = self.residuals(torch.cat([points, -points], dim=1)).abs().chunk(2, dim=1)
         return torch.where((one >= other).unsqueeze(-1), points, -points)

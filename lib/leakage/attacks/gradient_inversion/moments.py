@@ -27,20 +27,16 @@ _ROWS = 8192  # neurons at a time where an array has several numbers for each pa
 
 @dataclass(frozen=True, eq=False)
 class Moments(ABC):
-    """Moments of one gradient; `of_outputs` and `of_hidden` make them.
+    r"""Moments of one gradient; `from_outputs` and `from_hidden` make them.
 
     Attributes:
         weights: W, the neurons' weights.
-        mean: the moment of order 1.
+        first: the moment of order 1, which estimates $s_1 \sum_i r_i x_i$.
     """
 
     weights: Float[Tensor, "m d"]
-    mean: Float[Tensor, " d"]
+    first: Float[Tensor, " d"]
     _filled: ClassVar[int]  # slots of a tensor that the gradient itself fills
-
-    def first(self) -> Float[Tensor, " d"]:
-        r"""The moment of order 1, which estimates $s_1 \sum_i r_i x_i$."""
-        return self.mean
 
     @abstractmethod
     def second(self, vectors: Float[Tensor, "d k"]) -> Float[Tensor, "d k"]:
@@ -64,7 +60,7 @@ class Moments(ABC):
 
         $$ \operatorname{sym} \sum_k (-1)^k \frac{q!}{k!\,(q - 2k)!\,2^k}\, M_{p - 2k} \otimes I^{\otimes k}, $$
 
-        where $M_l$ are the moments of monomials, and q is p from `of_outputs` and p - 1 from `of_hidden`, whose
+        where $M_l$ are the moments of monomials, and q is p from `from_outputs` and p - 1 from `from_hidden`, whose
         gradient is one of the factors.
 
         Raises:
@@ -84,7 +80,7 @@ class Moments(ABC):
             total = total + term
         return symmetrised(total)
 
-    def regressed(self, basis: Float[Tensor, "d b"], *, order: int = 3) -> Float[Tensor, "b b b *b"]:
+    def fit_tensor(self, basis: Float[Tensor, "d b"], *, order: int = 3) -> Float[Tensor, "b b b *b"]:
         r"""What `tensor` estimates, by least squares instead of averages.
 
         Fits what the gradient contributes by a polynomial of degree q in $V^\top w$ and returns the symmetric part of
@@ -100,7 +96,9 @@ class Moments(ABC):
         self._check(basis, order)
         needed = math.comb(basis.shape[1] + order - self._filled, order - self._filled)
         if len(self.weights) <= needed:
-            raise ValueError(f"`regressed` needs more neurons than coefficients, got {len(self.weights)} for {needed}.")
+            raise ValueError(
+                f"`fit_tensor` needs more neurons than coefficients, got {len(self.weights)} for {needed}."
+            )
         start, inner = self._factors(basis)
         derivatives = len(start) * _top_derivatives(inner, start, degree=order - self._filled)
         return symmetrised(derivatives.reshape((basis.shape[1],) * order))
@@ -175,7 +173,7 @@ class HiddenMoments(Moments):
         return self.rows @ basis, self.weights @ basis
 
 
-def of_outputs(observation: Observation, *, centre: bool = True) -> OutputMoments:
+def from_outputs(observation: Observation, *, centre: bool = True) -> OutputMoments:
     r"""The moments of g, the gradient of the output weights.
 
     The Hermite polynomials of order 2 and more are uncorrelated with $(1, w)$, so whatever of g is linear in w only
@@ -202,7 +200,7 @@ def of_outputs(observation: Observation, *, centre: bool = True) -> OutputMoment
     return OutputMoments(weights, fit[1:], values - design @ fit)
 
 
-def of_hidden(observation: Observation, *, centre: bool = True) -> HiddenMoments:
+def from_hidden(observation: Observation, *, centre: bool = True) -> HiddenMoments:
     r"""The moments of G, the gradient of the hidden weights.
 
     The rows of G share the large mean $\frac1m \sum_i r_i \E[\sigma'] x_i$, which the moments of order 2 and more do

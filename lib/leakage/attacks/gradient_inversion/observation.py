@@ -150,15 +150,15 @@ class Reconstruction:
     ambiguous: tuple[str, ...] = ()
 
 
-def observed(observation: Observation) -> Float[Tensor, " n"]:
+def flatten_gradient(observation: Observation) -> Float[Tensor, " n"]:
     """The gradient as one vector, of the layers that were observed."""
     return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
 
 
-def simulated(
+def simulate_gradient(
     observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]
 ) -> Float[Tensor, " n"]:
-    r"""The gradient $(g, G)$ of this batch as `observed` orders it; differentiable."""
+    r"""The gradient $(g, G)$ of this batch as `flatten_gradient` orders it; differentiable."""
     values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
     parts = []
     if observation.outputs is not None:
@@ -173,8 +173,8 @@ def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Fl
 
     Over all neurons and the layers that were observed: rounding alone certifies that the batch explains them.
     """
-    target = observed(observation)
-    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
+    target = flatten_gradient(observation)
+    return float((simulate_gradient(observation, inputs, residuals) - target).norm() / target.norm())
 
 
 def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:

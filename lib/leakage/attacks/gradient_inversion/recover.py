@@ -2,8 +2,8 @@ r"""A batch from one gradient, up to rounding: the span, directions in it, least
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find; that of the
 output layer alone needs many more neurons. What is returned carries its misfit over all neurons in `residual`: below
-`refine.certified` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
-an `Observation` and what its caller claims to know of lengths and labels.
+`refine.certificate_threshold` the batch explains the gradient to rounding, anything above is a failure and says so. The
+attack sees an `Observation` and what its caller claims to know of lengths and labels.
 """
 
 import dataclasses
@@ -16,13 +16,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion import relu_decoding, span, tensor
-from leakage.attacks.gradient_inversion.decompose import decompose
+from leakage.attacks.gradient_inversion import relu_decoding, span, symmetries, tensor_attack
 from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
+from leakage.attacks.gradient_inversion.refine import Solutions, certificate_threshold, solve
+from leakage.attacks.gradient_inversion.tensor_decomposition import decompose
 from leakage.theory.hermite import route
 
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
@@ -42,14 +41,14 @@ def recover(
 ) -> Reconstruction:
     r"""Find the batch behind a gradient, with residuals, labels and the misfit that certifies it.
 
-    1. V spans the inputs: the rows of G (`span.of_rows`).
-    2. The first start has the directions of the tensor in the span (`directions`), the later ones are the same with
-       other signs, or random.
-    3. `refine.polish` on some neurons, with all starts of a try at once.
+    1. V spans the inputs: the rows of G (`span.from_rows`).
+    2. The first start has the directions of the tensor in the span (`input_directions`), the later ones are the same
+       with other signs, or random.
+    3. `refine.solve` on some neurons, with all starts of a try at once.
     4. The best batch that explains all of the gradient, and has the labels it may have, ends the search.
 
-    Without G, step 1 and 2 are `tensor.reconstruct` from g, and there is one start. Piecewise linear activations go to
-    `relu_decoding.decode`.
+    Without G, step 1 and 2 are `tensor_attack.reconstruct` from g, and there is one start. Piecewise linear activations
+    go to `relu_decoding.decode`.
 
     Source: not in Wang et al.; step 2 has their tensor, within the exact span.
 
@@ -60,14 +59,14 @@ def recover(
             not be enough without.
         labels: the values that labels may have, which a batch must then have to be accepted; where none has them, the
             answer's `ambiguous` says so. `None` accepts any, and decides between an input and its mirror image as
-            `tensor.reconstruct` does.
+            `tensor_attack.reconstruct` does.
         tries: how often to start.
         starts: how many starts at a time from the second try on.
         generator: for sketches and starts.
 
     Returns:
         The batch found, with what leaves it undetermined, which a certificate cannot see; if none is certified, the
-        one of the least misfit. The certificate follows the precision of the gradient, `refine.certified`.
+        one of the least misfit. The certificate follows the precision of the gradient, `refine.certificate_threshold`.
 
     Raises:
         ValueError: if `batch` exceeds m, d or the rank of the gradient, the activation does not identify inputs,
@@ -76,7 +75,7 @@ def recover(
     """
     for name, value in (("batch", batch), ("tries", tries), ("starts", starts)):
         arguments.count(name, value, least=1)
-    possible.check(labels)
+    symmetries.check(labels)
     if norm is not None:
         arguments.number("norm", norm, above=0)
     if observation.activation.degree == 1 and not observation.activation.smooth:
@@ -85,7 +84,7 @@ def recover(
         found = _from_outputs(observation, batch, norm, labels, generator)
     else:
         found = _from_rows(observation, batch, norm, labels, tries, starts, generator)
-    return dataclasses.replace(found, ambiguous=found.ambiguous + _undetermined(observation, found, labels))
+    return dataclasses.replace(found, ambiguities=found.ambiguities + _undetermined(observation, found, labels))
 
 
 def _from_rows(
@@ -99,26 +98,26 @@ def _from_rows(
 ) -> Reconstruction:
     """The batch from G, in the span of its rows."""
     assert observation.hidden is not None  # or it is `_from_outputs`
-    enough = certified(observation.hidden.dtype)
-    basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
-    everything = HiddenEquations.of(observation, basis)
-    some = HiddenEquations.of(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
-    best: Polished | None = None
+    enough = certificate_threshold(observation.hidden.dtype)
+    basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
+    everything = HiddenEquations.from_observation(observation, basis)
+    some = HiddenEquations.from_observation(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
+    best: Solutions | None = None
     for points in _starts(everything, norm=norm, tries=tries, starts=starts, generator=generator):
-        polished = polish(some, points, norm=norm)
+        polished = solve(some, points, norm=norm)
         for start in (polished.misfits < enough).nonzero().squeeze(-1):
             inputs = polished.points[start] @ basis.mT
             result = _finished(observation, inputs, polished.residuals[start], labels)
-            if result.residual < enough and possible.possible(result, labels):
+            if result.residual < enough and symmetries.labels_allowed(result, labels):
                 return result
         best = min((best or polished, polished), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1
     start = best.misfits.argmin(0, keepdim=True)
-    last = polish(everything, best.points[start], best.residuals[start], norm=norm, steps=_SETTLING_STEPS)
+    last = solve(everything, best.points[start], best.residuals[start], norm=norm, steps=_SETTLING_STEPS)
     return _finished(observation, last.points[0] @ basis.mT, last.residuals[0], labels)
 
 
-def directions(
+def input_directions(
     equations: HiddenEquations, *, norm: float = 1.0, generator: torch.Generator
 ) -> Float[Tensor, "b b"] | None:
     r"""Unit vectors along the inputs, up to sign, from the tensor of the gradient in their span.
@@ -143,7 +142,7 @@ def directions(
     if neurons >= _ROWS_PER_MONOMIAL[0] * monomials:
         few = slice(_ROWS_PER_MONOMIAL[1] * monomials)
         try:
-            estimate = _moments(equations.rows[few], equations.target[few]).regressed(identity, order=order)
+            estimate = _moments(equations.rows[few], equations.target[few]).fit_tensor(identity, order=order)
         except ValueError:  # too few neurons differ
             return None
     elif neurons > 2 * (size + 1):
@@ -166,20 +165,20 @@ def _starts(
 ) -> Iterator[Float[Tensor, "s b b"]]:
     """The starts of every try; signs are fitted, unless the activation leaves no trace of them."""
     length = 1.0 if norm is None else norm
-    first = directions(equations, norm=length, generator=generator)
+    first = input_directions(equations, norm=length, generator=generator)
     mirrored = equations.activation.centre is not None
     if first is not None:
         first = length * first.unsqueeze(0)
-        yield first if mirrored else equations.signed(first)
+        yield first if mirrored else equations.choose_signs(first)
     for _ in range(tries - (first is not None)):
         drawn = _random_starts(equations, starts, length=length, spread=norm is None, generator=generator)
         if mirrored:
             yield drawn
         elif first is None:
-            yield equations.signed(drawn)
+            yield equations.choose_signs(drawn)
         else:
             half = starts // 2
-            yield torch.cat([equations.signed(drawn[half:]), first * drawn[:half, :, :1].sign()])
+            yield torch.cat([equations.choose_signs(drawn[half:]), first * drawn[:half, :, :1].sign()])
 
 
 def _random_starts(
@@ -201,10 +200,10 @@ def _from_outputs(
 ) -> Reconstruction:
     """The batch from g alone, by one start."""
     length = 1.0 if norm is None else norm
-    start = tensor.reconstruct(
+    start = tensor_attack.reconstruct(
         observation, batch=batch, source="outputs", norm=length, labels=labels, generator=generator
     )
-    polished = polish(OutputEquations.of(observation), start.inputs.unsqueeze(0), norm=norm)
+    polished = solve(OutputEquations.from_observation(observation), start.inputs.unsqueeze(0), norm=norm)
     return _finished(observation, polished.points[0], polished.residuals[0], labels)
 
 
@@ -213,7 +212,7 @@ def _finished(
 ) -> Reconstruction:
     """A batch with the signs that its labels ask for, its labels and its certificate."""
     seen = observation.hidden is None
-    signs, ambiguous = possible.upright(observation, inputs, residuals, labels, outputs_seen=seen)
+    signs, ambiguous = symmetries.signs_from_labels(observation, inputs, residuals, labels, outputs_seen=seen)
     inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
     found = observation.labels(inputs, residuals)
     # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
@@ -231,7 +230,7 @@ def _undetermined(observation: Observation, found: Reconstruction, labels: Seque
         assert observation.outputs is not None  # or there is no gradient at all
         seen, target = values.norm(dim=0), observation.outputs.norm()
     # What has a share s of a gradient that is known to c is itself known to c / s, and twins to √c.
-    rounding = certified(inputs.dtype) ** 0.5
+    rounding = certificate_threshold(inputs.dtype) ** 0.5
     apart = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist")
     if observation.activation.centre is not None:
         mirrored = torch.cdist(inputs, -inputs, compute_mode="donot_use_mm_for_euclid_dist")
@@ -240,6 +239,6 @@ def _undetermined(observation: Observation, found: Reconstruction, labels: Seque
     words = {
         "an input without a residual may be any other": bool((found.residuals.abs() * seen <= rounding * target).any()),
         "two inputs are one, of which only the sum of r is determined": bool(twins.any()),
-        "no batch was found whose labels are those they may be": not possible.possible(found, labels),
+        "no batch was found whose labels are those they may be": not symmetries.labels_allowed(found, labels),
     }
     return tuple(word for word, holds in words.items() if holds)

@@ -14,18 +14,18 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.gradient_inversion.equations import Equations
 
-CERTIFIED = 1e-10
+CERTIFICATE_THRESHOLD = 1e-10
 """The relative misfit below which a batch explains a gradient in float64: rounding leaves 1e-14, local minima 1e-3 and
 more."""
-_CERTIFIED = {torch.float32: 1e-5, torch.float64: CERTIFIED}
+_CERTIFIED = {torch.float32: 1e-5, torch.float64: CERTIFICATE_THRESHOLD}
 _LENGTHS = 10.0  # weight of the known lengths, against equations of size 1 for each input: measured, 1 to 100 will do
 _DAMPING = (1e-15, 1e-3, 1e8)  # least, first and most
 _FACTOR = 10.0  # between the dampings of two steps
 _LOOK = 4  # steps between two looks at the misfits: each look waits for the device
 
 
-def certified(dtype: torch.dtype) -> float:
-    """The relative misfit below which a batch explains a gradient: `CERTIFIED`, and 1e-5 in float32.
+def certificate_threshold(dtype: torch.dtype) -> float:
+    """The relative misfit below which a batch explains a gradient: `CERTIFICATE_THRESHOLD`, and 1e-5 in float32.
 
     There rounding leaves 4e-7, and 8e-7 at most in 300 batches of 2 to 8 inputs, whose error was below 2e-5; of a
     (leaky) ReLU 3e-6. In 240 batches from seeds that were not used to set it, all were certified.
@@ -39,7 +39,7 @@ def certified(dtype: torch.dtype) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Polished:
+class Solutions:
     r"""Where the starts have gone.
 
     Attributes:
@@ -56,14 +56,14 @@ class Polished:
     history: Float[Tensor, "steps s"]
 
 
-def polish(
+def solve(
     equations: Equations,
     points: Float[Tensor, "s b k"],
     residuals: Float[Tensor, "s b"] | None = None,
     *,
     norm: float | None = None,
     steps: int = 80,
-) -> Polished:
+) -> Solutions:
     r"""Levenberg-Marquardt for all unknowns, from every start.
 
     $$ \bigl( J^\top J + \lambda \operatorname{diag} J^\top J \bigr)\, \delta = -J^\top E , $$
@@ -94,17 +94,17 @@ def polish(
     def parts(unknowns: Tensor) -> tuple[Tensor, Tensor]:
         return unknowns[:, :size].reshape(-1, *shape), unknowns[:, size:]
 
-    unknowns, history = marquardt(
+    unknowns, history = levenberg_marquardt(
         lambda unknowns: _misfits(equations, *parts(unknowns), norm),
         lambda unknowns: _normal(equations, *parts(unknowns), norm),
         torch.cat([points.flatten(1), residuals], dim=1),
-        enough=certified(points.dtype),
+        enough=certificate_threshold(points.dtype),
         steps=steps,
     )
-    return Polished(*parts(unknowns), history[-1], history)
+    return Solutions(*parts(unknowns), history[-1], history)
 
 
-def marquardt(
+def levenberg_marquardt(
     misfits: Callable[[Tensor], Tensor],
     normal: Callable[[Tensor], tuple[Tensor, Tensor]],
     unknowns: Float[Tensor, "s p"],
@@ -112,7 +112,7 @@ def marquardt(
     enough: float,
     steps: int,
 ) -> tuple[Float[Tensor, "s p"], Float[Tensor, "n s"]]:
-    r"""The steps of `polish`, from every start, for any least squares.
+    r"""The steps of `solve`, from every start, for any least squares.
 
     Args:
         misfits: $\lVert E \rVert$ of each start, relative to what is to be explained.

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion import span
+from leakage.attacks.gradient_inversion import span, symmetries
 from leakage.attacks.gradient_inversion.equations import HiddenEquations
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
@@ -69,11 +68,11 @@ def decode(
             "gradient of (x, r); got None, try 1.0 for normalised ones."
         )
     norm = arguments.number("norm", norm, above=0)
-    possible.check(labels)
-    basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
+    symmetries.check(labels)
+    basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
     rows = len(observation.weights) * observation.hidden @ basis
     slope = float(observation.activation.derivatives(-rows.new_ones(1), order=1)[1])
-    on = (rows @ switches(rows, slope=slope, generator=generator)) > (1 + slope) / 2
+    on = (rows @ slope_functions(rows, slope=slope, generator=generator)) > (1 + slope) / 2
     pattern = slope + (1 - slope) * on.to(rows)
     inputs = torch.linalg.lstsq(pattern, rows).solution @ basis.mT
     # A neuron is on where w·x > 0; every one of them tells the sign of r, and they agree if the pattern is right.
@@ -84,16 +83,18 @@ def decode(
     ambiguous = ()
     alike = on.all(0)
     if slope and bool(alike.any()):
-        swapped, tied = possible.nearer(observation, (inputs, residuals), (-inputs, -residuals / slope), labels)
+        swapped, tied = symmetries.compare_labels(
+            observation, (inputs, residuals), (-inputs, -residuals / slope), labels
+        )
         swapped, tied = swapped & alike, tied & alike
         inputs = torch.where(swapped.unsqueeze(-1), -inputs, inputs)
         residuals = torch.where(swapped, -residuals / slope, residuals)
         ambiguous = (_ALIKE,) if labels is None or bool(tied.any()) else ()
-    certificate = HiddenEquations.of(observation).misfit(inputs, residuals)
+    certificate = HiddenEquations.from_observation(observation).misfit(inputs, residuals)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), certificate, ambiguous)
 
 
-def switches(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Generator) -> Float[Tensor, "b b"]:
+def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Generator) -> Float[Tensor, "b b"]:
     r"""The independent linear functions that are α or 1 on every row, as columns: $Z^{-1}$, in any order.
 
     Raises:

@@ -47,7 +47,7 @@ class Span:
         return least / self.next_size if self.next_size > 0 else math.inf
 
 
-def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generator: torch.Generator) -> Span:
+def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generator: torch.Generator) -> Span:
     r"""The row space of the gradient G of the hidden weights, which is the span of the inputs.
 
     $$ G = \tfrac1m R X, \quad R_{ji} = r_i\, \sigma'(w_j^\top x_i), \qquad Q = \operatorname{qr}(G^\top \Omega), \quad
@@ -92,14 +92,14 @@ def of_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generat
 
 
 def check_rank(gradient: Float[Tensor, "m d"], *, batch: int, generator: torch.Generator) -> None:
-    """Raise the errors of `of_rows`: a rank below `batch` shows in a sketch of a few more rows."""
+    """Raise the errors of `from_rows`: a rank below `batch` shows in a sketch of a few more rows."""
     columns = min(_check(gradient, batch), batch + _OVERSAMPLING)
     start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
     sizes = torch.linalg.svdvals(start @ gradient)
     _refuse(int((sizes > _rounding(gradient, sizes)).sum()), batch)
 
 
-def of_moments(
+def from_moments(
     moments: Moments,
     *,
     batch: int,
@@ -128,7 +128,7 @@ def of_moments(
     return _cut(values, vectors, batch)
 
 
-def sharpened(moments: Moments, span: Span) -> Span:
+def sharpen(moments: Moments, span: Span) -> Span:
     r"""A span improved by the moment of order 3, contracted within the span itself.
 
     Two slots of $T = s_3 \sum_i r_i x_i^{\otimes 3}$ are projected onto V, and V becomes the B leading left singular
@@ -146,7 +146,7 @@ def sharpened(moments: Moments, span: Span) -> Span:
 
 
 def _check(gradient: Tensor, batch: int | None) -> int:
-    """Raise the errors of `of_rows` that need no rank, and give the largest rank there can be."""
+    """Raise the errors of `from_rows` that need no rank, and give the largest rank there can be."""
     arguments.filled("gradient", arguments.real("gradient", gradient, "m d"))
     if not bool(gradient.any()):
         raise ValueError("`gradient` must not be zero: it has no row space.")
@@ -174,7 +174,7 @@ def _operator(moments: Moments, order: int, direction: Tensor | None) -> Callabl
         return moments.second
     if order != 3:
         raise ValueError(f"`order` must be 2, or 3 with or without a `direction`; got {order!r}.")
-    direction = moments.first() if direction is None else direction
+    direction = moments.first if direction is None else direction
     length = torch.linalg.vector_norm(arguments.real("direction", direction, like=moments.weights))
     if direction.shape != moments.weights.shape[1:] or not bool(length > 0):
         raise ValueError(f"`direction` must be {moments.weights.shape[1]} numbers, not all 0; got {direction!r}.")

@@ -16,19 +16,18 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import doubts, moments, span
-from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion.decompose import Decomposition, decompose, powers
+from leakage.attacks.gradient_inversion import doubts, moments, span, symmetries
 from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
+from leakage.attacks.gradient_inversion.tensor_decomposition import Decomposition, decompose, powers
 from leakage.theory.hermite import Route, route
 
 SOURCES: Mapping[str, Callable[..., Moments]] = {
-    "outputs": moments.of_outputs,
-    "hidden": moments.of_hidden,
-    "span": moments.of_hidden,
+    "outputs": moments.from_outputs,
+    "hidden": moments.from_hidden,
+    "span": moments.from_hidden,
 }
 """The gradients by name, with the moments of each."""
 DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
@@ -113,7 +112,7 @@ def reconstruct(
     arguments.choice("source", source, SOURCES)
     arguments.choice("contraction", contraction, CONTRACTIONS)
     arguments.number("norm", norm, above=0)
-    possible.check(labels)
+    symmetries.check(labels)
     way = route(observation.activation, norm=norm)
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
@@ -129,13 +128,15 @@ def reconstruct(
         span.check_rank(observation.hidden, batch=batch, generator=generator.clone_state())
     if source == "span":
         assert observation.hidden is not None
-        found = span.of_rows(observation.hidden, batch=batch, generator=generator)
+        found = span.from_rows(observation.hidden, batch=batch, generator=generator)
     else:
         found = _find_span(estimates, way, batch, contraction, generator)
     terms = _find_terms(estimates, found.basis, way, contraction, generator)
     signed, rough = _with_signs(estimates, found.basis, terms, way, norm)
     inputs = norm * normalize(signed @ found.basis.mT, dim=-1)
-    turns, ambiguous = possible.upright(observation, inputs, rough, labels, outputs_seen=source == "outputs")
+    turns, ambiguous = symmetries.signs_from_labels(
+        observation, inputs, rough, labels, outputs_seen=source == "outputs"
+    )
     inputs = turns.unsqueeze(-1) * inputs
     residuals, misfit = refit(observation, inputs, outputs=source == "outputs")
     return TensorReconstruction(
@@ -164,7 +165,9 @@ def refit(
     Raises:
         ValueError: if the observation lacks the gradient asked for.
     """
-    equations = OutputEquations.of(observation) if outputs else HiddenEquations.of(observation)
+    equations = (
+        OutputEquations.from_observation(observation) if outputs else HiddenEquations.from_observation(observation)
+    )
     gram, right = equations.linear(inputs.unsqueeze(0))
     residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
     return residuals[0], equations.misfit(inputs, residuals[0])
@@ -173,18 +176,18 @@ def refit(
 def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:
     """Step 1, by moments."""
     if way.span == 2:
-        return span.of_moments(estimates, batch=batch, generator=generator)
+        return span.from_moments(estimates, batch=batch, generator=generator)
     if contraction != "none":
-        direction = DIRECTIONS[contraction](estimates.first(), generator)
-        return span.of_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
-    best = span.of_moments(estimates, batch=batch, order=3, generator=generator)
+        direction = DIRECTIONS[contraction](estimates.first, generator)
+        return span.from_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
+    best = span.from_moments(estimates, batch=batch, order=3, generator=generator)
     for _ in range(_MORE_DIRECTIONS):
         if best.gap >= _CLEAR_GAP:
             break
-        direction = DIRECTIONS["random"](estimates.first(), generator)
-        other = span.of_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
+        direction = DIRECTIONS["random"](estimates.first, generator)
+        other = span.from_moments(estimates, batch=batch, order=3, direction=direction, generator=generator)
         best = max(best, other, key=lambda candidate: candidate.gap)
-    return span.sharpened(estimates, best)
+    return span.sharpen(estimates, best)
 
 
 def _find_terms(
@@ -194,7 +197,7 @@ def _find_terms(
     tensor = estimates.tensor(basis, order=way.tensor)
     if way.tensor == 4 and contraction != "none":
         # Within the span: a direction of the whole space would lose a factor √d.
-        direction = DIRECTIONS[contraction](basis.mT @ estimates.first(), generator)
+        direction = DIRECTIONS[contraction](basis.mT @ estimates.first, generator)
         tensor = tensor @ normalize(direction, dim=0)
     # All slices, which is what ever more random contractions tend to: one thing less to draw.
     return decompose(tensor, order=tensor.ndim, contractions=None, generator=generator)
@@ -210,7 +213,7 @@ def _with_signs(
     if way.tensor == 3:
         signed = terms.weights / (way.moments[3] * norm**3)
     else:
-        signed = torch.linalg.pinv(terms.factors.mT) @ (basis.mT @ estimates.first()) / (way.moments[1] * norm)
+        signed = torch.linalg.pinv(terms.factors.mT) @ (basis.mT @ estimates.first) / (way.moments[1] * norm)
     if way.span == 3:
         return terms.factors * _sign(signed), signed.abs()
     second = basis.mT @ estimates.second(basis) / (way.moments[2] * norm**2)

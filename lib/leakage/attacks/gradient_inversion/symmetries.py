@@ -40,7 +40,7 @@ def nearer(
     return there < here, (here - there).abs() <= _TIE * (1 + here)
 
 
-def upright(
+def signs_from_labels(
     observation: Observation,
     inputs: Float[Tensor, "B d"],
     residuals: Float[Tensor, " B"],

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
+from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
 
 MOST_INPUTS = 12
 """The largest batch that is looked for: the number of draws grows as $2^B$."""

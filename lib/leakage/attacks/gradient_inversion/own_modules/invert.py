@@ -27,13 +27,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import certificate, dead_neurons, first_layer, outputs
-from leakage.attacks.gradient_inversion.certificate import ModuleReconstruction
-from leakage.attacks.gradient_inversion.first_layer import FirstLayer, NoRoute
-from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
 from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.own_modules import certificate, dead_neurons, first_layer, outputs
+from leakage.attacks.gradient_inversion.own_modules.certificate import ModuleReconstruction
+from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
+from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute
 from leakage.attacks.gradient_inversion.recover import recover
-from leakage.attacks.gradient_inversion.refine import certified
+from leakage.attacks.gradient_inversion.refine import certificate_threshold
 from leakage.models.activations import Activation
 from leakage.trainers.federated import find_loss
 
@@ -143,15 +143,15 @@ def _of_several(
     generator: torch.Generator,
 ) -> ModuleReconstruction:
     """The other routes, one after another, until one is certified."""
-    equations = ModuleEquations.of(first, batch=batch, generator=generator)
-    enough = certified(first.precision)
+    equations = ModuleEquations.from_first_layer(first, batch=batch, generator=generator)
+    enough = certificate_threshold(first.precision)
     doubts: tuple[str, ...] = ()
     unknowns, misfit, route = None, math.inf, "span"
     if not first.biased and (guess := _as_in_the_paper(module, gradient, batch, loss, norm, generator)) is not None:
         route = "recover"
         unknowns, misfit = _settled(equations, guess, enough)
     elif batch <= dead_neurons.MOST_INPUTS and first.rectified(generator=generator):
-        guess = dead_neurons.separated(equations, generator=generator)
+        guess = dead_neurons.separate_inputs(equations, generator=generator)
         if guess is not None:
             route = "dead_neurons"
             unknowns, misfit = _settled(equations, guess * (1.0 if first.biased or norm is None else norm), enough)

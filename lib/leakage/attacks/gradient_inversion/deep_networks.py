@@ -1,8 +1,8 @@
 r"""Through a stack of layers that keep their input: what the top of a deep network says about the bottom.
 
 The server sends a `models.clients.DeepStack`. Its two upper layers are a two-layer client whose inputs are *features*
-of the true ones, so that any attack on two layers finds the features, and `inputs_from` takes them back. All inverses
-are by bisection to the last digit, entry by entry, and are NaN where no input has such a feature.
+of the true ones, so that any attack on two layers finds the features, and `invert_features` takes them back. All
+inverses are by bisection to the last digit, entry by entry, and are NaN where no input has such a feature.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, 
     )
 
 
-def inputs_from(
+def invert_features(
     features: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str
 ) -> Float[Tensor, "B d"]:
     r"""The inputs whose `models.clients.stack_features` these are.
@@ -75,11 +75,11 @@ def inputs_from(
     return _solve(lambda x: stack_features(x, activation, depth=depth, kind=kind), features)
 
 
-def inputs_along(
+def invert_directions(
     directions: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str, norm: float = 1.0
 ) -> Float[Tensor, "B d"]:
     r"""The inputs of known norm whose features have these directions: a search for $\alpha_i > 0$ such that
-    `inputs_from` of $\alpha_i$ times the direction has the norm. The length of a direction does not count.
+    `invert_features` of $\alpha_i$ times the direction has the norm. The length of a direction does not count.
 
     Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
     of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
@@ -89,7 +89,7 @@ def inputs_along(
 
     Raises:
         ValueError: if the norm is not positive and finite, a direction is 0 or not finite, the features of 0 are not
-            0, or as `inputs_from` does.
+            0, or as `invert_features` does.
     """
     arguments.number("norm", norm, above=0)
     arguments.real("directions", directions, "B d")
@@ -103,10 +103,10 @@ def inputs_along(
     wanted = torch.full_like(directions[:, :1], norm)
 
     def norms(scales: Tensor) -> Tensor:
-        inputs = inputs_from(scales * directions, activation, depth=depth, kind=kind)
+        inputs = invert_features(scales * directions, activation, depth=depth, kind=kind)
         return inputs.norm(dim=-1, keepdim=True).nan_to_num(torch.inf) * scales.sign()
 
-    inputs = inputs_from(_solve(norms, wanted).nan_to_num() * directions, activation, depth=depth, kind=kind)
+    inputs = invert_features(_solve(norms, wanted).nan_to_num() * directions, activation, depth=depth, kind=kind)
     off = (inputs.norm(dim=-1, keepdim=True) / norm - 1).abs()
     return torch.where(off <= torch.finfo(inputs.dtype).eps ** _SAME_LENGTH, inputs, torch.nan)
 

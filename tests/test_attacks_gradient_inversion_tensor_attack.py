@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.tensor import CONTRACTIONS, SOURCES, reconstruct, refit
+from leakage.attacks.gradient_inversion.tensor_attack import CONTRACTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
@@ -172,7 +172,7 @@ def test_an_odd_activation_without_bias_hides_every_sign(activation):
     found = attack(observation)
     assert match_error(found.inputs, inputs, signs=False) < 0.05
     assert match_error(attack(other).inputs, found.inputs) < 1e-9
-    assert found.ambiguous == ("each (x, r) may be (-x, -r)",)
+    assert found.ambiguities == ("each (x, r) may be (-x, -r)",)
 
 
 @pytest.mark.parametrize(("activation", "bias"), [("tanh", BIAS), ("sin", 3.0), ("sigmoid", BIAS), ("sigmoid", 0.0)])
@@ -180,18 +180,18 @@ def test_labels_tell_an_input_from_its_mirror_image(activation, bias):
     inputs, labels = batch_of(2, 30)
     found = attack(send(inputs, labels, activation=activation, bias=bias))
     assert match_error(found.inputs, inputs) < 0.05
-    assert found.ambiguous == ()
+    assert found.ambiguities == ()
 
 
 def test_labels_that_fit_both_images_leave_the_sign_open():
     inputs, _ = batch_of(2, 30)
     observation = send(inputs, torch.tensor([1.0, 0.0], dtype=DTYPE), activation="sigmoid", bias=0.0)
-    assert attack(observation, labels=(0.0, 1.0)).ambiguous == ("each (x, r) may be (-x, -r)",)
+    assert attack(observation, labels=(0.0, 1.0)).ambiguities == ("each (x, r) may be (-x, -r)",)
 
 
 def test_a_homogeneous_activation_leaves_the_length_to_the_caller():
     inputs, labels = batch_of(2, 30)
-    (words,) = attack(send(inputs, labels, activation="relu")).ambiguous
+    (words,) = attack(send(inputs, labels, activation="relu")).ambiguities
     assert "s > 0" in words
 
 

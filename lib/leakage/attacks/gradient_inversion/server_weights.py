@@ -16,7 +16,7 @@ from torch.quasirandom import SobolEngine
 from leakage.data.gaussians import chi_square, gaussian
 
 
-def draw(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:
+def draw_weights(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:
     r"""Weights of m neurons for inputs of dimension d, of a kind in `KINDS`.
 
     Args:

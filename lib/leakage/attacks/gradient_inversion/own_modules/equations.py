@@ -19,8 +19,8 @@ from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span
 from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN
-from leakage.attacks.gradient_inversion.first_layer import FirstLayer, NoRoute, described
-from leakage.attacks.gradient_inversion.refine import marquardt
+from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute, described
+from leakage.attacks.gradient_inversion.refine import levenberg_marquardt
 
 _AT_ONCE = 16  # starts whose derivatives are in memory together
 _LEAST_SHARE = 1e-12  # of the last coordinate in the span: below it the bias says nothing of lengths
@@ -59,7 +59,7 @@ class ModuleEquations:
             ValueError: if the gradient's rank is below `batch`.
             NoRoute: if there are fewer equations than unknowns.
         """
-        basis = span.of_rows(first.rows, batch=batch, generator=generator).basis
+        basis = span.from_rows(first.rows, batch=batch, generator=generator).basis
         last = basis[-1]
         if first.biased and float(last.norm()) <= _LEAST_SHARE:
             raise NoRoute(f"`gradient` of the bias of {first.name!r} must not be 0 beside that of its weights.")
@@ -79,7 +79,7 @@ class ModuleEquations:
             raise NoRoute(
                 f"`module` must have {math.ceil(unknowns / batch)} neurons in {first.name!r} for {batch} inputs and"
                 f" {outputs} outputs, got {width}: only the span of the inputs is determined, for which there is"
-                f" `span.of_rows`; seen: {described(first.network)}."
+                f" `span.from_rows`; seen: {described(first.network)}."
             )
         neurons = min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs))
         target = first.rows[:neurons] @ basis
@@ -148,13 +148,13 @@ class ModuleEquations:
         return torch.func.vmap(fit, chunk_size=_AT_ONCE)(free)
 
     def polished(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
-        """The best that `refine.marquardt` makes of these starts, and its misfit."""
+        """The best that `refine.levenberg_marquardt` makes of these starts, and its misfit."""
 
         def normal(unknowns: Tensor) -> tuple[Tensor, Tensor]:
             left, slopes = self._linearised(unknowns)
             return slopes.mT @ slopes, slopes.mT @ left
 
-        ends, history = marquardt(
+        ends, history = levenberg_marquardt(
             torch.func.vmap(lambda unknowns: self.error(unknowns).norm(), chunk_size=_AT_ONCE),
             torch.func.vmap(normal, chunk_size=_AT_ONCE),
             starts,

@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.first_layer import FirstLayer
-from leakage.attacks.gradient_inversion.module_equations import ModuleEquations
 from leakage.attacks.gradient_inversion.observation import Reconstruction
-from leakage.attacks.gradient_inversion.refine import certified
+from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
+from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer
+from leakage.attacks.gradient_inversion.refine import certificate_threshold
 
 _SAFETY = 4.0  # of the bound to first order: 0.18 of it was the most in 304 batches certified, of 850 random modules
 _LEAST_DIGITS = 1e-2  # a bound beyond this share of an input certifies nothing
@@ -108,4 +108,4 @@ def explained(first: FirstLayer, inputs: Float[Tensor, "B d"], residuals: Float[
 def holds(first: FirstLayer, inputs: Float[Tensor, "B d"], misfit: float, bound: float) -> bool:
     """Whether misfit and bound certify the batch."""
     least = float(inputs.norm(dim=-1).min())
-    return misfit < certified(first.precision) and bound <= _LEAST_DIGITS * least
+    return misfit < certificate_threshold(first.precision) and bound <= _LEAST_DIGITS * least

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion.first_layer import FirstLayer
+from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer
 from leakage.trainers.federated import LOSSES, find_loss
 
 CROSS_ENTROPY = "cross_entropy"

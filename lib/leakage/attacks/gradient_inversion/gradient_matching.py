@@ -17,7 +17,13 @@ from jaxtyping import Float
 from scipy import optimize
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
+from leakage.attacks.gradient_inversion.observation import (
+    Observation,
+    Reconstruction,
+    flatten_gradient,
+    misfit,
+    simulate_gradient,
+)
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
@@ -29,7 +35,7 @@ DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 _NO_LIMIT = 10**9  # of evaluations: iterations are what is counted
 
 
-def match(
+def match_gradient(
     observation: Observation,
     *,
     batch: int,
@@ -54,12 +60,12 @@ def match(
         restarts: descents.
         iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed where the weights are.
     """
-    target = observed(observation)
+    target = flatten_gradient(observation)
     units = _layer_norms(observation) if balanced else target.norm()
     goal = target / units
 
     def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
-        ours = simulated(observation, inputs, _residuals(observation, inputs, guesses))
+        ours = simulate_gradient(observation, inputs, _residuals(observation, inputs, guesses))
         return DISTANCES[distance](ours / units, goal)
 
     runs = [

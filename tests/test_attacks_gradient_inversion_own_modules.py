@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-from leakage.attacks.gradient_inversion.first_layer import NoRoute
-from leakage.attacks.gradient_inversion.modules import invert
+from leakage.attacks.gradient_inversion.own_modules.first_layer import NoRoute
+from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
 from leakage.runtime import stream
@@ -90,12 +90,12 @@ def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, b
     assert found.route == "dead_neurons"
     if bias:
         assert found.certified
-        assert found.ambiguous == ()
+        assert found.ambiguities == ()
         assert float((matched(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
         torch.testing.assert_close(found.labels.sort().values.to(labels), labels.sort().values, rtol=1e-3, atol=1e-3)
     else:
         assert not found.certified
-        assert any("s·x" in word for word in found.ambiguous)
+        assert any("s·x" in word for word in found.ambiguities)
         inputs = normalize(inputs, dim=1)
     assert match_error(found.inputs, inputs.double()) < EXACT[dtype]
 
@@ -146,7 +146,7 @@ def test_the_residuals_of_a_cross_entropy_tell_an_input_from_its_mirror_image():
     assert sorted(found.labels.tolist()) == sorted(labels.tolist())
     blind = found_by(module, gradient, 2)
     assert not blind.certified
-    assert blind.ambiguous == ("an input may be (-x, -r)",)
+    assert blind.ambiguities == ("an input may be (-x, -r)",)
 
 
 def test_layers_above_may_be_unknown_and_images_have_shapes():
@@ -228,7 +228,7 @@ def test_labels_of_another_loss_are_doubted_and_inputs_are_not():
     gradient = torch.autograd.grad(loss, list(module.parameters()))
     found = found_by(module, gradient, 1, loss="cross_entropy")
     assert found.certified
-    assert found.ambiguous == ("labels: the residuals are not those of a plain cross-entropy",)
+    assert found.ambiguities == ("labels: the residuals are not those of a plain cross-entropy",)
 
 
 # ── what has no route ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -263,7 +263,7 @@ def without(name):
         (Turned(), 1, "hand its inputs to 'layer' once and as they are"),
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)).double(), 2, r"one by one.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).double(), 2, "one by one"),
-        (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.of_rows"),
+        (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.from_rows"),
         (nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 9)).double(), 2, "neurons in '0'.*9 outputs"),
         (nn.Sequential(nn.Tanh()), 1, "must have parameters"),
     ],
