@@ -19,7 +19,6 @@ from torch import nn
 from second_device import DEVICE, Remote, RemoteGenerator, SecondDevice, exchanged, near_of, parts
 
 SHORT = {
-    "leakage.attacks.gradient_inversion.deep_networks": dict(_DOUBLINGS=2, _HALVINGS=4),
     "leakage.attacks.gradient_inversion.tensor_decomposition": dict(_MOST_SWEEPS=6),
     "reproduced.studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
     "reproduced.studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),

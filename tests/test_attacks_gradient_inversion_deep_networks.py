@@ -90,30 +90,16 @@ def test_a_batch_goes_through_a_stack_and_back():
 
 
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("inverse", "name", "kind", "complaint"),
     [
-        (
-            lambda: deep_networks.invert_features(X, activation("relu"), depth=3, kind="plain"),
-            "'relu': it has no inverse",
-        ),
-        (
-            lambda: deep_networks.invert_features(X, activation("gelu"), depth=3, kind="paired"),
-            "paired stack, got 'gelu'",
-        ),
-        (lambda: deep_networks.invert_features(X, activation("tanh"), depth=3, kind="odd"), "`kind` must be one of"),
-        (
-            lambda: deep_networks.invert_directions(X, activation("sigmoid"), depth=3, kind="plain"),
-            "no single scale fits",
-        ),
-        (
-            lambda: deep_networks.invert_directions(X, activation("tanh"), depth=3, kind="plain", norm=0.0),
-            "`norm` must be a number finite and above 0",
-        ),
+        (deep_networks.invert_features, "relu", "plain", "'relu': it has no inverse"),
+        (deep_networks.invert_features, "gelu", "paired", "paired stack, got 'gelu'"),
+        (deep_networks.invert_directions, "sigmoid", "plain", "no single scale fits"),
     ],
 )
-def test_stacks_that_lose_their_input_are_refused(call, complaint):
+def test_stacks_that_lose_their_input_are_refused(inverse, name, kind, complaint):
     with pytest.raises(ValueError, match=complaint):
-        call()
+        inverse(X, activation(name), depth=3, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +124,7 @@ def test_the_length_of_a_direction_does_not_count(size):
 
 
 @pytest.mark.parametrize("entry", [0.0, math.nan])
-def test_a_direction_that_is_none_is_refused(entry):
-    with pytest.raises(ValueError, match="`directions` must"):
-        deep_networks.invert_directions(
-            torch.full((1, 2), entry, dtype=DTYPE), activation("tanh"), depth=2, kind="plain"
-        )
+def test_a_direction_that_is_none_gives_nan(entry):
+    directions = torch.full((1, 2), entry, dtype=DTYPE)
+    found = deep_networks.invert_directions(directions, activation("tanh"), depth=2, kind="plain")
+    assert bool(found.isnan().all())
