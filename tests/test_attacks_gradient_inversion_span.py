@@ -180,37 +180,3 @@ def test_a_rank_below_the_batch_is_refused_with_the_rank(cause, rank):
 def test_a_batch_size_is_not_read_off_a_gradient_without_a_drop(shape):
     with pytest.raises(ValueError, match="`batch` must be given: no drop"):
         from_rows(gaussian(shape, generator=stream(0, "noise")), generator=generator())
-
-
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize(
-    ("gradient", "batch", "message"),
-    [
-        (torch.ones(3), 1, r"`gradient` must have shape \(m, d\), got \(3,\)"),
-        (torch.ones(0, 3), 1, "`gradient` must not be empty"),
-        (torch.zeros(4, 3), 1, "`gradient` must not be zero"),
-        (torch.tensor([[1.0, math.nan]]), 1, "`gradient` must be finite"),
-        (torch.ones(4, 3), 0, "`batch` must be a whole number at least 1 .* got 0"),
-        (torch.ones(4, 3), 4, "`batch` must be a whole number at least 1 .* got 4"),
-        (torch.ones(2, 3), 3, "`batch` must be a whole number at least 1 .* got 3"),
-    ],
-)
-def test_a_gradient_and_a_batch_size_must_fit(gradient, batch, message):
-    with pytest.raises(ValueError, match=message):
-        from_rows(gradient, batch=batch, generator=generator())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch": 0}, "`batch` must be a whole number at least 1 and at most 4, got 0"),
-        ({"batch": 5}, "`batch` must be a whole number at least 1 and at most 4, got 5"),
-        ({"batch": 1, "order": 4}, "`order` must be 2, or 3"),
-        ({"batch": 1, "direction": torch.ones(4)}, "`order` must be 2, or 3"),
-        ({"batch": 1, "order": 3, "direction": torch.zeros(4)}, "`direction` must be 4 numbers, not all 0"),
-        ({"batch": 1, "order": 3, "direction": torch.ones(3)}, "`direction` must be 4 numbers, not all 0"),
-    ],
-)
-def test_a_moment_and_its_options_must_fit(options, message):
-    with pytest.raises(ValueError, match=message):
-        from_moments(Planted(torch.eye(4)), generator=generator(), **options)

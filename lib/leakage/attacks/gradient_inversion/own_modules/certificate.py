@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage.attacks.gradient_inversion.least_squares import certificate_threshold
 from leakage.attacks.gradient_inversion.observation import Reconstruction
 from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
 from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer
-from leakage.attacks.gradient_inversion.refine import certificate_threshold
 
 _SAFETY = 4.0  # of the bound to first order: 0.18 of it was the most in 304 batches certified, of 850 random modules
 _LEAST_DIGITS = 1e-2  # a bound beyond this share of an input certifies nothing

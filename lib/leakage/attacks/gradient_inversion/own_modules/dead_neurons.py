@@ -27,7 +27,7 @@ _SELECTIONS = (30, 400)  # of B candidates, after each look but the last and aft
 _SLIPS = 0.005  # of all switches, which rounding may turn in the true batch; wrong ones that were seen turn 0.4
 
 
-def separated(equations: ModuleEquations, *, generator: torch.Generator) -> Float[Tensor, "B d"] | None:
+def separate_inputs(equations: ModuleEquations, *, generator: torch.Generator) -> Float[Tensor, "B d"] | None:
     r"""The inputs whose dead neurons are those of the gradient; `None` if no selection of duals gives any.
 
     1. Draw B - 1 rows of C; their normal is $q_i$ if all are dead for i. Keep the normals whose zeros are best told by

@@ -18,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN
+from leakage.attacks.gradient_inversion.least_squares import EQUATIONS_PER_UNKNOWN, levenberg_marquardt
 from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute, described
-from leakage.attacks.gradient_inversion.refine import levenberg_marquardt
 
 _AT_ONCE = 16  # starts whose derivatives are in memory together
 _LEAST_SHARE = 1e-12  # of the last coordinate in the span: below it the bias says nothing of lengths
@@ -52,7 +51,7 @@ class ModuleEquations:
     sizes: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
+    def from_first_layer(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
         """The equations of a batch of this size.
 
         Raises:
@@ -148,7 +147,7 @@ class ModuleEquations:
         return torch.func.vmap(fit, chunk_size=_AT_ONCE)(free)
 
     def polished(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
-        """The best that `refine.levenberg_marquardt` makes of these starts, and its misfit."""
+        """The best that `least_squares.levenberg_marquardt` makes of these starts, and its misfit."""
 
         def normal(unknowns: Tensor) -> tuple[Tensor, Tensor]:
             left, slopes = self._linearised(unknowns)

@@ -27,13 +27,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from leakage import arguments
+from leakage.attacks.gradient_inversion.least_squares import certificate_threshold
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.own_modules import certificate, dead_neurons, first_layer, outputs
 from leakage.attacks.gradient_inversion.own_modules.certificate import ModuleReconstruction
 from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
 from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute
 from leakage.attacks.gradient_inversion.recover import recover
-from leakage.attacks.gradient_inversion.refine import certificate_threshold
 from leakage.models.activations import Activation
 from leakage.trainers.federated import find_loss
 

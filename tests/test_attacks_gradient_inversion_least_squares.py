@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.equations import HiddenEquations, OutputEquations
+from leakage.attacks.gradient_inversion.least_squares import (
+    CERTIFICATE_THRESHOLD,
+    HiddenEquations,
+    OutputEquations,
+    solve,
+)
 from leakage.attacks.gradient_inversion.observation import Observation, misfit
-from leakage.attacks.gradient_inversion.refine import CERTIFICATE_THRESHOLD, solve
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
@@ -48,7 +52,7 @@ def test_the_batch_solves_its_equations(name):
     observation, inputs, residuals = problem(name)
     for equations, points in both(observation, inputs):
         assert float(equations.misfits(points, residuals.unsqueeze(0))[0]) < 1e-13  # rounding
-        torch.testing.assert_close(equations.residuals(points)[0], residuals, rtol=1e-6, atol=0)  # a ridge of 1e-12
+        torch.testing.assert_close(equations.fit_residuals(points)[0], residuals, rtol=1e-6, atol=0)  # a ridge of 1e-12
     assert misfit(observation, inputs, residuals) < 1e-13
 
 
@@ -59,7 +63,7 @@ def test_the_normal_equations_are_those_of_the_jacobian_by_autograd(name):
         start = near(points, residuals, by=0.3)
         jacobians = torch.autograd.functional.jacobian(lambda u, r, e=equations: e.error(u, r).flatten(), start)
         columns = torch.cat([jacobian.flatten(1) for jacobian in jacobians], dim=1)
-        matrix, gradient = equations.normal(*start)
+        matrix, gradient = equations.normal_equations(*start)
         rounding = 1e-11 * float(matrix.abs().max())  # sums of tens of rounded products
         expected = columns.mT @ columns, columns.mT @ equations.error(*start).flatten()
         torch.testing.assert_close((matrix[0], gradient[0]), expected, rtol=1e-11, atol=rounding)
@@ -127,45 +131,3 @@ def test_signs_are_found_by_one_linear_fit(name):
     for equations, points in both(observation, inputs):
         flipped = points * torch.tensor([-1.0, 1.0, -1.0], dtype=DTYPE).unsqueeze(-1)
         torch.testing.assert_close(equations.choose_signs(flipped), points)
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"norm": 0.0}, "`norm` must be a number finite and above 0, got 0.0"),
-        ({"steps": 0}, "`steps` must be a whole number at least 1, got 0"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options, complaint):
-    observation, inputs, _ = problem()
-    equations, points = both(observation, inputs)[0]
-    with pytest.raises(ValueError, match=complaint):
-        solve(equations, points, **options)
-
-
-@pytest.mark.usefixtures("unchecked_types")
-def test_starts_of_another_shape_are_refused():
-    observation, inputs, _ = problem()
-    equations, points = both(observation, inputs)[0]
-    for wrong in (points[0], points[..., :2], points[:0]):
-        with pytest.raises(ValueError, match=r"`points` must (have shape|not be empty)"):
-            solve(equations, wrong)
-
-
-def test_a_network_of_kinks_is_sent_elsewhere():
-    observation, inputs, _ = problem("relu")
-    for equations, points in both(observation, inputs):
-        with pytest.raises(ValueError, match=r"relu_decoding\.decode"):
-            solve(equations, points)
-
-
-def test_a_layer_that_was_not_seen_is_named():
-    observation, inputs, _ = problem()
-    top = Observation(observation.weights, observation.activation, outputs=observation.outputs)
-    with pytest.raises(ValueError, match="`hidden`"):
-        HiddenEquations.from_observation(top, basis_of(inputs))
-    bottom = Observation(observation.weights, observation.activation, hidden=observation.hidden)
-    with pytest.raises(ValueError, match="`outputs`"):
-        OutputEquations.from_observation(bottom)
-    with pytest.raises(ValueError, match=r"`basis` must have shape \(d, k\) with d = 12"):
-        HiddenEquations.from_observation(observation, basis_of(inputs)[1:])
