@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from leakage.attacks.gradient_inversion.own_modules.first_layer import NoRoute
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
+from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
 from leakage.runtime import stream
@@ -125,8 +126,10 @@ def test_raw_inputs_need_no_norm():
 
 @pytest.mark.parametrize(("norm", "certified"), [(None, False), (2.0, True)])
 def test_two_layers_without_a_hidden_bias_go_the_way_of_the_paper(norm, certified):
-    weights = perceptron(8, 60, 1)[0].weight.detach() * 3
-    module = Client(weights, activation="relu", bias=3.0)
+    module = nn.Sequential(nn.Linear(8, 60, bias=False), nn.ReLU(), nn.Linear(60, 1)).double()
+    module[0].weight.data = gaussian((60, 8), generator=stream(0, "weights"))
+    nn.init.constant_(module[2].weight, 1 / 60)
+    nn.init.constant_(module[2].bias, 3.0)
     inputs = 2 * normalize(torch.randn((2, 8), generator=stream(1, "x"), dtype=torch.float64), dim=1)
     labels = torch.tensor([1.0, -1.0], dtype=torch.float64)
     found = found_by(module, batch_gradient(module, inputs, labels, loss="half_sum"), 2, loss="half_sum", norm=norm)
@@ -260,7 +263,8 @@ def without(name):
     [
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)), 1, "got Conv2d at '0'.*no route"),
         (nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2)), 1, "got LayerNorm at '0'"),
-        (Turned(), 1, "hand its inputs to 'layer' once and as they are"),
+        (Client(torch.ones(5, 3).double(), activation="tanh"), 1, "got Client at ''.*there is `recover`"),
+        (Turned(), 1, "pass its inputs to 'layer' once and unchanged"),
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)).double(), 2, r"one by one.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).double(), 2, "one by one"),
         (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.from_rows"),
@@ -290,10 +294,11 @@ def test_a_layer_without_route_is_an_error_of_its_own():
         (spoilt("0.weight", lambda part: part.mT), {}, r"must be \(12, 4\)"),
         (spoilt("2.bias", lambda part: part * float("nan")), {}, "finite"),
         (spoilt("0.weight", lambda part: part.half()), {}, "float32 or float64"),
+        (spoilt("0.weight", lambda part: part.long()), {}, "must be floating-point"),
         ({name: 0 * part for name, part in without("none").items()}, {}, "must not be zero throughout"),
         (spoilt("0.weight", lambda part: 0 * part) | {"0.bias": torch.zeros(12).double()}, {}, "neurons are dead"),
         (without("none"), {"count": 0}, "`batch` must be"),
-        (without("none"), {"count": 7}, "`batch` must be .* at most 5"),
+        (without("none"), {"count": 7}, "rank 1, too low for `batch` = 7"),
         (without("none"), {"count": 2}, "rank 1, too low for `batch` = 2"),
         (without("none"), {"norm": 1.0}, "`norm` must be None"),
         (without("none"), {"norm": -1.0}, "`norm` must be a number"),

@@ -7,17 +7,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.span import from_rows
-from leakage.attacks.gradient_inversion.tensor_attack import (
-    CHANCE,
-    CONTRACTIONS,
-    LEAST_GAP,
-    SOURCES,
-    chance_cosine,
-    reconstruct,
-    refit,
-    reliability_warnings,
-)
+from leakage.attacks.gradient_inversion.tensor_attack import CONTRACTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
@@ -47,10 +37,6 @@ def attack(observation, *, batch=2, **options):
     return reconstruct(observation, batch=batch, generator=stream(0, "attack"), **options)
 
 
-def warnings_of(observation, found, **options):
-    return reliability_warnings(observation, found, generator=stream(0, "attack"), **options)
-
-
 def error(inputs, labels, *, signs=True, seed=0, options=None, **sent):
     found = attack(send(inputs, labels, seed=seed, **sent), batch=len(inputs), **(options or {}))
     return match_error(found.inputs, inputs, signs=signs)
@@ -64,12 +50,10 @@ def median_error(size, d, *, seeds=5, signs=True, **arguments):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_planted_batch_is_found_with_its_signs(activation):
     inputs, labels = batch_of(2, 30)
-    observation = send(inputs, labels, activation=activation, m=20_000)
-    found = attack(observation)
+    found = attack(send(inputs, labels, activation=activation, m=20_000))
     # Sampling, with a heavy tail: over twelve seeds and a fifth of the neurons at most 0.29, 0.13 and 0.07. The tensor
     # of the softplus is a sixth of the ReLU's.
     assert match_error(found.inputs, inputs) < {"softplus": 0.5, "silu": 0.2}.get(activation, 0.1)
-    assert warnings_of(observation, found) == ()
     assert found.span.gap > 1e6  # the exact span
 
 
@@ -264,30 +248,21 @@ def test_an_input_orthogonal_to_the_mean_is_found_by_other_directions():
     assert every < 0.2
 
 
-# ── warnings and refusals ───────────────────────────────────────────────────────────────────────────────────────────
+# ── what shows a failure ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_noise_without_a_batch_leaves_warnings():
+def test_noise_without_a_batch_has_neither_a_gap_nor_a_fit():
     observation = send(*batch_of(2, 30))
     noise = gaussian(observation.hidden.shape, generator=stream(0, "noise"))
-    observation = dataclasses.replace(observation, hidden=noise)
-    gap, *_, misfit = warnings_of(observation, attack(observation))
-    assert "gap of 1.0" in gap
-    assert "of the gradient do not come from this batch" in misfit
+    found = attack(dataclasses.replace(observation, hidden=noise))
+    assert found.span.gap < 1.5  # 1.36 at most in 6000 gradients of noise
+    assert found.residual > 0.5
 
 
-def test_a_batch_that_does_not_explain_the_gradient_gets_a_warning():
-    observation = send(*batch_of(2, 150), m=2000)
-    found = attack(observation, source="outputs")
-    words = warnings_of(observation, found, source="outputs")
-    assert any("of the gradient do not come" in warning for warning in words)
+def test_a_batch_that_is_not_found_does_not_explain_the_gradient():
+    found = attack(send(*batch_of(2, 150), m=2000), source="outputs")
+    assert found.residual > 0.5
     assert match_error(found.inputs, batch_of(2, 150)[0]) > 0.7
-
-
-def test_a_tensor_of_noise_gets_a_warning():
-    observation = send(*batch_of(6, 60), activation="softplus", m=1000)
-    words = warnings_of(observation, attack(observation, batch=6))
-    assert any("the terms of the tensor contain" in warning for warning in words)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -309,40 +284,3 @@ def test_a_gradient_of_one_input_gives_no_two_by_moments_either(activation, d, s
     with pytest.raises(ValueError, match="`gradient` has rank 1, too low for `batch` = 2"):
         reconstruct(observation, batch=2, source="hidden", generator=generator)
     torch.testing.assert_close(generator.get_state(), state)  # the look draws from a copy
-
-
-@pytest.mark.parametrize("contraction", ["none", "mean"])
-@pytest.mark.parametrize("activation", ["tanh", "polynomial"])
-def test_halves_of_the_neurons_do_not_agree_on_an_input_that_is_none(activation, contraction):
-    inputs, labels = batch_of(2, 40)
-    options, halves = dict(source="outputs", contraction=contraction), []
-    for batch in (inputs, inputs[[0, 0]]):
-        observation = send(batch, labels, activation=activation)
-        words = warnings_of(observation, attack(observation, **options), **options)
-        halves.append(any("halves of the neurons give spans that agree to" in warning for warning in words))
-    assert halves == [False, True]
-
-
-def test_few_neurons_get_a_warning():
-    observation = send(*batch_of(2, 10), m=5)
-    assert "5 neurons are few for 2 inputs" in warnings_of(observation, attack(observation))
-
-
-@pytest.mark.parametrize("dimension", [2, 3, 10, 40])
-def test_chance_is_how_often_random_directions_agree(dimension):
-    draws = 40_000
-    one, other = (sphere(draws, dimension, generator=stream(0, name)) for name in ("one", "other"))
-    passed = float(((one * other).sum(-1).abs() > chance_cosine(dimension)).double().mean())
-    assert abs(passed - CHANCE) < 5 * math.sqrt(CHANCE / draws)  # five standard errors
-
-
-def test_in_the_plane_chance_is_an_angle():
-    assert chance_cosine(2) == pytest.approx(math.cos(CHANCE * math.pi / 2), rel=1e-9)
-
-
-@pytest.mark.parametrize(("m", "d"), [(40, 10), (100, 40), (250, 100), (1000, 40)])
-@pytest.mark.parametrize("batch", [1, 2, 4])
-def test_rows_of_noise_have_no_gap(m, d, batch):
-    for seed in range(5):
-        noise = gaussian((m, d), generator=stream(seed, "noise"))
-        assert from_rows(noise, batch=batch, generator=stream(seed, "attack")).gap < LEAST_GAP

@@ -2,17 +2,14 @@ r"""The paper's attack: moments of one gradient, the span of the inputs, and the
 
 The caller may know the batch size, the length of the inputs and the possible labels. Within the span every input is one
 term of a symmetric tensor, and moments of the other parity give its sign. The result has a sampling error of order
-$m^{-1/2}$, which nothing here reduces; `reliability_warnings` tells what speaks against it.
+$m^{-1/2}$, and its `residual`, the relative misfit of the gradient, is of the size of this error.
 """
 
-import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy import special
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -37,17 +34,8 @@ DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 }
 """The directions a by name, of any length, from the moment of order 1."""
 CONTRACTIONS = ("none", *DIRECTIONS)
-LEAST_GAP = 1.5
-"""Of the singular values of a gradient's rows. Noise leaves 1.36 at most: in 3000 gradients of 40 to 400 neurons, 10 to
-60 dimensions and 1 to 4 inputs, and again in 3000 from seeds that were not used to set it."""
-CHANCE = 0.01
-"""How often a direction that is noise may agree between two halves of the neurons by chance, without a warning. For an
-input given twice (g of tanh and polynomials, 6 to 40 dimensions, 600 to 2000 neurons) it was 5 times in 1200, and 7 in
-1800 from other seeds. Sound batches get the warning, too, where an estimate is no better than noise may be."""
 _CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
 _MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
-_MOST_NOISE = 0.5  # in the terms: within a factor of 2.5 the relative error of the inputs, on tensors of 8 and 16 terms
-_MOST_MISFIT = 0.5  # of the gradient
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,8 +91,8 @@ def reconstruct(
         generator: for starts, contractions and sketches.
 
     Raises:
-        ValueError: if the activation does not identify inputs, or the rank of G is below B (g has no rank: see
-            `reliability_warnings`).
+        ValueError: if the activation does not identify inputs, or the rank of G is below B. g has no rank: from the
+            outputs alone, B inputs are found in a smaller batch, too.
     """
     way = route(observation.activation, norm=norm)
     if way.span is None:
@@ -145,71 +133,6 @@ def refit(
     gram, right = equations.residual_equations(inputs.unsqueeze(0))
     residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
     return residuals[0], equations.misfit(inputs, residuals[0])
-
-
-def reliability_warnings(
-    observation: Observation,
-    found: TensorReconstruction,
-    *,
-    source: str = "span",
-    contraction: str = "none",
-    centre: bool = True,
-    generator: torch.Generator,
-) -> tuple[str, ...]:
-    r"""What speaks against a reconstruction, in words; empty where nothing does.
-
-    The gap of the singular values judges a span of the rows. It cannot judge one of moments: the moment of order 2 of a
-    gradient of rank 1 has two eigenvalues. There, two halves of the neurons must give the same span, up to an angle
-    that noise has with probability `CHANCE`. `source`, `contraction` and `centre` are those of `reconstruct`.
-    """
-    neurons, (dimension, batch) = len(observation.weights), found.span.basis.shape
-    warnings = {f"{neurons} neurons are few for {batch} inputs": neurons < 2 * (batch + 1)}
-    if source == "span":
-        warnings[f"the span has a gap of {found.span.gap:.2f} only"] = found.span.gap < LEAST_GAP
-    elif dimension > batch and neurons < 2 * (dimension + 2):
-        warnings[f"{neurons} neurons are too few to compare the spans of two halves of them"] = True
-    elif dimension > batch:
-        one, other = (
-            _find_span(SOURCES[source](half, centre=centre), found.route, batch, contraction, generator.clone_state())
-            for half in (_every_other(observation, first) for first in (0, 1))
-        )
-        cosine = float(torch.linalg.svdvals(one.basis.mT @ other.basis)[-1])  # of the largest principal angle
-        chance = chance_cosine(dimension - batch + 1)
-        words = f"halves of the neurons give spans that agree to {cosine:.2f} only, chance gives {chance:.2f}"
-        warnings[words] = cosine < chance
-    noise = term_noise(found.terms, found.route.tensor)
-    warnings[f"the terms of the tensor contain about {noise:.0%} of noise"] = noise > _MOST_NOISE
-    warnings[f"{found.residual:.0%} of the gradient do not come from this batch"] = found.residual > _MOST_MISFIT
-    return tuple(words for words, holds in warnings.items() if holds)
-
-
-def chance_cosine(dimension: int) -> float:
-    r"""The $|\cos|$ that independent uniform directions of $\R^k$ exceed with the probability `CHANCE`.
-
-    $\cos^2 \sim \text{Beta}(\frac12, \frac{k - 1}2)$. Where one of B inputs is missing, the last directions of both
-    halves are independent and uniform in the complement of the others, $k = d - B + 1$, since the law of the weights is
-    rotation invariant.
-    """
-    return math.sqrt(special.betaincinv(0.5, (dimension - 1) / 2, 1 - CHANCE))
-
-
-def term_noise(terms: Decomposition, order: int) -> float:
-    """The relative noise in the terms: of white noise in the tensor, the part that the terms absorb.
-
-    It is estimated from the residual, which one or two terms of order 3 hardly leave in any tensor of their size.
-    """
-    size = terms.factors.shape[-1]
-    share = size**2 / math.comb(size + order - 1, order)
-    left = float(terms.residual)
-    return left * math.sqrt(share / (1 - left**2)) if left < 1 else math.inf
-
-
-def _every_other(observation: Observation, first: int) -> Observation:
-    """The observation of the neurons `first`, `first` + 2, …"""
-    parts = {name: getattr(observation, name) for name in ("weights", "outputs", "hidden", "readout")}
-    return dataclasses.replace(
-        observation, **{name: None if part is None else part[first::2] for name, part in parts.items()}
-    )
 
 
 def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:
