@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakage.attacks.gradient_inversion import moments, span
-from leakage.attacks.gradient_inversion.matching import match
-from leakage.attacks.gradient_inversion.modules import invert
+from leakage.attacks.gradient_inversion.gradient_matching import match_gradient
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
+from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
@@ -65,7 +65,7 @@ def tensor(sizes: Sizes) -> Case:
     basis = torch.linalg.qr(inputs.mT).Q
 
     def ours() -> Tensor:
-        return moments.of_outputs(observation, centre=False).tensor(basis)
+        return moments.from_outputs(observation, centre=False).tensor(basis)
 
     def theirs() -> Tensor:
         dense = dense_tensor(observation)
@@ -100,7 +100,7 @@ def row_space(sizes: Sizes) -> Case:
     assert rows is not None
 
     def ours() -> Tensor:
-        return span.of_rows(rows, generator=stream(0, "benchmark/sketch")).basis
+        return span.from_rows(rows, generator=stream(0, "benchmark/sketch")).basis
 
     def theirs() -> Tensor:
         _, sizes, directions = torch.linalg.svd(rows, full_matrices=False)
@@ -154,7 +154,7 @@ def matched(seen: Observation, batch: int, draws: torch.Generator) -> Reconstruc
     """The first descent of gradient matching that explains the gradient, from dummies of the inputs' own size."""
     scale = seen.weights.shape[1] ** -0.5
     for _ in range(DESCENTS):
-        found = match(seen, batch=batch, scale=scale, generator=draws)
+        found = match_gradient(seen, batch=batch, scale=scale, generator=draws)
         if found.residual < FOUND:
             return found
     raise Disagreement(f"gradient matching fails {DESCENTS} times in a row.")

@@ -144,7 +144,7 @@ def tensor_dimension() -> Axis:
         return seen, torch.linalg.qr(inputs.mT).Q
 
     def projected(seen: inversion.Observation, basis: Tensor) -> Tensor:
-        return moments.of_outputs(seen, centre=False).tensor(basis)
+        return moments.from_outputs(seen, centre=False).tensor(basis)
 
     def dense(seen: inversion.Observation, basis: Tensor) -> Tensor:
         return torch.einsum("ijk,ia,jb,kc->abc", inversion.dense_tensor(seen), basis, basis, basis)

@@ -6,11 +6,14 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.equations import HiddenEquations
-from leakage.attacks.gradient_inversion.labels import upright
+from leakage.attacks.gradient_inversion.least_squares import (
+    CERTIFICATE_THRESHOLD,
+    HiddenEquations,
+    certificate_threshold,
+)
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.recover import directions, recover
-from leakage.attacks.gradient_inversion.refine import CERTIFIED, certified
+from leakage.attacks.gradient_inversion.recover import input_directions, recover
+from leakage.attacks.gradient_inversion.symmetries import signs_from_labels
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import Client
@@ -45,7 +48,7 @@ def noisy(observation, *, signal, noise):
 
 
 def assert_exact(found, inputs, labels):
-    assert found.residual < CERTIFIED
+    assert found.residual < CERTIFICATE_THRESHOLD
     assert match_error(found.inputs, inputs) < EXACT
     torch.testing.assert_close(found.labels.sort().values, labels.sort().values, rtol=0, atol=100 * EXACT)
 
@@ -95,7 +98,7 @@ def test_the_output_layer_alone_suffices_with_many_neurons(name):
 def test_the_length_need_not_be_known(name, length):
     observation, inputs, _ = problem(name, lengths=[length] * 3)
     found = recover(observation, batch=3, generator=stream(0, "attack"))
-    assert found.residual < CERTIFIED
+    assert found.residual < CERTIFICATE_THRESHOLD
     assert match_error(found.inputs, inputs) < length * EXACT
 
 
@@ -108,9 +111,9 @@ def test_single_precision_is_certified_in_one_try(name, batch):
         **{part: getattr(observation, part).float() for part in ("weights", "outputs", "hidden", "readout")},
     )
     found = recovered(single, batch, tries=1, labels=SIGNS)
-    assert found.residual < certified(torch.float32)
+    assert found.residual < certificate_threshold(torch.float32)
     assert match_error(found.inputs, inputs.float()) < 1e-4  # rounding of 30 in 1e-7, times a condition of 10 or so
-    assert found.ambiguous == ()
+    assert found.ambiguities == ()
 
 
 @pytest.mark.parametrize("name", ["tanh", "polynomial", "gelu"])
@@ -122,11 +125,11 @@ def test_what_the_outputs_alone_do_not_determine_is_said(name, second):
     gradient = batch_gradient(module, inputs, torch.tensor(SIGNS, dtype=DTYPE), loss="half_sum")
     seen = Observation.from_module(module, {"outputs": gradient["outputs"]}, batch=2, loss="half_sum", activation=name)
     found = recovered(seen, 2, labels=SIGNS)
-    if found.residual < CERTIFIED:
+    if found.residual < CERTIFICATE_THRESHOLD:
         assert {"an input without a residual may be any other", "two inputs are one"} & {
-            words.split(",")[0] for words in found.ambiguous
+            words.split(",")[0] for words in found.ambiguities
         }
-        assert "no batch was found whose labels are those they may be" in found.ambiguous
+        assert "no batch was found whose labels are possible ones" in found.ambiguities
 
 
 def one_sided(y=1.0, *, bias=30.0):
@@ -142,15 +145,15 @@ def test_labels_tell_which_slope_all_neurons_of_a_leaky_relu_are_on():
     observation, inputs, labels = one_sided()
     found = recovered(observation, 1, labels=SIGNS)
     assert_exact(found, inputs, labels)
-    assert found.ambiguous == ()
-    assert recovered(observation, 1).ambiguous == ("an input that treats all neurons alike may be (-x, -r/α)",)
+    assert found.ambiguities == ()
+    assert recovered(observation, 1).ambiguities == ("an input that treats all neurons alike may be (-x, -r/α)",)
 
 
 @pytest.mark.parametrize("name", ["tanh", "leaky_relu"])
 def test_a_batch_whose_labels_may_not_be_is_no_silent_answer(name):
     observation, inputs, _ = problem(name) if name == "tanh" else one_sided()
     found = recovered(observation, len(inputs), labels=(5.0, 7.0), tries=2)
-    assert "no batch was found whose labels are those they may be" in found.ambiguous
+    assert "no batch was found whose labels are possible ones" in found.ambiguities
 
 
 @pytest.mark.parametrize("name", ["tanh", "gelu"])
@@ -167,8 +170,8 @@ def test_without_a_bias_an_odd_network_hides_the_signs():
     observation, inputs, _ = problem(bias=0.0)
     found = recovered(observation, 3)
     assert match_error(found.inputs, inputs, signs=False) < EXACT
-    assert found.ambiguous
-    assert not recovered(problem()[0], 3).ambiguous
+    assert found.ambiguities
+    assert not recovered(problem()[0], 3).ambiguities
 
 
 def test_labels_tell_a_sigmoid_from_its_mirror_image():
@@ -176,7 +179,7 @@ def test_labels_tell_a_sigmoid_from_its_mirror_image():
     residuals = observation.predictions(inputs) - labels
     flips = torch.tensor([True, False, True])
     image = mirror(inputs, residuals, flips=flips)
-    signs, ambiguous = upright(observation, *image, outputs_seen=True)
+    signs, ambiguous = signs_from_labels(observation, *image, outputs_seen=True)
     assert signs.tolist() == [-1, 1, -1]
     assert not ambiguous
     assert_exact(recovered(observation, 3), inputs, labels)
@@ -204,15 +207,15 @@ def test_noise_is_fitted_and_shows_in_the_certificate():
 def test_directions_point_along_the_inputs(name, m):
     observation, inputs, _ = problem(name, m=m)
     basis = torch.linalg.qr(inputs.mT).Q
-    found = directions(HiddenEquations.of(observation, basis), generator=stream(0, "directions"))
+    found = input_directions(HiddenEquations.from_observation(observation, basis), generator=stream(0, "directions"))
     # Sampling: 0.01 to 0.05 for the fits to 400 neurons over other seeds, up to 0.7 for the moments of 15.
     assert match_error(found @ basis.mT, inputs, signs=False) < (0.2 if m == 400 else 1.0)
 
 
 def test_too_few_neurons_have_no_directions():
     observation, inputs, _ = problem(m=8)
-    equations = HiddenEquations.of(observation, torch.linalg.qr(inputs.mT).Q)
-    assert directions(equations, generator=stream(0, "directions")) is None
+    equations = HiddenEquations.from_observation(observation, torch.linalg.qr(inputs.mT).Q)
+    assert input_directions(equations, generator=stream(0, "directions")) is None
 
 
 @pytest.mark.parametrize("name", ["linear", "quadratic"])
@@ -222,25 +225,75 @@ def test_what_no_attack_can_find_is_refused(name):
         recovered(observation, 1)
 
 
+def observation_with(name="tanh", **parts):
+    """An observation with parts that are functions of the sound ones."""
+    sound = problem(name)[0]
+    spoilt = {part: change and change(getattr(sound, part)) for part, change in parts.items()}
+    return dataclasses.replace(sound, **spoilt)
+
+
+def with_nan(values):
+    values = values.clone()
+    values.view(-1)[0] = math.nan
+    return values
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"hidden": with_nan}, "`hidden` must be finite, got nan"),
+        ({"outputs": with_nan}, "`outputs` must be finite, got nan"),
+        ({"weights": with_nan}, "`weights` must be finite, got nan"),
+        ({"bias": lambda bias: math.inf}, "`bias` must be a number finite"),
+        ({"hidden": lambda rows: rows.mT}, r"`hidden` must have shape \(m, d\) with m = 200, d = 40, got \(40, 200\)"),
+        ({"weights": lambda rows: rows.mT}, r"`outputs` must have shape \(m\) with m = 40"),
+        ({"weights": lambda rows: rows[0]}, r"`weights` must have shape \(m, d\)"),
+        ({"outputs": lambda values: values[:5]}, r"`outputs` must have shape \(m\) with m = 200, d = 40, got \(5,\)"),
+        ({"readout": lambda values: values[:5]}, r"`readout` must have shape \(m\) with m = 200"),
+        ({"hidden": torch.Tensor.float}, "`hidden` must be torch.float64 on cpu"),
+        ({"weights": torch.Tensor.half}, "`weights` must be in float32 or float64"),
+        ({"weights": torch.Tensor.long}, "`weights` must be floating-point"),
+        ({"hidden": lambda rows: 0 * rows}, "`hidden` must not be zero throughout"),
+        ({"outputs": lambda values: 0 * values}, "`outputs` must not be zero throughout"),
+        ({"outputs": None, "hidden": None}, "`observation` must have `outputs` or `hidden`"),
+        ({"name": "relu", "hidden": None}, "`observation` must have `hidden`: the output gradient of a relu"),
+    ],
+)
+def test_observations_that_no_attack_can_use_are_refused(parts, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        recovered(observation_with(**parts), 3)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_a_gradient_that_is_no_tensor_is_refused():
+    with pytest.raises(TypeError, match="`hidden` must be a tensor"):
+        recovered(observation_with(hidden=torch.Tensor.numpy), 3)
+
+
 @pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"batch": 4}, "rank 3, too low for `batch` = 4"),
-        ({"batch": 0}, "`batch`"),
+        ({"batch": 0}, "`batch` must be a whole number at least 1"),
+        ({"batch": 41}, "`batch` must be a whole number at least 1 and at most 40, got 41"),
+        ({"batch": 2.0}, "`batch` must be a whole number"),
         ({"tries": 0}, "`tries` must be a whole number at least 1, got 0"),
         ({"starts": 0}, "`starts` must be a whole number at least 1, got 0"),
         ({"norm": 0.0}, "`norm` must be a number finite and above 0, got 0.0"),
-        ({"batch": 2.0}, "`batch` must be a whole number"),
-        ({"labels": ()}, "`labels` must name a value"),
+        ({"labels": ()}, "`labels` must name a possible label"),
         ({"labels": (math.nan,)}, "`labels` must be a number finite, got nan"),
+        ({"labels": ("cat",)}, "`labels` must be a number finite, got 'cat'"),
+        ({"name": "relu"}, "`norm` must be the length of the inputs for relu"),
+        (
+            {"name": "relu", "norm": 1.0, "batch": 17},
+            "`batch` must be .* at most 16, got 17",
+        ),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, complaint):
+    name = options.get("name", "tanh")
+    options = {"batch": 3, **{key: value for key, value in options.items() if key != "name"}}
     with pytest.raises(ValueError, match=complaint):
-        recover(problem()[0], generator=stream(0, "attack"), **{"batch": 3, **options})
-
-
-def test_a_relu_needs_the_length():
-    with pytest.raises(ValueError, match="`norm` must be the length of the inputs for relu"):
-        recovered(problem("relu")[0], 3, norm=None)
+        recover(problem(name)[0], generator=stream(0, "attack"), **options)

@@ -23,11 +23,11 @@ pytestmark = [
 HERE = Path(__file__).parent
 # Quick tests that together call what the chapters call: of test_<file>.py all of test_<name>, or every test.
 QUICK = {
-    "attacks_gradient_inversion_decompose": ("one_term_is_found_by_every_method",),
-    "attacks_gradient_inversion_deep": (
+    "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method",),
+    "attacks_gradient_inversion_deep_networks": (
         "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mean-2-paired-linear]",
     ),
-    "attacks_gradient_inversion_design": ("every_kind_has_the_moments_of_a_standard_normal",),
+    "attacks_gradient_inversion_server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
     "attacks_gradient_inversion_moments": (
         "a_turn_of_the_space_turns_the_moments",
         "the_one_sided_tensor_becomes_the_moment_when_its_slots_are_made_alike",
@@ -38,10 +38,10 @@ QUICK = {
         "labels_tell_a_sigmoid_from_its_mirror_image",
         "the_output_layer_alone_suffices_with_many_neurons",
     ),
-    "attacks_gradient_inversion_refine": ("signs_are_found_by_one_linear_fit[polynomial]",),
+    "attacks_gradient_inversion_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
     "attacks_gradient_inversion_relu_decoding": ("weights_of_another_law_will_do",),
     "attacks_gradient_inversion_span": ("scale_and_order_of_the_neurons_do_not_matter",),
-    "attacks_gradient_inversion_tensor": (
+    "attacks_gradient_inversion_tensor_attack": (
         "every_contraction_finds_a_planted_batch[gelu-ones]",
         "every_contraction_finds_a_planted_batch[tanh-random]",
     ),

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gradient_batches import draw
-from leakage.attacks.gradient_inversion.moments import of_hidden, of_outputs
-from leakage.attacks.gradient_inversion.span import of_moments
+from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
+from leakage.attacks.gradient_inversion.span import from_moments
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
 from reproduced.studies.gradient_inversion.error_laws import hidden_tilt, outputs_tilt, span_error, tilt_error
@@ -71,9 +71,9 @@ def test_tilts_fall_as_the_root_of_the_width_and_broadcast():
 @pytest.mark.parametrize(
     ("law", "moments", "name", "order", "d", "m"),
     [
-        (outputs_tilt, of_outputs, "polynomial", 2, 20, 20_000),
-        (hidden_tilt, of_hidden, "polynomial", 2, 40, 4000),
-        (hidden_tilt, of_hidden, "softplus", 2, 20, 8000),
+        (outputs_tilt, from_outputs, "polynomial", 2, 20, 20_000),
+        (hidden_tilt, from_hidden, "polynomial", 2, 40, 4000),
+        (hidden_tilt, from_hidden, "softplus", 2, 20, 8000),
     ],
 )
 def test_simulated_spans_turn_by_the_tilt(law, moments, name, order, d, m, centre):
@@ -81,7 +81,7 @@ def test_simulated_spans_turn_by_the_tilt(law, moments, name, order, d, m, centr
     for seed in range(8):
         batch = draw(name, 2, d, m, seed=seed, bias=30.0, orthonormal=True)
         found = moments(batch.observation, centre=centre)
-        route = of_moments(found, batch=2, order=order, generator=stream(seed, "start"))
+        route = from_moments(found, batch=2, order=order, generator=stream(seed, "start"))
         sines.append(float(span_error(route.basis, batch.inputs)))
     expected = float(law(activation(name), of(d), of(m), batch=2, centre=centre).atan().sin())
     assert expected < 0.5

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.tensor import reconstruct
+from leakage.attacks.gradient_inversion.tensor_attack import reconstruct
 from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
 from leakage.models.clients import Client

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.labels import symmetries
+from leakage.attacks.gradient_inversion.symmetries import symmetries
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.models.clients import Client

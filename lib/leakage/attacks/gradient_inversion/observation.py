@@ -1,12 +1,12 @@
-r"""What the server sees of a batch, and what an attack makes of it.
+r"""What a server sees of a client's batch, and the batch that an attack reconstructs from it.
 
-The server chose a network $f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ and gets one gradient back. Divided by the
-constant of the loss it is, with the residuals $r_i = f(x_i) - y_i$,
+The server chose a network $f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ and receives one gradient. Divided by the
+constant of the loss, and with the residuals $r_i = f(x_i) - y_i$, it is
 
 $$ g_j = \frac{\partial L}{\partial a_j} = \sum_i r_i\, \sigma(w_j^\top x_i), \qquad
-   G_j = \frac{1}{m a_j} \frac{\partial L}{\partial w_j} = \frac1m \sum_i r_i\, \sigma'(w_j^\top x_i)\, x_i , $$
+   G_j = \frac{1}{m a_j} \frac{\partial L}{\partial w_j} = \frac1m \sum_i r_i\, \sigma'(w_j^\top x_i)\, x_i . $$
 
-where the usual $a_j = 1/m$ makes $G_j$ the gradient itself. An `Observation` never holds an input or a label.
+With the usual $a_j = 1/m$, $G_j$ is the gradient itself. An `Observation` never holds an input or a label.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,17 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor, nn
 
-from leakage import arguments
 from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import find_loss
 
-_PROBES = 4  # neurons along which a module is compared with the formula it is taken for
-_LOOKED_AT = 64  # neurons that these are usually among
-_REACHES = (3.0, 30.0)  # the pre-activations of such a neuron: where activations bend, and where clipped ones stop
-_PRECISIONS = (torch.float32, torch.float64)  # those of the factorisations that attacks rest on
+_PROBE_ROWS = 4  # neurons along whose weights a module is compared with the formula
+_FIRST_ROWS = 64  # neurons among which these are looked for first
+_PREACTIVATIONS = (3.0, 30.0)  # of such a neuron: where activations bend, and where clipped ones stop
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    r"""The network that was sent and the gradient that came back.
+    r"""The network that the server sent and the gradient that came back.
 
     Attributes:
         weights: $w_j$ as rows.
@@ -38,11 +36,6 @@ class Observation:
         hidden: $G_j$ as rows, or `None` if only the output layer's gradient is known.
         logistic: whether $r_i = \operatorname{sigmoid}(f(x_i)) - y_i$ with labels 0 and 1.
         readout: $a_j$; `None` stands for $1/m$.
-
-    Raises:
-        TypeError: if something is no tensor or no `Activation`.
-        ValueError: if there is no gradient at all, a shape, dtype or device does not fit, a value is not finite or the
-            gradient is zero.
     """
 
     weights: Float[Tensor, "m d"]
@@ -52,24 +45,6 @@ class Observation:
     hidden: Float[Tensor, "m d"] | None = None
     logistic: bool = False
     readout: Float[Tensor, " m"] | None = None
-
-    def __post_init__(self) -> None:
-        weights = arguments.filled("weights", arguments.real("weights", self.weights, "m d"))
-        if weights.dtype not in _PRECISIONS:
-            raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
-        if not isinstance(self.activation, Activation):
-            raise TypeError(f"`activation` must be an Activation, got {self.activation!r}; try `activation(name)`.")
-        arguments.number("bias", self.bias)
-        if self.outputs is None and self.hidden is None:
-            raise ValueError("`outputs` or `hidden` must be given: an observation without a gradient tells nothing.")
-        m, d = weights.shape
-        for name, shape in {"outputs": "m", "hidden": "m d", "readout": "m"}.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            arguments.real(name, value, shape, like=weights, m=m, d=d)
-            if name != "readout" and not bool(value[0].any()) and not bool(value.any()):  # mostly, one row tells
-                raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
 
     @classmethod
     def from_module(
@@ -85,31 +60,28 @@ class Observation:
     ) -> "Observation":
         r"""What a server sees that sent `module` and received `gradient`.
 
-        The module is compared with $\sum_j a_j \sigma(w_j^\top x) + b$ along a few rows of its weights, so that a
-        third layer, a hidden bias or another activation is an error here and no wrong answer later.
+        The outputs of the module are compared with $\sum_j a_j \sigma(w_j^\top x) + b$ at a few inputs, so that a third
+        layer, a hidden bias or another activation raises an error and does not lead to a wrong batch.
 
         Args:
-            module: the network that was sent, of two layers without hidden biases.
-            gradient: a tensor for each parameter name, as `trainers.federated.batch_gradient` gives it; of the two
-                layers one may be missing.
-            batch: the number of inputs, which the loss `mean` divides by.
+            module: a network of two layers without hidden biases.
+            gradient: a tensor for each parameter name, as `trainers.federated.batch_gradient` gives it; that of one
+                layer may be missing.
+            batch: the number of inputs, by which the loss `mean` divides.
             loss: a name in `trainers.federated.LOSSES`.
-            hidden: the parameter that holds the $w_j$; found by its shape where it is not given.
+            hidden: the parameter that holds the $w_j$; by default the one whose shape fits.
             outputs: the parameter that holds the $a_j$; likewise.
-            activation: its name; otherwise the one that reproduces the module.
+            activation: its name; by default the one that reproduces the outputs of the module.
 
         Raises:
-            ValueError: if the layers are not found or not what they are taken for, an $a_j$ is 0, the batch is empty,
-                a name is unknown, or several activations fit and none is named: beside a bias of $10^{13}$ in float64,
-                say, or for an odd one and weights in pairs of either sign.
+            ValueError: if the module is no such network, an $a_j$ is 0, or several activations fit and none is named.
         """
-        batch = arguments.count("batch", batch, least=1)
-        names = _layers(module, hidden, outputs)
+        names = _find_layers(module, hidden, outputs)
         weights, readout = (module.get_parameter(name).detach() for name in names)
         readout = readout.flatten()
         if not bool(readout.all()):
             raise ValueError(f"`module` must have no zero in {names[1]!r}: the gradient of such a neuron is lost.")
-        found, bias = _recognise(module, weights, readout, activation)
+        found, bias = _identify_activation(module, weights, readout, activation)
         chosen = find_loss(loss)
         scale = chosen.scale(batch)
         bottom, top = (gradient[name].detach() if name in gradient else None for name in names)
@@ -131,34 +103,34 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    r"""A batch that an attack believes in; the order of its rows means nothing.
+    r"""A batch that an attack found; its rows are in any order.
 
     Attributes:
         inputs: $\hat x_i$ as rows.
-        residuals: $\hat r_i$; one number for each output where a module has several.
+        residuals: $\hat r_i$; a row of numbers for each input where a module has several outputs.
         labels: $\hat y_i$, or `None` where the attack cannot tell.
-        residual: the relative distance between the gradient of this batch and the one observed; NaN if not computed.
+        residual: the relative distance between the gradient of this batch and the observed one; NaN if not computed.
             At rounding level it certifies that the batch is consistent with the gradient, not that it is the only one.
-        ambiguous: what leaves the batch undetermined, in words: exact symmetries that lead to other batches with the
-            same gradient, inputs without a share in it, and labels that are none of those they may be.
+        ambiguities: what leaves the batch undetermined, in words: symmetries that lead to other batches with the same
+            gradient, inputs that do not contribute to it, and labels outside the possible ones.
     """
 
     inputs: Float[Tensor, "B d"]
     residuals: Float[Tensor, "B ..."]
     labels: Real[Tensor, " B"] | None = None
     residual: float = float("nan")
-    ambiguous: tuple[str, ...] = ()
+    ambiguities: tuple[str, ...] = ()
 
 
-def observed(observation: Observation) -> Float[Tensor, " n"]:
-    """The gradient as one vector, of the layers that were observed."""
+def flatten_gradient(observation: Observation) -> Float[Tensor, " n"]:
+    """The observed gradient as one vector, the output layer first."""
     return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
 
 
-def simulated(
+def simulate_gradient(
     observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]
 ) -> Float[Tensor, " n"]:
-    r"""The gradient $(g, G)$ of this batch as `observed` orders it; differentiable."""
+    r"""The gradient $(g, G)$ of this batch in the order of `flatten_gradient`; differentiable."""
     values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
     parts = []
     if observation.outputs is not None:
@@ -169,15 +141,12 @@ def simulated(
 
 
 def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
-    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the one observed.
-
-    Over all neurons and the layers that were observed: rounding alone certifies that the batch explains them.
-    """
-    target = observed(observation)
-    return float((simulated(observation, inputs, residuals) - target).norm() / target.norm())
+    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the observed one."""
+    target = flatten_gradient(observation)
+    return float((simulate_gradient(observation, inputs, residuals) - target).norm() / target.norm())
 
 
-def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:
+def _find_layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:
     """The names of the two layers: a matrix with m rows, and m numbers that are no bias."""
     shapes = {name: tuple(value.shape) for name, value in module.named_parameters()}
     for name in (hidden, outputs):
@@ -194,15 +163,17 @@ def _layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple
     return pairs[0]
 
 
-def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | None) -> tuple[Activation, float]:
+def _identify_activation(
+    module: nn.Module, weights: Tensor, readout: Tensor, name: str | None
+) -> tuple[Activation, float]:
     """The activation and the output bias with which two layers compute what the module does."""
-    for part in (weights[:_LOOKED_AT], weights):  # the first rows do, unless they are 0
-        rows = part[part.any(1).nonzero()[:_PROBES, 0]]
-        if len(rows) == _PROBES:
+    for part in (weights[:_FIRST_ROWS], weights):
+        rows = part[part.any(1).nonzero()[:_PROBE_ROWS, 0]]
+        if len(rows) == _PROBE_ROWS:
             break
     if not len(rows):
         raise ValueError("`module` must have hidden weights other than 0: its output is the same for all inputs.")
-    steps = [reach * rows / rows.square().sum(1, keepdim=True) for reach in _REACHES]
+    steps = [height * rows / rows.square().sum(1, keepdim=True) for height in _PREACTIVATIONS]
     probes = torch.cat([torch.zeros_like(rows[:1]), *steps, *(-step for step in steps)])
     try:
         with torch.no_grad():
@@ -211,12 +182,12 @@ def _recognise(module: nn.Module, weights: Tensor, readout: Tensor, name: str | 
         raise ValueError(f"`module` must take inputs of dimension {weights.shape[1]}: {error}") from error
     if len(expected) != len(probes):
         raise ValueError(f"`module` must give one output for each input, got {len(expected) / len(probes):g}.")
+    tolerance = torch.finfo(weights.dtype).eps ** 0.75 * max(1.0, float(expected.abs().max()))
     heights, closest, fitting = probes @ weights.mT, float("inf"), []
     for candidate in [activation(name)] if name else ACTIVATIONS.values():
         values = candidate(heights) @ readout
         bias = float(expected[0] - values[0])
         distance = float((expected - values - bias).abs().max())
-        tolerance = torch.finfo(weights.dtype).eps ** 0.75 * max(1.0, float(expected.abs().max()))
         if distance <= tolerance:
             fitting.append((candidate, bias))
         closest = min(closest, distance)

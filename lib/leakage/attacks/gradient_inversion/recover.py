@@ -1,9 +1,8 @@
 r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
 
-The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find; that of the
-output layer alone needs many more neurons. What is returned carries its misfit over all neurons in `residual`: below
-`refine.certified` the batch explains the gradient to rounding, anything above is a failure and says so. The attack sees
-an `Observation` and what its caller claims to know of lengths and labels.
+The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
+of the output layer alone needs many more neurons. The result has its misfit over all neurons in `residual`: below
+`least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
 """
 
 import dataclasses
@@ -16,18 +15,23 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion import labels as possible
-from leakage.attacks.gradient_inversion import relu_decoding, span, tensor
-from leakage.attacks.gradient_inversion.decompose import decompose
-from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN, HiddenEquations, OutputEquations
+from leakage.attacks.gradient_inversion import relu_decoding, span, symmetries, tensor_attack
+from leakage.attacks.gradient_inversion.least_squares import (
+    EQUATIONS_PER_UNKNOWN,
+    HiddenEquations,
+    OutputEquations,
+    Solutions,
+    certificate_threshold,
+    solve,
+)
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.refine import Polished, certified, polish
+from leakage.attacks.gradient_inversion.tensor_decomposition import decompose
 from leakage.theory.hermite import route
 
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
 _ROWS_PER_MONOMIAL = (2, 8)  # least and most neurons in a fit, for each of its unknowns
-_SETTLING_STEPS = 20  # for the polish over all neurons, which starts at the solution of some of them
+_FINAL_STEPS = 20  # over all neurons, from the solution of some of them
 
 
 def recover(
@@ -42,53 +46,97 @@ def recover(
 ) -> Reconstruction:
     r"""Find the batch behind a gradient, with residuals, labels and the misfit that certifies it.
 
-    1. V spans the inputs: the rows of G (`span.of_rows`).
-    2. The first start has the directions of the tensor in the span (`directions`), the later ones are the same with
-       other signs, or random.
-    3. `refine.polish` on some neurons, with all starts of a try at once.
-    4. The best batch that explains all of the gradient, and has the labels it may have, ends the search.
+    1. V spans the inputs: the rows of G (`span.from_rows`).
+    2. The first start has the directions of the tensor in the span (`input_directions`); later ones have the same
+       directions with other signs, or random ones.
+    3. `least_squares.solve` on some neurons, with all starts of a try at once.
+    4. The first batch that explains the gradient of all neurons, and has possible labels, ends the search.
 
-    Without G, step 1 and 2 are `tensor.reconstruct` from g, and there is one start. Piecewise linear activations go to
-    `relu_decoding.decode`.
+    Without G, steps 1 and 2 are `tensor_attack.reconstruct` from g, and there is one start. For piecewise linear
+    activations the attack is `relu_decoding.decode`.
 
     Source: not in Wang et al.; step 2 has their tensor, within the exact span.
 
     Args:
         observation: the network and its gradient.
         batch: B.
-        norm: the length of all inputs; `None` if it is unknown or not the same for all. To know it helps: g alone may
-            not be enough without.
-        labels: the values that labels may have, which a batch must then have to be accepted; where none has them, the
-            answer's `ambiguous` says so. `None` accepts any, and decides between an input and its mirror image as
-            `tensor.reconstruct` does.
+        norm: the length of all inputs; `None` if it is unknown or differs. It helps to know it: g alone may not be
+            enough otherwise.
+        labels: the possible labels, which a batch must have to be accepted; where none has them, `ambiguities` says so.
+            `None` accepts any, and decides between an input and its mirror image as `symmetries` does by default.
         tries: how often to start.
-        starts: how many starts at a time from the second try on.
+        starts: the number of starts at a time from the second try on.
         generator: for sketches and starts.
 
     Returns:
-        The batch found, with what leaves it undetermined, which a certificate cannot see; if none is certified, the
-        one of the least misfit. The certificate follows the precision of the gradient, `refine.certified`.
+        The batch found, with `ambiguities` that no certificate can see; if none is certified, the one of the least
+        misfit.
 
     Raises:
-        ValueError: if `batch` exceeds m, d or the rank of the gradient, the activation does not identify inputs,
-            `tries` or `starts` is below 1, `norm` is not positive or missing where it cannot be found, or `labels` is
-            empty or not finite.
+        TypeError: if a part of the observation is no tensor.
+        ValueError: if an argument has another shape, dtype or range, a value is not finite, a gradient is zero
+            throughout, the rank of the gradient is below `batch`, the activation does not identify inputs, or `norm` is
+            missing where it cannot be found.
     """
-    for name, value in (("batch", batch), ("tries", tries), ("starts", starts)):
-        arguments.count(name, value, least=1)
-    possible.check(labels)
-    if norm is not None:
-        arguments.number("norm", norm, above=0)
-    if observation.activation.degree == 1 and not observation.activation.smooth:
+    _check_arguments(observation, batch, norm, labels, tries, starts)
+    if _piecewise_linear(observation):
+        assert norm is not None
         found = relu_decoding.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
     elif observation.hidden is None:
-        found = _from_outputs(observation, batch, norm, labels, generator)
+        found = _recover_from_outputs(observation, batch, norm, labels, generator)
     else:
-        found = _from_rows(observation, batch, norm, labels, tries, starts, generator)
-    return dataclasses.replace(found, ambiguous=found.ambiguous + _undetermined(observation, found, labels))
+        found = _recover_from_rows(observation, batch, norm, labels, tries, starts, generator)
+    return dataclasses.replace(found, ambiguities=found.ambiguities + _ambiguities(observation, found, labels))
 
 
-def _from_rows(
+def _piecewise_linear(observation: Observation) -> bool:
+    return observation.activation.degree == 1 and not observation.activation.smooth
+
+
+def _check_arguments(
+    observation: Observation,
+    batch: int,
+    norm: float | None,
+    labels: Sequence[float] | None,
+    tries: int,
+    starts: int,
+) -> None:
+    """Raise the errors of `recover` that need no computation."""
+    weights = arguments.filled("weights", arguments.real("weights", observation.weights, "m d"))
+    if weights.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
+    m, d = weights.shape
+    for name, shape in {"outputs": "m", "hidden": "m d", "readout": "m"}.items():
+        value = getattr(observation, name)
+        if value is not None:
+            arguments.real(name, value, shape, like=weights, m=m, d=d)
+            if name != "readout" and not bool(value.any()):
+                raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
+    if observation.outputs is None and observation.hidden is None:
+        raise ValueError("`observation` must have `outputs` or `hidden`, a gradient to recover the batch from.")
+    arguments.number("bias", observation.bias)
+    arguments.count("batch", batch, least=1, most=min(m, d))
+    arguments.count("tries", tries, least=1)
+    arguments.count("starts", starts, least=1)
+    if norm is not None:
+        arguments.number("norm", norm, above=0)
+    if labels is not None and not len(labels):
+        raise ValueError("`labels` must name a possible label, or be None; it is empty.")
+    for label in labels or ():
+        arguments.number("labels", label)
+    if _piecewise_linear(observation):
+        name = observation.activation.name
+        if observation.hidden is None:
+            raise ValueError(f"`observation` must have `hidden`: the output gradient of a {name} is not enough.")
+        arguments.count("batch", batch, most=relu_decoding.MAX_BATCH)
+        if norm is None:
+            raise ValueError(
+                f"`norm` must be the length of the inputs for {name}, as (s·x, r/s) has the gradient of (x, r); got"
+                " None, try 1.0 for normalised ones."
+            )
+
+
+def _recover_from_rows(
     observation: Observation,
     batch: int,
     norm: float | None,
@@ -98,27 +146,27 @@ def _from_rows(
     generator: torch.Generator,
 ) -> Reconstruction:
     """The batch from G, in the span of its rows."""
-    assert observation.hidden is not None  # or it is `_from_outputs`
-    enough = certified(observation.hidden.dtype)
-    basis = span.of_rows(observation.hidden, batch=batch, generator=generator).basis
-    everything = HiddenEquations.of(observation, basis)
-    some = HiddenEquations.of(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
-    best: Polished | None = None
+    assert observation.hidden is not None
+    enough = certificate_threshold(observation.hidden.dtype)
+    basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
+    everything = HiddenEquations.from_observation(observation, basis)
+    some = HiddenEquations.from_observation(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
+    best: Solutions | None = None
     for points in _starts(everything, norm=norm, tries=tries, starts=starts, generator=generator):
-        polished = polish(some, points, norm=norm)
-        for start in (polished.misfits < enough).nonzero().squeeze(-1):
-            inputs = polished.points[start] @ basis.mT
-            result = _finished(observation, inputs, polished.residuals[start], labels)
-            if result.residual < enough and possible.possible(result, labels):
+        solutions = solve(some, points, norm=norm)
+        for start in (solutions.misfits < enough).nonzero().squeeze(-1):
+            inputs = solutions.points[start] @ basis.mT
+            result = _reconstruction(observation, inputs, solutions.residuals[start], labels)
+            if result.residual < enough and symmetries.labels_allowed(result, labels):
                 return result
-        best = min((best or polished, polished), key=lambda other: float(other.misfits.amin()))
+        best = min((best or solutions, solutions), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1
     start = best.misfits.argmin(0, keepdim=True)
-    last = polish(everything, best.points[start], best.residuals[start], norm=norm, steps=_SETTLING_STEPS)
-    return _finished(observation, last.points[0] @ basis.mT, last.residuals[0], labels)
+    last = solve(everything, best.points[start], best.residuals[start], norm=norm, steps=_FINAL_STEPS)
+    return _reconstruction(observation, last.points[0] @ basis.mT, last.residuals[0], labels)
 
 
-def directions(
+def input_directions(
     equations: HiddenEquations, *, norm: float = 1.0, generator: torch.Generator
 ) -> Float[Tensor, "b b"] | None:
     r"""Unit vectors along the inputs, up to sign, from the tensor of the gradient in their span.
@@ -127,9 +175,9 @@ def directions(
 
     $$ \frac{1}{(p - 1)!} T, \qquad T \approx s_p \sum_i r_i u_i^{\otimes p}, $$
 
-    with p = 3, or 4 where $s_3 = 0$. Moments average the same tensor, but keep the noise of all lower degrees. They
-    serve where a fit has fewer than twice as many neurons as monomials, freed of what is linear in $v_j$; and where
-    even this is too much, $m \le 2 (B + 1)$, or too few neurons differ for a fit, there are no directions.
+    with p = 3, or 4 where $s_3 = 0$. Moments average the same tensor, with the noise of all lower degrees. They take
+    the place of a fit with fewer than two neurons for each monomial, without the part of $c_j$ that is linear in $v_j$.
+    Where there are too few neurons for this, too, $m \le 2 (B + 1)$, or too few of them differ, the result is `None`.
 
     Source: Wang et al., Appendix B, for the moments; the fits are not in the paper.
 
@@ -143,11 +191,11 @@ def directions(
     if neurons >= _ROWS_PER_MONOMIAL[0] * monomials:
         few = slice(_ROWS_PER_MONOMIAL[1] * monomials)
         try:
-            estimate = _moments(equations.rows[few], equations.target[few]).regressed(identity, order=order)
+            estimate = _moments(equations.rows[few], equations.target[few]).fit_tensor(identity, order=order)
         except ValueError:  # too few neurons differ
             return None
     elif neurons > 2 * (size + 1):
-        # Less what is constant or linear in the weights, which for a softplus is nearly all.
+        # For a softplus nearly all of the gradient is constant or linear in the weights.
         basis = torch.linalg.qr(torch.cat([torch.ones_like(equations.rows[:, :1]), equations.rows], dim=1)).Q
         left = equations.target - basis @ (basis.mT @ equations.target)
         estimate = _moments(equations.rows, left).tensor(identity, order=order)
@@ -157,89 +205,90 @@ def directions(
 
 
 def _moments(rows: Float[Tensor, "n b"], target: Float[Tensor, "n b"]) -> HiddenMoments:
-    """Those of some neurons, in the span."""
+    """The moments of some neurons, in the span."""
     return HiddenMoments(rows, target.mean(0), target / len(target))
 
 
 def _starts(
     equations: HiddenEquations, *, norm: float | None, tries: int, starts: int, generator: torch.Generator
 ) -> Iterator[Float[Tensor, "s b b"]]:
-    """The starts of every try; signs are fitted, unless the activation leaves no trace of them."""
+    """The starts of every try; signs are fitted, unless the activation has a mirror symmetry."""
     length = 1.0 if norm is None else norm
-    first = directions(equations, norm=length, generator=generator)
+    first = input_directions(equations, norm=length, generator=generator)
     mirrored = equations.activation.centre is not None
     if first is not None:
         first = length * first.unsqueeze(0)
-        yield first if mirrored else equations.signed(first)
+        yield first if mirrored else equations.choose_signs(first)
     for _ in range(tries - (first is not None)):
-        drawn = _random_starts(equations, starts, length=length, spread=norm is None, generator=generator)
+        drawn = _random_starts(equations, starts, norm=norm, generator=generator)
         if mirrored:
             yield drawn
         elif first is None:
-            yield equations.signed(drawn)
+            yield equations.choose_signs(drawn)
         else:
             half = starts // 2
-            yield torch.cat([equations.signed(drawn[half:]), first * drawn[:half, :, :1].sign()])
+            yield torch.cat([equations.choose_signs(drawn[half:]), first * drawn[:half, :, :1].sign()])
 
 
 def _random_starts(
-    equations: HiddenEquations, starts: int, *, length: float, spread: bool, generator: torch.Generator
+    equations: HiddenEquations, starts: int, *, norm: float | None, generator: torch.Generator
 ) -> Float[Tensor, "s b b"]:
-    """Uniform directions of one length, or of one for each start if it is to be `spread`."""
+    """Uniform directions of the known length, or of a random one for each start."""
     like, side = equations.rows, equations.rows.shape[1]
     drawn = torch.randn((starts, side, side), generator=generator, dtype=like.dtype, device=like.device)
-    drawn = length * normalize(drawn, dim=-1)
-    if not spread:
-        return drawn
+    drawn = normalize(drawn, dim=-1)
+    if norm is not None:
+        return norm * drawn
     low, high = _LENGTHS
     place = torch.rand((starts, 1, 1), generator=generator, dtype=like.dtype, device=like.device)
     return drawn * low * (high / low) ** place
 
 
-def _from_outputs(
+def _recover_from_outputs(
     observation: Observation, batch: int, norm: float | None, labels: Sequence[float] | None, generator: torch.Generator
 ) -> Reconstruction:
     """The batch from g alone, by one start."""
     length = 1.0 if norm is None else norm
-    start = tensor.reconstruct(
+    start = tensor_attack.reconstruct(
         observation, batch=batch, source="outputs", norm=length, labels=labels, generator=generator
     )
-    polished = polish(OutputEquations.of(observation), start.inputs.unsqueeze(0), norm=norm)
-    return _finished(observation, polished.points[0], polished.residuals[0], labels)
+    solutions = solve(OutputEquations.from_observation(observation), start.inputs.unsqueeze(0), norm=norm)
+    return _reconstruction(observation, solutions.points[0], solutions.residuals[0], labels)
 
 
-def _finished(
+def _reconstruction(
     observation: Observation, inputs: Tensor, residuals: Tensor, labels: Sequence[float] | None
 ) -> Reconstruction:
-    """A batch with the signs that its labels ask for, its labels and its certificate."""
-    seen = observation.hidden is None
-    signs, ambiguous = possible.upright(observation, inputs, residuals, labels, outputs_seen=seen)
+    """A batch with the signs that its labels decide, its labels and its certificate."""
+    outputs_only = observation.hidden is None
+    signs, ambiguities = symmetries.signs_from_labels(observation, inputs, residuals, labels, outputs_seen=outputs_only)
     inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
-    found = observation.labels(inputs, residuals)
-    # The layer whose equations were solved: beside the m numbers of g a fault in G, smaller by m, would not show.
-    equations = (OutputEquations if observation.hidden is None else HiddenEquations).of(observation)
-    return Reconstruction(inputs, residuals, found, equations.misfit(inputs, residuals), ambiguous)
+    # The certificate is for the layer whose equations were solved: in G, m times smaller, a fault would not show
+    # beside g.
+    equations = (OutputEquations if outputs_only else HiddenEquations).from_observation(observation)
+    misfit = equations.misfit(inputs, residuals)
+    return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), misfit, ambiguities)
 
 
-def _undetermined(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:
-    """What a certificate cannot see: inputs that the gradient hardly holds or holds as one, and labels out of place."""
+def _ambiguities(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:
+    """What no certificate can see: inputs without a residual, inputs that are one, and impossible labels."""
     inputs, sizes = found.inputs, found.inputs.norm(dim=-1)
     values, slopes = observation.activation.derivatives(observation.weights @ inputs.mT, order=1)
     if observation.hidden is not None:
-        seen, target = slopes.norm(dim=0) * sizes / len(observation.weights), observation.hidden.norm()
+        share, target = slopes.norm(dim=0) * sizes / len(observation.weights), observation.hidden.norm()
     else:
-        assert observation.outputs is not None  # or there is no gradient at all
-        seen, target = values.norm(dim=0), observation.outputs.norm()
-    # What has a share s of a gradient that is known to c is itself known to c / s, and twins to √c.
-    rounding = certified(inputs.dtype) ** 0.5
-    apart = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist")
+        assert observation.outputs is not None
+        share, target = values.norm(dim=0), observation.outputs.norm()
+    # An input with a share s of a gradient that is known to c is itself known to c / s, and two equal ones to √c.
+    rounding = certificate_threshold(inputs.dtype) ** 0.5
+    distances = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist")
     if observation.activation.centre is not None:
         mirrored = torch.cdist(inputs, -inputs, compute_mode="donot_use_mm_for_euclid_dist")
-        apart = torch.minimum(apart, mirrored)
-    twins = (apart <= rounding * (sizes + sizes.unsqueeze(-1))).triu(1)
+        distances = torch.minimum(distances, mirrored)
+    equal = (distances <= rounding * (sizes + sizes.unsqueeze(-1))).triu(1)
     words = {
-        "an input without a residual may be any other": bool((found.residuals.abs() * seen <= rounding * target).any()),
-        "two inputs are one, of which only the sum of r is determined": bool(twins.any()),
-        "no batch was found whose labels are those they may be": not possible.possible(found, labels),
+        "an input without a residual may be any other": (found.residuals.abs() * share <= rounding * target).any(),
+        "two inputs are one, of which only the sum of r is determined": equal.any(),
+        "no batch was found whose labels are possible ones": not symmetries.labels_allowed(found, labels),
     }
-    return tuple(word for word, holds in words.items() if holds)
+    return tuple(word for word, holds in words.items() if bool(holds))

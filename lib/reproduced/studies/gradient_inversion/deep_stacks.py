@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage.attacks.gradient_inversion import deep, design, recover, tensor
+from leakage.attacks.gradient_inversion import deep_networks, recover, server_weights, tensor_attack
 from leakage.data.gaussians import sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.models.clients import DeepStack
@@ -43,23 +43,23 @@ def stack_errors(
     for index in range(rounds):
         name = f"stack/{game.width}/{game.dimension}/{index}"
         draws = stream(seed, f"{name}/server", device)
-        weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
+        weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
         inputs = INPUTS[game.inputs](game, stream(seed, f"{name}/client", device))
         stack = DeepStack(weights, activation=game.activation, depth=depth, kind=kind, bias=game.bias)
         labels = alternating_signs(game.batch, inputs.device)
         gradient = batch_gradient(stack, inputs, labels, loss="half_sum")
-        seen = deep.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
+        seen = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
         keeps = seen.activation.degree == 1 and kind == "paired"
         draws = stream(seed, f"{name}/attack/{game.activation}/{kind}/{depth}", device)
         found = recover.recover(seen, batch=game.batch, norm=1.0 if keeps else None, generator=draws).inputs
-        back = deep.inputs_from(found, seen.activation, depth=depth, kind=kind)
+        back = deep_networks.invert_features(found, seen.activation, depth=depth, kind=kind)
         by_moments = searched = torch.nan
         if keeps:
             draws = stream(seed, f"{name}/moments", device)
-            rough = tensor.reconstruct(seen, batch=game.batch, source="hidden", centre=False, generator=draws)
+            rough = tensor_attack.reconstruct(seen, batch=game.batch, source="hidden", centre=False, generator=draws)
             by_moments = match_error(rough.inputs, inputs, signs=False)
         elif not bool(seen.activation(torch.zeros(1)).any()):
-            along = deep.inputs_along(normalize(found, dim=-1), seen.activation, depth=depth, kind=kind)
+            along = deep_networks.invert_directions(normalize(found, dim=-1), seen.activation, depth=depth, kind=kind)
             searched = match_error(along, inputs)
         errors.append((match_error(back, inputs), by_moments, searched))
     return StackErrors(*torch.tensor(errors, dtype=DTYPE).T)
@@ -93,7 +93,7 @@ def long_arithmetic_errors(
     for index in range(rounds):
         name = f"long/{dimension}/{index}"
         draws = stream(seed, f"{name}/server")
-        weights = _long(design.draw("iid", m=_NEURONS, d=dimension, generator=draws).numpy())
+        weights = _long(server_weights.draw_weights("iid", m=_NEURONS, d=dimension, generator=draws).numpy())
         inputs = _long(sphere(2, dimension, generator=stream(seed, f"{name}/client")).numpy())
         with localcontext(prec=_DIGITS):
             features = inputs

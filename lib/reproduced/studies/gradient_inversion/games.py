@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage.attacks.gradient_inversion import design
+from leakage.attacks.gradient_inversion import server_weights
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics import trends
@@ -40,7 +40,7 @@ class Game:
     bias: float = 30.0  # of the output, fixed by the server (Wang et al., Remark 1; 30 in their experiments)
     inputs: str = "axes"  # law of the batch, a name in `INPUTS`
     overlap: float = 0.0  # cosine of the angle between neighbours, for inputs that have one
-    weights: str = "iid"  # how the server draws its weights, a name in `design.KINDS`
+    weights: str = "iid"  # how the server draws its weights, a name in `server_weights.KINDS`
     noise: float = 0.0  # z: each entry of the gradient gets N(0, z² s²) added
     # s is the standard deviation of the entries of the layer ("entry"), or the norm of the whole gradient ("norm"), as
     # after clipping to a fixed length.
@@ -67,7 +67,7 @@ def play_round(
 ) -> Round:
     """One round with the batch given, such as images; labels are 1 and -1 in turn unless given."""
     draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
-    weights = design.draw(game.weights, m=game.width, d=game.dimension, generator=draws)
+    weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
         labels = alternating_signs(len(inputs), inputs.device)

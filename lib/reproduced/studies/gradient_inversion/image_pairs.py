@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage.attacks.gradient_inversion import moments, recover, tensor
+from leakage.attacks.gradient_inversion import moments, recover, tensor_attack
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.runtime import DTYPE, stream
@@ -71,11 +71,13 @@ def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
 
 
 def _sum(seen: Observation, generator: torch.Generator) -> Tensor:
-    return normalize(moments.of_hidden(seen, centre=False).mean, dim=0).expand(2, -1)
+    return normalize(moments.from_hidden(seen, centre=False).first, dim=0).expand(2, -1)
 
 
 def _tensor(seen: Observation, generator: torch.Generator, *, source: str) -> Tensor:
-    found = tensor.reconstruct(seen, batch=2, source=source, contraction="mean", centre=False, generator=generator)
+    found = tensor_attack.reconstruct(
+        seen, batch=2, source=source, contraction="mean", centre=False, generator=generator
+    )
     return found.inputs
 
 

@@ -16,10 +16,10 @@ from tensorly.decomposition import parafac
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage.attacks.gradient_inversion import decompose, moments
-from leakage.attacks.gradient_inversion.decompose import Problem, assemble, powers
+from leakage.attacks.gradient_inversion import moments, tensor_decomposition
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, assemble, powers
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
@@ -27,8 +27,8 @@ from leakage.theory import hermite
 from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, draw_round, play_round
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {
-    "outputs": lambda seen: moments.of_outputs(seen, centre=False),
-    "hidden": lambda seen: moments.of_hidden(seen, centre=False),
+    "outputs": lambda seen: moments.from_outputs(seen, centre=False),
+    "hidden": lambda seen: moments.from_hidden(seen, centre=False),
 }
 """The paper's moments of either gradient, by the name of the gradient."""
 ORDERS = (2, 3, 4)
@@ -52,10 +52,10 @@ def estimate_moment(played: Round, basis: Float[Tensor, "d b"], *, source: str, 
 
 def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
     r"""$\sum_j G_j \otimes H_2(w_j)$, the $T_1$ of Appendix B, whose symmetric part is `HiddenMoments.tensor`."""
-    found = moments.of_hidden(observation, centre=False)
+    found = moments.from_hidden(observation, centre=False)
     identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
     cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
-    return cubes - torch.tensordot(found.mean, identity, dims=0)
+    return cubes - torch.tensordot(found.first, identity, dims=0)
 
 
 class Deviations(NamedTuple):
@@ -163,11 +163,11 @@ def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], ord
 
 
 METHODS: Mapping[str, Callable[[Problem], Tensor]] = {
-    **decompose.METHODS,
+    **tensor_decomposition.METHODS,
     "deflation": deflation,
     "als": alternating_least_squares,
 }
-"""The methods of `decompose` and two usual ones: each gives unit vectors, `decompose.decompose` finds their weights."""
+"""The methods of `tensor_decomposition` and two usual ones: each gives unit vectors, `decompose` finds the weights."""
 
 
 def factor_errors(
@@ -188,6 +188,6 @@ def factor_errors(
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
         blurred = clean + noise * blur * clean.norm() / blur.norm()
         for name, method in METHODS.items():
-            guess = decompose.decompose(blurred, method=method, generator=draws).factors
+            guess = tensor_decomposition.decompose(blurred, method=method, generator=draws).factors
             errors[name].append(match_error(guess, factors, signs=False))
     return {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()}

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion import design
+from leakage.attacks.gradient_inversion import server_weights
 from leakage.runtime import DTYPE, stream
 
 M, D = 4096, 8
-EACH = pytest.mark.parametrize("kind", design.KINDS)
+EACH = pytest.mark.parametrize("kind", server_weights.KINDS)
 
 
 def drawn(kind, *, m=M, d=D, name="draw"):
-    return design.draw(kind, m=m, d=d, generator=stream(0, name))
+    return server_weights.draw_weights(kind, m=m, d=d, generator=stream(0, name))
 
 
 @EACH

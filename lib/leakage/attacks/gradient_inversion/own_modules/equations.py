@@ -1,12 +1,12 @@
-r"""What the first layer's gradient says of a batch, through the module itself, within the span of its rows.
+r"""The equations that the first layer's gradient gives for a batch, through the module itself.
 
 The rows of M span the $\tilde x_i = (x_i, 1)$ exactly (`first_layer`, `span`), so that $\tilde x_i = V u_i$, where the
-last coordinate 1 leaves $u_i = u_0 + N t_i$ with B - 1 numbers to each input. With $\rho_i$ free, neither loss nor
-labels need be known:
+last coordinate 1 leaves $u_i = u_0 + N t_i$ with B - 1 numbers to each input. Since the $\rho_i$ are unknowns, neither
+loss nor labels need be known:
 
 $$ \sum_i \delta_i(t_i, \rho_i)\, u_i^\top = M V, \qquad \sum_i \rho_i = \frac{\partial L}{\partial c_\text{out}} . $$
 
-Derivatives are autograd's, so that the layers above may be any. Without a bias all B numbers of $u_i$ are free.
+Derivatives are those of autograd, so that the layers above may be any. Without a bias all B numbers of $u_i$ are free.
 """
 
 import math
@@ -18,12 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.equations import EQUATIONS_PER_UNKNOWN
-from leakage.attacks.gradient_inversion.first_layer import FirstLayer, NoRoute, described
-from leakage.attacks.gradient_inversion.refine import marquardt
+from leakage.attacks.gradient_inversion.least_squares import EQUATIONS_PER_UNKNOWN, levenberg_marquardt
+from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute, describe
 
 _AT_ONCE = 16  # starts whose derivatives are in memory together
-_LEAST_SHARE = 1e-12  # of the last coordinate in the span: below it the bias says nothing of lengths
+_LEAST_BIAS = 1e-12  # of the last coordinate in the span: below it the bias determines no lengths
 _RIDGE = 1e-14
 
 
@@ -52,23 +51,22 @@ class ModuleEquations:
     sizes: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
+    def from_first_layer(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
         """The equations of a batch of this size.
 
         Raises:
             ValueError: if the gradient's rank is below `batch`.
             NoRoute: if there are fewer equations than unknowns.
         """
-        basis = span.of_rows(first.rows, batch=batch, generator=generator).basis
+        basis = span.from_rows(first.rows, batch=batch, generator=generator).basis
         last = basis[-1]
-        if first.biased and float(last.norm()) <= _LEAST_SHARE:
+        if first.biased and float(last.norm()) <= _LEAST_BIAS:
             raise NoRoute(f"`gradient` of the bias of {first.name!r} must not be 0 beside that of its weights.")
-        unit = torch.eye(batch, dtype=basis.dtype, device=basis.device)
-        origin, directions = torch.zeros_like(last), unit
+        origin, directions = torch.zeros_like(last), torch.eye(batch, dtype=basis.dtype, device=basis.device)
         if first.biased:
             origin = last / last.square().sum()
             directions = torch.linalg.svd(last.unsqueeze(0)).Vh[1:].mT
-        with warnings.catch_warnings():  # the first derivative of the forward mode loads what PyTorch itself deprecates
+        with warnings.catch_warnings():  # PyTorch's first use of forward mode loads what PyTorch itself deprecates
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.func.jvp(torch.tanh, (last,), (last,))
         with torch.no_grad():
@@ -79,7 +77,7 @@ class ModuleEquations:
             raise NoRoute(
                 f"`module` must have {math.ceil(unknowns / batch)} neurons in {first.name!r} for {batch} inputs and"
                 f" {outputs} outputs, got {width}: only the span of the inputs is determined, for which there is"
-                f" `span.of_rows`; seen: {described(first.network)}."
+                f" `span.from_rows`; seen: {describe(first.network)}."
             )
         neurons = min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs))
         target = first.rows[:neurons] @ basis
@@ -103,42 +101,36 @@ class ModuleEquations:
     def error(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, " e"]:
         """The left sides less the right ones, each layer relative to its right side."""
         points, residuals = self._points(unknowns), self.residuals(unknowns)
-        return self._less_right_sides(self._left_side(points, residuals), residuals)
+        return self._subtract_target(self._left_side(points, residuals), residuals)
 
-    def jacobian(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "e p"]:
-        r"""The derivatives of `error`; those by $\rho$ are known, since it is linear in them."""
-        return self._linearised(unknowns)[1]
-
-    def _linearised(self, unknowns: Float[Tensor, " p"]) -> tuple[Float[Tensor, " e"], Float[Tensor, "e p"]]:
-        """`error` and `jacobian`. What is constant stays out of the forward mode, where adding it takes long."""
+    def linearise(self, unknowns: Float[Tensor, " p"]) -> tuple[Float[Tensor, " e"], Float[Tensor, "e p"]]:
+        r"""`error` and its Jacobian, of which the columns of $\rho$ need no derivative, as it is linear in them."""
         points, residuals = self._points(unknowns), self.residuals(unknowns)
         size = self.batch * self.directions.shape[1]
         unit = torch.eye(size, dtype=unknowns.dtype, device=unknowns.device)
-        ways = unit.reshape(size, self.batch, self.directions.shape[1]) @ self.directions.mT
+        tangents = unit.reshape(size, self.batch, self.directions.shape[1]) @ self.directions.mT
 
-        def along(way: Tensor) -> tuple[Tensor, Tensor]:
-            side, slope, *_ = torch.func.jvp(lambda moved: self._left_side(moved, residuals), (points,), (way,))
+        def derivative(tangent: Tensor) -> tuple[Tensor, Tensor]:
+            side, slope, *_ = torch.func.jvp(lambda moved: self._left_side(moved, residuals), (points,), (tangent,))
             return side, slope
 
-        sides, slopes = torch.func.vmap(along)(ways)
-        left = self._less_right_sides(sides[0], residuals)
+        sides, slopes = torch.func.vmap(derivative)(tangents)
+        left = self._subtract_target(sides[0], residuals)
         by_points = (slopes / self.sizes[0]).flatten(1).mT
         by_points = torch.cat([by_points, by_points.new_zeros(len(left) - len(by_points), size)])
-        return left, torch.cat([by_points, self._by_residuals(unknowns)], dim=1)
+        return left, torch.cat([by_points, self._residual_columns(unknowns)], dim=1)
 
-    def starting(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
+    def start_at(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " p"]:
         r"""The unknowns at these inputs, with the $\rho_i$ that fit best."""
-        full = inputs
-        if self.first.biased:
-            full = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)
-        return self.fitted(((full @ self.basis - self.origin) @ self.directions).unsqueeze(0))[0][0]
+        points = self.first.with_bias(inputs) @ self.basis
+        return self.fit_residuals(((points - self.origin) @ self.directions).unsqueeze(0))[0][0]
 
-    def fitted(self, free: Float[Tensor, "s B f"]) -> tuple[Float[Tensor, "s p"], Float[Tensor, " s"]]:
+    def fit_residuals(self, free: Float[Tensor, "s B f"]) -> tuple[Float[Tensor, "s p"], Float[Tensor, " s"]]:
         r"""Starts at these $t_i$, with the $\rho_i$ that fit best, and their misfits."""
 
         def fit(point: Tensor) -> tuple[Tensor, Tensor]:
             none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.outputs)])
-            left, slopes = self.error(none), self._by_residuals(none)
+            left, slopes = self.error(none), self._residual_columns(none)
             gram = slopes.mT @ slopes
             ridge = (_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
             eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
@@ -147,16 +139,16 @@ class ModuleEquations:
 
         return torch.func.vmap(fit, chunk_size=_AT_ONCE)(free)
 
-    def polished(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
-        """The best that `refine.marquardt` makes of these starts, and its misfit."""
+    def solve(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
+        """The best solution by `least_squares.levenberg_marquardt` from these starts, and its misfit."""
 
-        def normal(unknowns: Tensor) -> tuple[Tensor, Tensor]:
-            left, slopes = self._linearised(unknowns)
+        def normal_equations(unknowns: Tensor) -> tuple[Tensor, Tensor]:
+            left, slopes = self.linearise(unknowns)
             return slopes.mT @ slopes, slopes.mT @ left
 
-        ends, history = marquardt(
+        ends, history = levenberg_marquardt(
             torch.func.vmap(lambda unknowns: self.error(unknowns).norm(), chunk_size=_AT_ONCE),
-            torch.func.vmap(normal, chunk_size=_AT_ONCE),
+            torch.func.vmap(normal_equations, chunk_size=_AT_ONCE),
             starts,
             enough=enough,
             steps=steps,
@@ -165,9 +157,10 @@ class ModuleEquations:
         best = int(last.argmin())
         return ends[best], float(last[best])
 
-    def _by_residuals(self, unknowns: Tensor) -> Tensor:
-        heads = self.first.heads(self.inputs(unknowns))[..., : self.neurons]
-        parts = [torch.einsum("icj,ib->jbic", heads, self._points(unknowns)).flatten(2).flatten(0, 1) / self.sizes[0]]
+    def _residual_columns(self, unknowns: Tensor) -> Tensor:
+        r"""The derivatives of `error` by the $\rho_i$."""
+        slopes = self.first.output_slopes(self.inputs(unknowns))[..., : self.neurons]
+        parts = [torch.einsum("icj,ib->jbic", slopes, self._points(unknowns)).flatten(2).flatten(0, 1) / self.sizes[0]]
         if self.first.readout is not None:
             unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
             parts.append(unit.repeat(1, self.batch) / self.sizes[1])
@@ -176,7 +169,7 @@ class ModuleEquations:
     def _left_side(self, points: Tensor, residuals: Tensor) -> Tensor:
         return self.first.slopes(self._inputs_at(points), residuals)[:, : self.neurons].mT @ points
 
-    def _less_right_sides(self, side: Tensor, residuals: Tensor) -> Tensor:
+    def _subtract_target(self, side: Tensor, residuals: Tensor) -> Tensor:
         parts = [((side - self.target) / self.sizes[0]).flatten()]
         if self.first.readout is not None:
             parts.append((residuals.sum(0) - self.first.gradient[self.first.readout]) / self.sizes[1])

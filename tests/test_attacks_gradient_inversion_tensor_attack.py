@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.tensor import CONTRACTIONS, SOURCES, reconstruct, refit
+from leakage.attacks.gradient_inversion.tensor_attack import CONTRACTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
@@ -54,7 +54,6 @@ def test_a_planted_batch_is_found_with_its_signs(activation):
     # Sampling, with a heavy tail: over twelve seeds and a fifth of the neurons at most 0.29, 0.13 and 0.07. The tensor
     # of the softplus is a sixth of the ReLU's.
     assert match_error(found.inputs, inputs) < {"softplus": 0.5, "silu": 0.2}.get(activation, 0.1)
-    assert found.doubts == ()
     assert found.span.gap > 1e6  # the exact span
 
 
@@ -77,9 +76,6 @@ def test_the_attack_is_given_no_input_and_no_label():
     observation = send(*batch_of(2, 30))
     alone = dataclasses.replace(observation, outputs=None)
     torch.testing.assert_close(attack(alone).inputs, attack(observation).inputs)
-    unseen = dataclasses.replace(observation, hidden=None)
-    with pytest.raises(ValueError, match="`hidden`"):
-        attack(unseen)
 
 
 @pytest.mark.parametrize("loss", ["sum", "mean"])
@@ -172,7 +168,7 @@ def test_an_odd_activation_without_bias_hides_every_sign(activation):
     found = attack(observation)
     assert match_error(found.inputs, inputs, signs=False) < 0.05
     assert match_error(attack(other).inputs, found.inputs) < 1e-9
-    assert found.ambiguous == ("each (x, r) may be (-x, -r)",)
+    assert found.ambiguities == ("each (x, r) may be (-x, -r)",)
 
 
 @pytest.mark.parametrize(("activation", "bias"), [("tanh", BIAS), ("sin", 3.0), ("sigmoid", BIAS), ("sigmoid", 0.0)])
@@ -180,18 +176,18 @@ def test_labels_tell_an_input_from_its_mirror_image(activation, bias):
     inputs, labels = batch_of(2, 30)
     found = attack(send(inputs, labels, activation=activation, bias=bias))
     assert match_error(found.inputs, inputs) < 0.05
-    assert found.ambiguous == ()
+    assert found.ambiguities == ()
 
 
 def test_labels_that_fit_both_images_leave_the_sign_open():
     inputs, _ = batch_of(2, 30)
     observation = send(inputs, torch.tensor([1.0, 0.0], dtype=DTYPE), activation="sigmoid", bias=0.0)
-    assert attack(observation, labels=(0.0, 1.0)).ambiguous == ("each (x, r) may be (-x, -r)",)
+    assert attack(observation, labels=(0.0, 1.0)).ambiguities == ("each (x, r) may be (-x, -r)",)
 
 
 def test_a_homogeneous_activation_leaves_the_length_to_the_caller():
     inputs, labels = batch_of(2, 30)
-    (words,) = attack(send(inputs, labels, activation="relu")).ambiguous
+    (words,) = attack(send(inputs, labels, activation="relu")).ambiguities
     assert "s > 0" in words
 
 
@@ -252,26 +248,21 @@ def test_an_input_orthogonal_to_the_mean_is_found_by_other_directions():
     assert every < 0.2
 
 
-# ── doubts and refusals ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── what shows a failure ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_noise_without_a_batch_leaves_doubts():
+def test_noise_without_a_batch_has_neither_a_gap_nor_a_fit():
     observation = send(*batch_of(2, 30))
     noise = gaussian(observation.hidden.shape, generator=stream(0, "noise"))
-    gap, *_, misfit = attack(dataclasses.replace(observation, hidden=noise)).doubts
-    assert "gap of 1.0" in gap
-    assert "of the gradient do not come from this batch" in misfit
+    found = attack(dataclasses.replace(observation, hidden=noise))
+    assert found.span.gap < 1.5  # 1.36 at most in 6000 gradients of noise
+    assert found.residual > 0.5
 
 
-def test_a_batch_that_does_not_explain_the_gradient_is_doubted():
+def test_a_batch_that_is_not_found_does_not_explain_the_gradient():
     found = attack(send(*batch_of(2, 150), m=2000), source="outputs")
-    assert any("of the gradient do not come" in doubt for doubt in found.doubts)
+    assert found.residual > 0.5
     assert match_error(found.inputs, batch_of(2, 150)[0]) > 0.7
-
-
-def test_a_tensor_of_noise_is_doubted():
-    found = attack(send(*batch_of(6, 60), activation="softplus", m=1000), batch=6)
-    assert any("the terms of the tensor hold" in doubt for doubt in found.doubts)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -293,43 +284,3 @@ def test_a_gradient_of_one_input_gives_no_two_by_moments_either(activation, d, s
     with pytest.raises(ValueError, match="`gradient` has rank 1, too low for `batch` = 2"):
         reconstruct(observation, batch=2, source="hidden", generator=generator)
     torch.testing.assert_close(generator.get_state(), state)  # the look draws from a copy
-
-
-@pytest.mark.parametrize("contraction", ["none", "mean"])
-@pytest.mark.parametrize("activation", ["tanh", "polynomial"])
-def test_halves_of_the_neurons_do_not_agree_on_an_input_that_is_none(activation, contraction):
-    inputs, labels = batch_of(2, 40)
-    options = dict(source="outputs", contraction=contraction)
-    sound = attack(send(inputs, labels, activation=activation), **options)
-    doubtful = attack(send(inputs[[0, 0]], labels, activation=activation), **options)
-    assert not any("halves" in doubt for doubt in sound.doubts)
-    assert any("halves of the neurons see spans that agree to" in doubt for doubt in doubtful.doubts)
-
-
-def test_few_neurons_are_a_doubt():
-    found = attack(send(*batch_of(2, 10), m=5))
-    assert "5 neurons are few for 2 inputs" in found.doubts
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(batch=0), "`batch` must be a whole number at least 1"),
-        (dict(batch=11), "`batch` must be a whole number at least 1 and at most 10, got 11"),
-        (dict(source="bias"), "`source` must be one of outputs, hidden, span"),
-        (dict(norm=0.0), "`norm` must be a number finite and above 0"),
-        (dict(norm=math.nan), "`norm` must be a number finite and above 0"),
-        (dict(contraction="best"), "`contraction` must be one of none, mean, random, ones"),
-        (dict(labels=()), "`labels` must name a value"),
-    ],
-)
-def test_settings_are_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        attack(send(*batch_of(2, 10), m=50), **options)
-
-
-def test_residuals_need_the_gradient_they_are_fitted_to():
-    inputs, labels = batch_of(2, 10)
-    blind = dataclasses.replace(send(inputs, labels, m=50), outputs=None)
-    with pytest.raises(ValueError, match="`outputs`"):
-        refit(blind, inputs, outputs=True)

@@ -1,11 +1,11 @@
-r"""Gradient matching, the usual attack: move a dummy batch until its gradient is the one observed.
+r"""Gradient matching, the usual attack: move a dummy batch until its gradient is the observed one.
 
 $$ \min_{x, y} D\bigl(\nabla L(x, y), \nabla L\bigr), \qquad
    D = \frac{\lVert u - v \rVert^2}{\lVert v \rVert^2} \text{ or } 1 - \cos(u, v), $$
 
-by L-BFGS from Gaussian dummies. The server need not choose the weights for it. It is the baseline here, and what it
-can do depends on two choices that are parameters: the size of the dummies, and whether the two layers of the gradient
-count alike or by their sizes, which differ by the factor m. Randomness comes from the generator alone.
+by L-BFGS from Gaussian dummies. The server need not choose the weights for it. It is the baseline here, and its success
+depends on two choices that are parameters: the scale of the dummies, and whether the gradients of the two layers, whose
+sizes differ by the factor m, are normalised first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +17,23 @@ from jaxtyping import Float
 from scipy import optimize
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction, misfit, observed, simulated
+from leakage.attacks.gradient_inversion.observation import (
+    Observation,
+    Reconstruction,
+    flatten_gradient,
+    misfit,
+    simulate_gradient,
+)
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
     "cosine": lambda ours, target: 1 - torch.dot(ours, target) / (ours.norm() * target.norm()),
 }
 """`squared` is that of Zhu et al. (2019) divided by a constant, `cosine` that of Geiping et al. (2020)."""
+_MOST_EVALUATIONS = 10**9  # no limit: iterations are counted instead
 
 
-_NO_LIMIT = 10**9  # of evaluations: iterations are what is counted
-
-
-def match(
+def match_gradient(
     observation: Observation,
     *,
     batch: int,
@@ -44,26 +48,26 @@ def match(
     r"""The best of several descents, judged by the distance that they minimise.
 
     Args:
-        observation: what the server has.
+        observation: the network and its gradient.
         batch: B, which has to be known.
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
         generator: draws the dummies.
         distance: a name in `DISTANCES`.
         balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
-        labels: the labels if they are known; otherwise they move too, from standard normal draws.
-        restarts: descents.
-        iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed where the weights are.
+        labels: the labels if they are known; otherwise they are optimised too, from standard normal draws.
+        restarts: the number of descents.
+        iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed on the device of the weights.
     """
-    target = observed(observation)
+    target = flatten_gradient(observation)
     units = _layer_norms(observation) if balanced else target.norm()
     goal = target / units
 
     def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
-        ours = simulated(observation, inputs, _residuals(observation, inputs, guesses))
+        ours = simulate_gradient(observation, inputs, _residuals(observation, inputs, guesses))
         return DISTANCES[distance](ours / units, goal)
 
     runs = [
-        _descend(objective, *_dummies(observation, batch, scale, generator, labels), iterations=iterations)
+        _descend(objective, *_draw_dummies(observation, batch, scale, generator, labels), iterations=iterations)
         for _ in range(restarts)
     ]
     inputs, guesses, _ = min(runs, key=lambda run: run[2])
@@ -71,10 +75,10 @@ def match(
     return Reconstruction(inputs, residuals, guesses, misfit(observation, inputs, residuals))
 
 
-def _dummies(
+def _draw_dummies(
     observation: Observation, batch: int, scale: float, generator: torch.Generator, labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """A first batch, and its labels, which move if they require gradients."""
+    """A first batch and its labels, which require gradients if they are unknown."""
     weights = observation.weights
     size = (batch, weights.shape[1] + 1)
     drawn = torch.randn(size, generator=generator, dtype=weights.dtype, device=weights.device)
@@ -96,31 +100,31 @@ def _layer_norms(observation: Observation) -> Tensor:
 def _descend(
     objective: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, *, iterations: int
 ) -> tuple[Tensor, Tensor, float]:
-    """Where one descent ends, and how far from the gradient that is."""
+    """Where one descent ends, and the distance there."""
     moving = [part for part in (inputs, labels) if part.requires_grad]
 
-    def place(point: np.ndarray) -> None:
+    def move_to(point: np.ndarray) -> None:
         parts = torch.from_numpy(point).split([part.numel() for part in moving])
         with torch.no_grad():
             for part, values in zip(moving, parts, strict=True):
                 part.copy_(values.to(part.device).view_as(part))
 
-    def evaluated(point: np.ndarray) -> tuple[float, np.ndarray]:
-        place(point)
+    def evaluate(point: np.ndarray) -> tuple[float, np.ndarray]:
+        move_to(point)
         value = objective(inputs, labels)
-        return float(value.detach()), _numbers(torch.autograd.grad(value, moving))
+        return float(value.detach()), _to_numpy(torch.autograd.grad(value, moving))
 
-    start = _numbers([part.detach() for part in moving])
-    # No other stop than the iterations and rounding; a history of 20 steps descends as far as one of a hundred.
-    options = dict(maxiter=iterations, maxfun=_NO_LIMIT, maxcor=20, ftol=0, gtol=0)
-    # A few hundred numbers: threads that wait for each other's share of them take thirty times as long.
+    start = _to_numpy([part.detach() for part in moving])
+    # Only the iterations and rounding end the search; a history of 20 steps descends as far as one of a hundred.
+    options = dict(maxiter=iterations, maxfun=_MOST_EVALUATIONS, maxcor=20, ftol=0, gtol=0)
+    # With a few hundred numbers, several threads take thirty times as long as one.
     with threadpoolctl.threadpool_limits(1, "blas"):
-        found = optimize.minimize(evaluated, start, jac=True, method="L-BFGS-B", options=options)
-    place(found.x)
+        found = optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
+    move_to(found.x)
     with torch.no_grad():
         return inputs.detach(), labels.detach(), float(objective(inputs, labels).nan_to_num(torch.inf))
 
 
-def _numbers(parts: Sequence[Tensor]) -> np.ndarray:
-    """All parts in a row, as SciPy takes them."""
+def _to_numpy(parts: Sequence[Tensor]) -> np.ndarray:
+    """All parts in one vector."""
     return torch.cat([part.flatten() for part in parts]).double().cpu().numpy()

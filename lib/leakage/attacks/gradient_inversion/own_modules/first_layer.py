@@ -1,4 +1,4 @@
-r"""The first linear layer of a network of any depth, and what the gradient of a batch says of it.
+r"""The first linear layer of a network of any depth, and what the gradient of a batch tells of it.
 
 With $z_i = W x_i + c$, $\tilde x_i = (x_i, 1)$ and $\delta_i = \partial L / \partial z_i$,
 
@@ -6,8 +6,9 @@ $$ M = \left[ \frac{\partial L}{\partial W}, \frac{\partial L}{\partial c} \righ
    \qquad \delta_i = \left( \frac{\partial f(x_i)}{\partial z_i} \right)^{\!\top} \rho_i, \quad
    \rho_i = \frac{\partial L}{\partial f(x_i)}, $$
 
-for every loss, every network f above the layer and any number of outputs; without a bias, $\tilde x_i = x_i$. All of it
-is computed with a copy of the module in float64, whatever the precision of the gradient. Nothing here searches.
+for every loss, every network f above the layer and any number of outputs; without a bias, $\tilde x_i = x_i$. For the
+cross-entropy $\rho_i = s\, (\operatorname{softmax}(f(x_i)) - e_{y_i})$, with $s = 1/B$ for the mean and 1 for the sum,
+so that the label is the one negative entry. A copy of the module computes in float64, for gradients of any precision.
 """
 
 import copy
@@ -17,16 +18,19 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from leakage import arguments
+from leakage.trainers.federated import find_loss
 
+CROSS_ENTROPY = "cross_entropy"
 _PROBES = 8  # inputs with which a module is tried
-_PRECISIONS = (torch.float32, torch.float64)
-_SEEN = 8  # layers that a message names
+_MOST_LAYERS = 8  # that a message names
+_RESIDUAL_TOLERANCE = 1e-2  # relative distance from those of a cross-entropy: rounding leaves 1e-4 in float32
 
 
 class NoRoute(ValueError):
-    """A gradient from which nothing here can find the batch; the message says what was seen and what is missing."""
+    """No attack here can find the batch behind this gradient; the message says what was seen and what is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,7 @@ class FirstLayer:
         network: a copy of the module in float64.
         layer: the layer in this copy.
         shape: of one input, as the module takes it.
-        gradient: by parameter names, in float64; what is missing is unknown.
+        gradient: by parameter names, in float64; missing parts are unknown.
         precision: of the gradient that came back.
         readout: the name of a bias that is added to the outputs, so that its gradient is $\sum_i \rho_i$; or `None`.
     """
@@ -53,15 +57,15 @@ class FirstLayer:
 
     @property
     def biased(self) -> bool:
-        """Whether the layer has a bias, which is what makes lengths and signs of inputs known."""
+        """Whether the layer has a bias, which determines the lengths and signs of inputs."""
         return self.layer.bias is not None
 
     @property
     def rows(self) -> Float[Tensor, "m n"]:
         r"""M, of which the last column is the gradient of the bias if there is one."""
-        parts = [self.gradient[_below(self.name, "weight")]]
+        parts = [self.gradient[_parameter(self.name, "weight")]]
         if self.biased:
-            parts.append(self.gradient[_below(self.name, "bias")].unsqueeze(-1))
+            parts.append(self.gradient[_parameter(self.name, "bias")].unsqueeze(-1))
         return torch.cat(parts, dim=1)
 
     @property
@@ -70,8 +74,12 @@ class FirstLayer:
         parts = [self.layer.weight, *([self.layer.bias.unsqueeze(-1)] if self.biased else [])]
         return torch.cat(parts, dim=1).detach()
 
+    def with_bias(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, "B n"]:
+        r"""$\tilde x_i$, the inputs with a last coordinate 1 if the layer has a bias."""
+        return torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1) if self.biased else inputs
+
     def outputs(self, inputs: Float[Tensor, "B d"], shift: Float[Tensor, "B m"] | float = 0.0) -> Float[Tensor, "B k"]:
-        """f, a row for each input, with `shift` added to what the first layer gives; differentiable."""
+        """f, a row for each input, with `shift` added to the outputs of the first layer; differentiable."""
         handle = self.layer.register_forward_hook(lambda *called: called[-1] + shift)
         try:
             return self.network(inputs.reshape(len(inputs), *self.shape)).reshape(len(inputs), -1)
@@ -83,17 +91,16 @@ class FirstLayer:
         shift = inputs.new_zeros((len(inputs), self.layer.out_features))
         return torch.func.grad(lambda moved: (residuals * self.outputs(inputs, moved)).sum())(shift)
 
-    def heads(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, "B k m"]:
+    def output_slopes(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, "B k m"]:
         r"""$\partial f(x_i) / \partial z_i$."""
         width = self.outputs(inputs).shape[1]
         unit = torch.eye(width, dtype=inputs.dtype, device=inputs.device)
         rows = torch.func.vmap(lambda row: self.slopes(inputs, row.expand(len(inputs), width)))(unit)
         return rows.transpose(0, 1)
 
-    def simulated(self, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> dict[str, Tensor]:
+    def simulate_gradient(self, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"]) -> dict[str, Tensor]:
         """The gradient of this batch, by parameter names."""
         shaped = inputs.reshape(len(inputs), *self.shape)
-
         names, values = zip(*self.network.named_parameters(), strict=True)
         # With other leaves than the parameters themselves, and without `torch.func`, whose first use takes seconds.
         leaves = [value.detach().requires_grad_() for value in values]
@@ -103,8 +110,8 @@ class FirstLayer:
         found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
         return dict(zip(names, found, strict=True))
 
-    def deterministic(self, *, generator: torch.Generator) -> bool:
-        """Whether every output depends on its own input alone, and twice in the same way."""
+    def is_deterministic(self, *, generator: torch.Generator) -> bool:
+        """Whether every output depends on its own input alone, without randomness."""
         inputs = _probes(self.layer, generator)
         try:
             with torch.no_grad():
@@ -114,12 +121,12 @@ class FirstLayer:
             return False
         return all(torch.allclose(once, other, rtol=1e-9, atol=1e-12) for other in (twice, alone))
 
-    def rectified(self, *, generator: torch.Generator) -> bool:
-        r"""Whether a neuron with $z \le 0$ is cut off, and one with $z > 0$ is not, as a ReLU above the layer does."""
+    def is_rectified(self, *, generator: torch.Generator) -> bool:
+        r"""Whether neurons with $z \le 0$ are cut off, and those with $z > 0$ are not, as by a ReLU above the layer."""
         inputs, width = _probes(self.layer, generator), self.layer.out_features
         size, like = (len(inputs), width), inputs
         values = torch.randn(size, generator=generator, dtype=like.dtype, device=like.device)
-        # In every neuron a value at either end, too: what only shifts or clips the kink must not pass.
+        # Every neuron is tried just above and below 0, too, where a shifted or clipped ReLU differs.
         values[:2] = 1e-3 * torch.tensor([[1.0], [-1.0]], dtype=like.dtype, device=like.device)
         shift = (values - self.layer(inputs)).detach().requires_grad_()
         with torch.enable_grad():
@@ -129,40 +136,42 @@ class FirstLayer:
         return not bool(found[values < 0].any()) and bool(found[values > 0].any())
 
 
-def of_module(
+def find_first_layer(
     module: nn.Module, gradient: Mapping[str, Tensor], *, shape: Sequence[int] | None, generator: torch.Generator
 ) -> FirstLayer:
-    """The first layer of a module and its part of a gradient.
+    """The first layer of a module, with the gradient.
 
     Raises:
         NoRoute: if the first layer with parameters is not linear, or sees something else than the inputs.
         ValueError: if its gradient is missing, or the module does not take inputs of this shape.
     """
-    name, layer = _first(module)
+    name, layer = next(
+        (name, part) for name, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None
+    )
     if not isinstance(layer, nn.Linear):
         raise NoRoute(
-            f"`module` must begin with nn.Linear, got {type(layer).__name__} at {name!r}, for which there is no route;"
-            f" seen: {described(module)}."
+            f"`module` must begin with nn.Linear, got {type(layer).__name__} at {name!r}, for which there is no route"
+            f" (for two layers as bare parameters there is `recover`); seen: {describe(module)}."
         )
     size = tuple(shape) if shape is not None else (layer.in_features,)
     if int(torch.Size(size).numel()) != layer.in_features:
         raise ValueError(f"`shape` must have {layer.in_features} entries, as {name!r} takes, got {size}.")
     for part in ("weight", *(["bias"] if layer.bias is not None else [])):
-        if _below(name, part) not in gradient:
-            raise ValueError(f"`gradient` must have {_below(name, part)!r}, the first layer's; it has {[*gradient]}.")
+        if _parameter(name, part) not in gradient:
+            raise ValueError(f"`gradient` must have {_parameter(name, part)!r}, the first layer's; has {[*gradient]}.")
     network = copy.deepcopy(module).double()
     for value in network.parameters():
         value.requires_grad_(False)
     inner = network.get_submodule(name)
     assert isinstance(inner, nn.Linear)
-    precision = gradient[_below(name, "weight")].dtype
+    precision = gradient[_parameter(name, "weight")].dtype
     doubled = {key: value.detach().double() for key, value in gradient.items()}
     found = FirstLayer(name, network, inner, size, doubled, precision)
-    width = _try(found, generator)
-    return FirstLayer(name, network, inner, size, doubled, precision, _readout(found, width))
+    width = _count_outputs(found, generator)
+    return FirstLayer(name, network, inner, size, doubled, precision, _find_readout(found, width))
 
 
-def named(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:
+def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:
     """A gradient by the names of the module's parameters, checked; a part that is `None` is unknown.
 
     Raises:
@@ -181,21 +190,21 @@ def named(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | 
         raise ValueError(f"`gradient` must name parameters of `module`, got {strangers}; it has {', '.join(known)}.")
     for name, part in gradient.items():
         label, value = f"gradient[{name!r}]", known[name]
-        arguments.real(label, part, like=part if isinstance(part, Tensor) else value)
+        arguments.real(label, part)
         if part.shape != value.shape or part.device != value.device:
             raise ValueError(
                 f"`{label}` must be {tuple(value.shape)} on {value.device}, as the parameter, "
                 f"got {tuple(part.shape)} on {part.device}."
             )
-        if part.dtype not in _PRECISIONS:
+        if part.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"`{label}` must be in float32 or float64, got {part.dtype}; try `.float()`.")
     if not any(bool(part.any()) for part in gradient.values()):
         raise ValueError("`gradient` must not be zero throughout: every residual is 0, or all neurons are dead.")
     return dict(gradient)
 
 
-def described(module: nn.Module) -> str:
-    """The layers of a module in a line, with what has no bias."""
+def describe(module: nn.Module) -> str:
+    """The layers of a module in a line, with sizes and biases."""
     seen = []
     for name, layer in module.named_modules():
         if next(layer.children(), None) is not None or not name:
@@ -204,17 +213,57 @@ def described(module: nn.Module) -> str:
         if isinstance(layer, nn.Linear):
             text += f"({layer.in_features}→{layer.out_features}, {'a' if layer.bias is not None else 'no'} bias)"
         seen.append(text)
-    more = f" and {len(seen) - _SEEN} more" if len(seen) > _SEEN else ""
-    return (", ".join(seen[:_SEEN]) + more) or ", ".join(name for name, _ in module.named_parameters())
+    more = f" and {len(seen) - _MOST_LAYERS} more" if len(seen) > _MOST_LAYERS else ""
+    return (", ".join(seen[:_MOST_LAYERS]) + more) or ", ".join(name for name, _ in module.named_parameters())
 
 
-def _first(module: nn.Module) -> tuple[str, nn.Module]:
-    """The first module in order of registration that has parameters of its own."""
-    own = ((name, part, next(part.parameters(recurse=False), None)) for name, part in module.named_modules())
-    return next((name, part) for name, part, value in own if value is not None)
+def single_residual(first: FirstLayer, inputs: Float[Tensor, "1 d"]) -> Float[Tensor, "1 k"]:
+    r"""$\rho$ of a single input: the gradient of an output bias, or what gives $\delta$; NaN if neither exists."""
+    if first.readout is not None:
+        return first.gradient[first.readout].unsqueeze(0)
+    slopes, gradient = first.output_slopes(inputs)[0], first.rows[:, -1]
+    if int(torch.linalg.matrix_rank(slopes)) < len(slopes):
+        return torch.full_like(slopes[:, :1].mT, torch.nan)
+    return (torch.linalg.pinv(slopes.mT) @ gradient).unsqueeze(0)
 
 
-def _below(name: str, part: str) -> str:
+def residual_signs(residuals: Float[Tensor, "B k"], loss: str | None) -> Float[Tensor, " B"] | None:
+    """1 where residuals may be those of a cross-entropy, -1 where their opposites may; `None` for other losses.
+
+    One entry of three or more is negative, the label's.
+    """
+    if loss != CROSS_ENTROPY or residuals.shape[1] < 3:
+        return None
+    return torch.where((residuals < 0).sum(1) <= 1, 1.0, -1.0).to(residuals)
+
+
+def find_labels(
+    first: FirstLayer, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, "B k"], loss: str | None, *, batch: int
+) -> tuple[Tensor | None, tuple[str, ...]]:
+    r"""The labels of a batch, and what speaks against them in words; `None` without a loss or residuals.
+
+    $y_i = \arg\min_c \rho_{ic}$ for the cross-entropy, $f(x_i) - r_i$ for the losses of one output, with
+    $r_i = \rho_i / c$ and the constant c of the loss.
+
+    Source: Zhao et al. (2020), iDLG, for the sign of the label's entry.
+    """
+    if loss is None or not bool(residuals.isfinite().all()):
+        return None, ()
+    found = first.outputs(inputs)
+    if loss != CROSS_ENTROPY:
+        chosen = find_loss(loss)
+        values = (torch.sigmoid(found) if chosen.logistic else found) - residuals / chosen.scale(batch)
+        return values.squeeze(-1), ()
+    classes = residuals.argmin(dim=1)
+    expected = torch.softmax(found, dim=1) - one_hot(classes, residuals.shape[1])
+    scale = (expected * residuals).sum() / expected.square().sum()
+    error = float((scale * expected - residuals).norm()) / float(residuals.norm())
+    if error > _RESIDUAL_TOLERANCE or not bool(scale > 0):
+        return classes, ("labels: the residuals are not those of a plain cross-entropy",)
+    return classes, ()
+
+
+def _parameter(name: str, part: str) -> str:
     return f"{name}.{part}" if name else part
 
 
@@ -223,8 +272,8 @@ def _probes(layer: nn.Linear, generator: torch.Generator) -> Tensor:
     return torch.randn((_PROBES, layer.in_features), generator=generator, dtype=like.dtype, device=like.device)
 
 
-def _try(first: FirstLayer, generator: torch.Generator) -> int:
-    """The number of outputs of a module whose first layer sees the inputs as they are, once."""
+def _count_outputs(first: FirstLayer, generator: torch.Generator) -> int:
+    """The number of outputs of a module whose first layer sees the inputs unchanged, once."""
     calls: list[Tensor] = []
     inputs = _probes(first.layer, generator)
     handle = first.layer.register_forward_pre_hook(lambda _layer, given: calls.append(given[0].detach()))
@@ -240,20 +289,20 @@ def _try(first: FirstLayer, generator: torch.Generator) -> int:
         handle.remove()
     if len(calls) != 1 or calls[0].shape != inputs.shape or not torch.allclose(calls[0], inputs, rtol=1e-12, atol=0):
         raise NoRoute(
-            f"`module` must hand its inputs to {first.name!r} once and as they are; they are changed before, or it is"
-            f" called {len(calls)} times. Give the module from this layer on: what is found is then what it sees."
+            f"`module` must pass its inputs to {first.name!r} once and unchanged; they are changed before, or it is"
+            f" called {len(calls)} times. Give the module from this layer on: the inputs found are then the layer's."
         )
     return width
 
 
-def _readout(first: FirstLayer, width: int) -> str | None:
+def _find_readout(first: FirstLayer, width: int) -> str | None:
     """The last bias with as many entries as there are outputs, if it is added to them."""
     names = [n for n, part in first.network.named_parameters() if n.endswith("bias") and part.shape == (width,)]
-    if not names or names[-1] not in first.gradient or names[-1] == _below(first.name, "bias"):
+    if not names or names[-1] not in first.gradient or names[-1] == _parameter(first.name, "bias"):
         return None
     weights = torch.arange(1, width + 1).to(first.layer.weight).unsqueeze(0)
     try:
-        found = first.simulated(first.layer.weight.new_zeros((1, first.layer.in_features)), weights)[names[-1]]
-    except (RuntimeError, ValueError):  # of what a layer does to a single input in training; see `deterministic`
+        found = first.simulate_gradient(first.layer.weight.new_zeros((1, first.layer.in_features)), weights)[names[-1]]
+    except (RuntimeError, ValueError):  # a layer may take no single input in training; see `is_deterministic`
         return None
     return names[-1] if torch.allclose(found, weights[0], rtol=1e-12) else None

@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.decompose import assemble, decompose, joint_diagonaliser, powers
+from leakage.attacks.gradient_inversion.tensor_decomposition import assemble, decompose, joint_diagonaliser, powers
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from reproduced.studies.gradient_inversion.step_errors import METHODS

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion import matching
+from leakage.attacks.gradient_inversion import gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
@@ -27,7 +27,7 @@ def problem(name="tanh", *, batch=2, m=120, bias=2.0, loss="sum", seed=0, labels
 
 def matched(observation, **options):
     options = {"batch": 2, "scale": D**-0.5, "restarts": 2, "generator": stream(0, "dummies"), **options}
-    return matching.match(observation, **options)
+    return gradient_matching.match_gradient(observation, **options)
 
 
 @pytest.mark.parametrize(("distance", "most"), [("squared", 1e-8), ("cosine", 1e-5)])
@@ -58,7 +58,7 @@ def test_the_attack_follows_the_gradient_and_nothing_else():
     found = matched(observation).inputs
     assert match_error(found, others) < 1e-8
     assert match_error(found, inputs) > 0.5
-    assert set(inspect.signature(matching.match).parameters) == {
+    assert set(inspect.signature(gradient_matching.match_gradient).parameters) == {
         *("observation", "batch", "scale", "generator", "distance", "balanced", "labels", "restarts", "iterations")
     }
 

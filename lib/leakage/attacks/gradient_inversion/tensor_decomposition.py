@@ -1,9 +1,9 @@
 r"""Symmetric tensors of full rank as sums of powers of unit vectors: $T = \sum_i \lambda_i\, u_i^{\otimes p}$.
 
-The vectors need not be orthogonal and the weights may have either sign, so that no whitening is possible. A tensor has
-as many terms as its side, which is what a projection to the span of a batch leaves. Leading dimensions are independent
-tensors. Terms come with the largest $|\lambda_i|$ first, of odd order with $\lambda_i \ge 0$; of even order the sign of
-a vector is nowhere in the tensor, and its largest coordinate is made positive. Nothing here sees a gradient or data.
+The vectors need not be orthogonal and the weights may have either sign, so that the tensor cannot be whitened. A tensor
+has as many terms as its side, as after a projection to the span of a batch. Leading dimensions are independent tensors.
+Terms are ordered by $|\lambda_i|$, the largest first. For odd order $\lambda_i \ge 0$; for even order the tensor does
+not determine the sign of a vector, and its largest coordinate is made positive.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 _MOST_SWEEPS = 300
-_STILL = 1e-13  # a sweep that changes the diagonaliser by less has arrived
-_CHECK_EVERY = 5  # sweeps between two looks at whether all have arrived: each look waits for the device
-_LONGEST_SWEEP = 0.9  # the Frobenius norm below which I + E is invertible (Ziehe et al. 2004, Section 3)
+_CONVERGED = 1e-13  # the change of the diagonaliser in a sweep below which the search ends
+_CHECK_EVERY = 5  # sweeps between two checks for convergence: each waits for the device
+_LARGEST_UPDATE = 0.9  # the Frobenius norm below which I + E is invertible (Ziehe et al. 2004, Section 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +38,7 @@ class Decomposition:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Tensors of one order, and how to start.
-
-    Attributes:
-        slices: the tensors, with the last `order - 2` slots flattened.
-        order: of the tensors.
-        starts: how many are asked for.
-        contractions: see `decompose`.
-        generator: for starts and contractions.
-    """
+    """Tensors of one order, with the settings of `decompose`; `slices` has the last `order - 2` slots flattened."""
 
     slices: Float[Tensor, "*b k k s"]
     order: int
@@ -58,7 +50,7 @@ class Problem:
     def side(self) -> int:
         return self.slices.shape[-2]
 
-    def along(self, directions: Float[Tensor, "*s l s"]) -> Float[Tensor, "*b l k k"]:
+    def contract(self, directions: Float[Tensor, "*s l s"]) -> Float[Tensor, "*b l k k"]:
         r"""The slices combined along each of the `directions`: $T(I, I, w_l, \dots, w_l)$ along powers of the $w_l$."""
         return torch.einsum("...ijs,...ls->...lij", self.slices, directions)
 
@@ -85,11 +77,11 @@ def decompose(
 ) -> Decomposition:
     r"""Find the k terms of symmetric tensors with side k, from several starts.
 
-    Of the starts the one with the least residual is kept. The weights are those of least squares given the vectors.
-    Tensors of any finite size are brought to entries of about 1 by a power of two, which costs no digit.
+    Keeps the start with the least residual. The weights are those of least squares, given the vectors. Tensors are
+    first scaled to entries of about 1 by a power of two, which is exact.
 
     - `joint`: simultaneous diagonalisation of random contractions, then of the contractions with the inverse factors
-      it found, each of which leaves one term. Starts at the identity and, for the other `starts`, at `jennrich`.
+      found, each of which leaves one term. Starts at the identity and, for the other `starts`, at `jennrich`.
     - `jennrich`: the eigenvectors of $M_1 M_2^{-1}$ for two random contractions.
 
     Source: Kuleshov et al. (2015), Algorithm 1, for tensors without orthogonal factors; the joint diagonaliser is
@@ -98,10 +90,10 @@ def decompose(
     Args:
         tensor: symmetric, with `order` equal sides.
         order: $p \ge 3$.
-        method: one of `METHODS`, or what gives unit vectors (starts, …, k, k) for a `Problem`.
-        starts: from how many starts.
-        contractions: $L$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many, which
-            amounts to the slices of the tensor. Two at least, as one does not determine the factors.
+        method: one of `METHODS`, or a function that gives unit vectors (starts, …, k, k) for a `Problem`.
+        starts: the number of starts.
+        contractions: $L \ge 2$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many,
+            which is equivalent to all slices of the tensor.
         generator: for starts and contractions.
     """
     batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
@@ -114,7 +106,7 @@ def decompose(
     best = residuals.argmin(0)[None]
     factors = torch.take_along_dim(candidates, best[..., None, None], 0)[0]
     weights = torch.take_along_dim(weights, best[..., None], 0)[0] * unit.unsqueeze(-1)
-    return _in_convention(factors, weights, residuals.gather(0, best)[0], order=order)
+    return _sort_terms(factors, weights, residuals.gather(0, best)[0], order=order)
 
 
 def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b k n"]:
@@ -150,29 +142,29 @@ def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor
     current = normalize(start, dim=-1)
     for sweep in range(_MOST_SWEEPS):
         outer = current.unsqueeze(-3)
-        move = _sweep(outer @ matrices @ outer.mT)
+        move = _update(outer @ matrices @ outer.mT)
         current = normalize(current + move @ current, dim=-1)
-        if sweep % _CHECK_EVERY == 0 and bool(move.abs().amax() < _STILL):
+        if sweep % _CHECK_EVERY == 0 and bool(move.abs().amax() < _CONVERGED):
             break
     return current
 
 
-def _sweep(matrices: Float[Tensor, "*b l k k"]) -> Float[Tensor, "*b k k"]:
-    """E of `joint_diagonaliser`; 0 for pairs whose diagonals are proportional, which it cannot tell apart."""
+def _update(matrices: Float[Tensor, "*b l k k"]) -> Float[Tensor, "*b k k"]:
+    """E of `joint_diagonaliser`; 0 for pairs whose diagonals are proportional, which it cannot separate."""
     diagonals = matrices.diagonal(dim1=-2, dim2=-1)
     products = diagonals.mT @ diagonals
     mixed = torch.einsum("...lj,...lij->...ij", diagonals, matrices)
     own = products.diagonal(dim1=-2, dim2=-1)
     spread = own.unsqueeze(-1) * own.unsqueeze(-2)
     denominator = spread - products.square()
-    told_apart = denominator > torch.finfo(spread.dtype).eps * spread
-    move = (products * mixed.mT - own.unsqueeze(-1) * mixed) / torch.where(told_apart, denominator, 1)
-    move = torch.where(told_apart, move, 0)
+    separable = denominator > torch.finfo(spread.dtype).eps * spread
+    move = (products * mixed.mT - own.unsqueeze(-1) * mixed) / torch.where(separable, denominator, 1)
+    move = torch.where(separable, move, 0)
     length = torch.linalg.matrix_norm(move, keepdim=True)
-    return move * (_LONGEST_SWEEP / length.clamp_min(_LONGEST_SWEEP))
+    return move * (_LARGEST_UPDATE / length.clamp_min(_LARGEST_UPDATE))
 
 
-def _joint(problem: Problem) -> Float[Tensor, "starts *b k k"]:
+def _joint_diagonalisation(problem: Problem) -> Float[Tensor, "starts *b k k"]:
     flat, slots = problem.slices, problem.slices.shape[-1]
     identity = torch.eye(problem.side, dtype=flat.dtype, device=flat.device)
     begin = identity.expand(1, *flat.shape[:-1])
@@ -184,15 +176,15 @@ def _joint(problem: Problem) -> Float[Tensor, "starts *b k k"]:
         drawn = problem.random_directions((*flat.shape[:-3], problem.contractions))
         # Sweeps only see sums over l, so that L contractions may be rotated into as few as there are slots.
         directions = torch.linalg.qr(drawn, mode="r").R
-    first = joint_diagonaliser(problem.along(directions), begin)
-    second = joint_diagonaliser(problem.along(powers(first, problem.order - 2)), first)
+    first = joint_diagonaliser(problem.contract(directions), begin)
+    second = joint_diagonaliser(problem.contract(powers(first, problem.order - 2)), first)
     return _inverse_factors(second)
 
 
 def _jennrich(problem: Problem, starts: int | None = None) -> Float[Tensor, "starts *b k k"]:
     starts = problem.starts if starts is None else starts
     directions = problem.random_directions((starts, *problem.slices.shape[:-3], 2))
-    one, other = problem.along(directions).unbind(-3)
+    one, other = problem.contract(directions).unbind(-3)
     values, vectors = torch.linalg.eig(one @ torch.linalg.pinv(other))
     # Noise may turn two close eigenvalues into a conjugate pair; its plane has the basis of real and imaginary part.
     rows = torch.where(values.imag.unsqueeze(-1) < 0, vectors.imag.mT, vectors.real.mT)
@@ -200,7 +192,7 @@ def _jennrich(problem: Problem, starts: int | None = None) -> Float[Tensor, "sta
 
 
 METHODS: Mapping[str, Callable[[Problem], Tensor]] = {
-    "joint": _joint,
+    "joint": _joint_diagonalisation,
     "jennrich": _jennrich,
 }
 
@@ -226,8 +218,8 @@ def _fit(
     return weights.squeeze(-1), left.squeeze(-1).norm(dim=-1) / target.squeeze(-1).norm(dim=-1)
 
 
-def _in_convention(factors: Tensor, weights: Tensor, residual: Tensor, *, order: int) -> Decomposition:
-    """The terms in the order and with the signs that the module promises."""
+def _sort_terms(factors: Tensor, weights: Tensor, residual: Tensor, *, order: int) -> Decomposition:
+    """The terms in the order and with the signs that the module's docstring states."""
     rank = weights.abs().argsort(dim=-1, descending=True)
     weights = weights.gather(-1, rank)
     factors = torch.take_along_dim(factors, rank.unsqueeze(-1), -2)

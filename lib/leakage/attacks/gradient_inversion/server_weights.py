@@ -1,9 +1,9 @@
-r"""Hidden weights that a server may send: rows that each look standard normal, drawn so that averages converge faster.
+r"""Hidden weights that a server may send: each row looks standard normal, and averages over the rows converge faster.
 
 Moments of a gradient are averages over the rows, and their error depends on how evenly the rows cover the sphere.
-Every kind keeps $\E\, w_j w_j^\top = I$; `white` kinds make $W^\top W / m = I$ hold exactly. Antithetic rows come in
-pairs w, -w, the second half of the matrix being minus the first: this cancels moments of the wrong parity, and for an
-odd or even activation it only repeats what the first half says.
+Every kind has $\E\, w_j w_j^\top = I$; for `white` kinds $W^\top W / m = I$ holds exactly. Antithetic rows come in
+pairs w, -w: the second half of the matrix is minus the first. This cancels moments of the wrong parity; for an odd or
+even activation it only repeats the first half.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from torch.quasirandom import SobolEngine
 from leakage.data.gaussians import chi_square, gaussian
 
 
-def draw(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:
+def draw_weights(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:
     r"""Weights of m neurons for inputs of dimension d, of a kind in `KINDS`.
 
     Args:
@@ -39,7 +39,7 @@ def _iid(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def _haar(blocks: tuple[int, ...], rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """Matrices with orthonormal columns, uniformly distributed: QR leaves signs that are not random."""
+    """Uniformly distributed matrices with orthonormal columns; the signs that QR chooses are undone."""
     q, r = torch.linalg.qr(gaussian((*blocks, rows, columns), generator=generator))
     return q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
 

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-from leakage.attacks.gradient_inversion.first_layer import NoRoute
-from leakage.attacks.gradient_inversion.modules import invert
+from leakage.attacks.gradient_inversion.own_modules.first_layer import NoRoute
+from leakage.attacks.gradient_inversion.own_modules.invert import invert
+from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error, matched
 from leakage.models.clients import Client
 from leakage.runtime import stream
@@ -90,12 +91,12 @@ def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, b
     assert found.route == "dead_neurons"
     if bias:
         assert found.certified
-        assert found.ambiguous == ()
+        assert found.ambiguities == ()
         assert float((matched(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
         torch.testing.assert_close(found.labels.sort().values.to(labels), labels.sort().values, rtol=1e-3, atol=1e-3)
     else:
         assert not found.certified
-        assert any("s·x" in word for word in found.ambiguous)
+        assert any("s·x" in word for word in found.ambiguities)
         inputs = normalize(inputs, dim=1)
     assert match_error(found.inputs, inputs.double()) < EXACT[dtype]
 
@@ -125,8 +126,10 @@ def test_raw_inputs_need_no_norm():
 
 @pytest.mark.parametrize(("norm", "certified"), [(None, False), (2.0, True)])
 def test_two_layers_without_a_hidden_bias_go_the_way_of_the_paper(norm, certified):
-    weights = perceptron(8, 60, 1)[0].weight.detach() * 3
-    module = Client(weights, activation="relu", bias=3.0)
+    module = nn.Sequential(nn.Linear(8, 60, bias=False), nn.ReLU(), nn.Linear(60, 1)).double()
+    module[0].weight.data = gaussian((60, 8), generator=stream(0, "weights"))
+    nn.init.constant_(module[2].weight, 1 / 60)
+    nn.init.constant_(module[2].bias, 3.0)
     inputs = 2 * normalize(torch.randn((2, 8), generator=stream(1, "x"), dtype=torch.float64), dim=1)
     labels = torch.tensor([1.0, -1.0], dtype=torch.float64)
     found = found_by(module, batch_gradient(module, inputs, labels, loss="half_sum"), 2, loss="half_sum", norm=norm)
@@ -146,7 +149,7 @@ def test_the_residuals_of_a_cross_entropy_tell_an_input_from_its_mirror_image():
     assert sorted(found.labels.tolist()) == sorted(labels.tolist())
     blind = found_by(module, gradient, 2)
     assert not blind.certified
-    assert blind.ambiguous == ("an input may be (-x, -r)",)
+    assert blind.ambiguities == ("an input may be (-x, -r)",)
 
 
 def test_layers_above_may_be_unknown_and_images_have_shapes():
@@ -228,7 +231,7 @@ def test_labels_of_another_loss_are_doubted_and_inputs_are_not():
     gradient = torch.autograd.grad(loss, list(module.parameters()))
     found = found_by(module, gradient, 1, loss="cross_entropy")
     assert found.certified
-    assert found.ambiguous == ("labels: the residuals are not those of a plain cross-entropy",)
+    assert found.ambiguities == ("labels: the residuals are not those of a plain cross-entropy",)
 
 
 # ── what has no route ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -260,10 +263,11 @@ def without(name):
     [
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)), 1, "got Conv2d at '0'.*no route"),
         (nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2)), 1, "got LayerNorm at '0'"),
-        (Turned(), 1, "hand its inputs to 'layer' once and as they are"),
+        (Client(torch.ones(5, 3).double(), activation="tanh"), 1, "got Client at ''.*there is `recover`"),
+        (Turned(), 1, "pass its inputs to 'layer' once and unchanged"),
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)).double(), 2, r"one by one.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).double(), 2, "one by one"),
-        (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.of_rows"),
+        (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.from_rows"),
         (nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 9)).double(), 2, "neurons in '0'.*9 outputs"),
         (nn.Sequential(nn.Tanh()), 1, "must have parameters"),
     ],
@@ -290,10 +294,11 @@ def test_a_layer_without_route_is_an_error_of_its_own():
         (spoilt("0.weight", lambda part: part.mT), {}, r"must be \(12, 4\)"),
         (spoilt("2.bias", lambda part: part * float("nan")), {}, "finite"),
         (spoilt("0.weight", lambda part: part.half()), {}, "float32 or float64"),
+        (spoilt("0.weight", lambda part: part.long()), {}, "must be floating-point"),
         ({name: 0 * part for name, part in without("none").items()}, {}, "must not be zero throughout"),
         (spoilt("0.weight", lambda part: 0 * part) | {"0.bias": torch.zeros(12).double()}, {}, "neurons are dead"),
         (without("none"), {"count": 0}, "`batch` must be"),
-        (without("none"), {"count": 7}, "`batch` must be .* at most 5"),
+        (without("none"), {"count": 7}, "rank 1, too low for `batch` = 7"),
         (without("none"), {"count": 2}, "rank 1, too low for `batch` = 2"),
         (without("none"), {"norm": 1.0}, "`norm` must be None"),
         (without("none"), {"norm": -1.0}, "`norm` must be a number"),

@@ -1,0 +1,117 @@
+r"""The attack on a deep network whose lower layers keep their input.
+
+The server sends a `models.clients.DeepStack`. Its two upper layers are a two-layer client whose inputs are *features*
+of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs with these
+features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.optimize import elementwise
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from leakage.attacks.gradient_inversion.observation import Observation
+from leakage.models.activations import Activation
+from leakage.models.clients import DeepStack, stack_features, stack_gain
+
+_LARGEST_ENTRY = 1024.0  # of an input, and of a scale of features
+_UNREACHABLE = 1e100  # the norm of inputs that do not exist
+_NORM_TOLERANCE = 0.25  # exponent of the rounding unit: 1e-4 in float64; the edge of a range is 5 % and more off
+
+
+def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, batch: int, loss: str) -> Observation:
+    r"""What a two-layer client would have returned for the features of the batch.
+
+    The top layer of a paired stack has the weights $(z_j, -z_j)/\text{gain}$, so its gradient $(G_+, G_-)$ gives
+
+    $$ G_j = \frac{G_{+,j} - G_{-,j}}{\text{gain}} = \frac1m \sum_i r_i\, \sigma'(z_j^\top u_i)\, u_i, \qquad
+       u_i = \varphi(x_i) / \text{gain}, $$
+
+    for the weights $z_j$; a plain stack needs no change.
+
+    Source: Wang et al., Section 4 (deep networks); they treat (leaky) ReLU pairs, without the gain.
+
+    Args:
+        module: the stack that was sent.
+        gradient: what came back, by parameter names; the layers below the top are not used.
+        batch: the number of inputs, by which the loss `mean` divides.
+        loss: a name in `trainers.federated.LOSSES`.
+    """
+    top = {name.removeprefix("top."): value for name, value in gradient.items() if name.startswith("top.")}
+    seen = Observation.from_module(
+        module.top, top, batch=batch, loss=loss, hidden="hidden", outputs="outputs", activation=module.activation.name
+    )
+    if module.kind == "plain":
+        return seen
+    gain, half = stack_gain(module.activation, depth=module.depth), seen.weights.shape[1] // 2
+    hidden = None if seen.hidden is None else (seen.hidden[:, :half] - seen.hidden[:, half:]) / gain
+    return Observation(
+        gain * seen.weights[:, :half], seen.activation, seen.bias, seen.outputs, hidden, seen.logistic, seen.readout
+    )
+
+
+def invert_features(
+    features: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str
+) -> Float[Tensor, "B d"]:
+    r"""The inputs whose `models.clients.stack_features` these are.
+
+    $x$ with $\sigma^k(x) = u$ for a plain stack and $\varphi(x) = \text{gain} \cdot u$ for a paired one; NaN where u is
+    outside the range.
+
+    Raises:
+        ValueError: if the layers lose their input.
+    """
+    if kind == "plain" and not activation.monotone:
+        raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
+
+    def error(points: Tensor, wanted: Tensor) -> Tensor:
+        return stack_features(points.unsqueeze(0), activation, depth=depth, kind=kind).squeeze(0) - wanted
+
+    return _find_root(error, features, low=-_LARGEST_ENTRY)
+
+
+def invert_directions(
+    directions: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str, norm: float = 1.0
+) -> Float[Tensor, "B d"]:
+    r"""The inputs of known norm whose features have these directions, of any length.
+
+    Finds the $\alpha_i > 0$ for which `invert_features` of $\alpha_i$ times the direction has the norm; NaN where no
+    inputs of this norm have such features, or an entry would be beyond 1000.
+
+    Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
+    of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
+
+    Raises:
+        ValueError: if the features of 0 are not 0, or as `invert_features` does.
+    """
+    if kind == "plain" and bool(activation(torch.zeros(1)).any()):
+        raise ValueError(
+            f"`activation` must be 0 at 0 in a plain stack, got {activation.name!r}: no single scale fits."
+        )
+    directions = normalize(directions / directions.abs().amax(-1, keepdim=True), dim=-1)
+
+    def error(scales: Tensor, rows: Tensor) -> Tensor:
+        features = scales.unsqueeze(-1) * directions.cpu().double()[rows.long()]
+        norms = invert_features(features, activation, depth=depth, kind=kind).norm(dim=-1)
+        return norms.nan_to_num(_UNREACHABLE) - norm
+
+    scales = _find_root(error, torch.arange(len(directions)).double(), low=0.0).to(directions)
+    inputs = invert_features(scales.unsqueeze(-1) * directions, activation, depth=depth, kind=kind)
+    off = (inputs.norm(dim=-1, keepdim=True) / norm - 1).abs()
+    return torch.where(off <= torch.finfo(inputs.dtype).eps ** _NORM_TOLERANCE, inputs, torch.nan)
+
+
+def _find_root(error: Callable[[Tensor, Tensor], Tensor], given: Tensor, *, low: float) -> Tensor:
+    """Where an increasing function of a number and a given one is 0, for each given one; NaN where it never is."""
+
+    def evaluate(points: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return error(torch.from_numpy(points), torch.from_numpy(values)).numpy()
+
+    numbers = given.detach().cpu().double().flatten().numpy()
+    with np.errstate(all="ignore"):
+        found = elementwise.find_root(evaluate, (low, _LARGEST_ENTRY), args=(numbers,))
+    return torch.from_numpy(found.x).reshape(given.shape).to(given)
