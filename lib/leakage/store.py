@@ -171,8 +171,8 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
 
     These are the modules that it imports, what they import, the packages they are in, and the data files beside them.
     Imports are read from the text; nothing is run. Where the text does not tell (`import leakage`, a name that
-    `leakage` itself offers, a star or relative import, `import_module`, text that is not Python) all files count. What
-    builds the book (`reproduced.run`, `pages`, `build`, `replicate`, `command_line`) never counts: no result depends on it.
+    `leakage` itself offers, a star or relative import, `import_module`, text that is not Python) all files count. The
+    modules that build the book (`_BUILDERS`) never count: no result depends on them.
     """
     modules = _modules(lib)
     offered = {f"leakage.{name}" for name in leakage.__all__}
