@@ -5,8 +5,13 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.membership import attack_models
-from leakage.attacks.membership.attack_models import MODELS, Settings
+from leakage.attacks.membership.attack_models import (
+    MODELS,
+    AttackTask,
+    Settings,
+    run_attack_models,
+    score_with_trees,
+)
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import stream
@@ -22,15 +27,18 @@ def planted(name: str, *, shift: float) -> dict[str, torch.Tensor]:
     return {"all": features, "first two": features[:, :2]}
 
 
+def run(name, shadow, target, *, settings=QUICK, generator):
+    """The scores of one task by itself."""
+    return run_attack_models([AttackTask(name, shadow, MEMBER, target, generator)], settings=settings)[0]
+
+
 def area(scores: torch.Tensor) -> float:
     return roc.auc(member=scores[MEMBER], outsider=scores[~MEMBER]).estimate
 
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_planted_shift_is_found_as_well_as_it_can_be(name):
-    found = MODELS[name](
-        planted("shadow", shift=2.0), MEMBER, planted("target", shift=2.0), settings=QUICK, generator=stream(0, name)
-    )
+    found = run(name, planted("shadow", shift=2.0), planted("target", shift=2.0), generator=stream(0, name))
     best = 0.5 * (1 + math.erf(2 / math.sqrt(2) / math.sqrt(2)))  # P(N(2, 1) > N(0, 1))
     assert set(found) == {"all", "first two"}
     # Four standard errors of an area at that height, below 0.012 each, and what fitting on 600 points loses.
@@ -39,9 +47,7 @@ def test_a_planted_shift_is_found_as_well_as_it_can_be(name):
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_where_nothing_leaks_nothing_is_found(name):
-    found = MODELS[name](
-        planted("shadow", shift=0.0), MEMBER, planted("target", shift=0.0), settings=QUICK, generator=stream(0, name)
-    )
+    found = run(name, planted("shadow", shift=0.0), planted("target", shift=0.0), generator=stream(0, name))
     error = math.sqrt(601 / (12 * 300 * 300))  # Mann-Whitney, no ties
     assert all(abs(area(scores) - 0.5) < 4 * error for scores in found.values())
 
@@ -50,11 +56,10 @@ def test_where_nothing_leaks_nothing_is_found(name):
 def test_a_feature_set_does_not_see_the_columns_of_another(name):
     shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
     alone, beside = (
-        MODELS[name](
+        run(
+            name,
             {key: shadow[key] for key in keys},
-            MEMBER,
             {key: target[key] for key in keys},
-            settings=QUICK,
             generator=stream(0, "one"),
         )["first two"]
         for keys in (("first two",), ("first two", "all"))
@@ -63,17 +68,17 @@ def test_a_feature_set_does_not_see_the_columns_of_another(name):
     assert torch.corrcoef(torch.stack([alone, beside]))[0, 1] > 0.95
 
 
-def test_questions_asked_together_are_answered_as_if_alone():
+def test_tasks_run_together_have_the_scores_of_each_alone():
     shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
     narrow = {"one": shadow["all"][:, :1]}, {"one": target["all"][:, :1]}
     brief = Settings(recipe=Recipe(epochs=2, batch=100, learning_rate=1e-3), trees=5)
     given = [("NN", shadow, target), ("GBDT", *narrow), ("NN standardised", *narrow)]
     alone, draws = [], stream(0, "one")
     for name, known, asked in given:
-        alone.append(MODELS[name](known, MEMBER, asked, settings=brief, generator=draws))
+        alone.append(run(name, known, asked, settings=brief, generator=draws))
     draws = stream(0, "one")
-    asked_together = [attack_models.Question(name, known, MEMBER, asked, draws) for name, known, asked in given]
-    for first, second in zip(alone, attack_models.together(asked_together, settings=brief), strict=True):
+    tasks = [AttackTask(name, known, MEMBER, asked, draws) for name, known, asked in given]
+    for first, second in zip(alone, run_attack_models(tasks, settings=brief), strict=True):
         assert first.keys() == second.keys()
         # A few dozen steps in float32, with other widths of the matrices.
         assert all(torch.allclose(first[key], second[key], atol=1e-4) for key in first)
@@ -82,8 +87,8 @@ def test_questions_asked_together_are_answered_as_if_alone():
 def test_trees_see_ranks_only():
     shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
     bent = [{key: 3 * value + 1 for key, value in features.items()} for features in (shadow, target)]
-    straight = attack_models.boosted(shadow, MEMBER, target, settings=QUICK)["all"]
-    assert abs(area(attack_models.boosted(bent[0], MEMBER, bent[1], settings=QUICK)["all"]) - area(straight)) < 0.005
+    straight = score_with_trees(shadow, MEMBER, target, settings=QUICK)["all"]
+    assert abs(area(score_with_trees(bent[0], MEMBER, bent[1], settings=QUICK)["all"]) - area(straight)) < 0.005
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -93,7 +98,7 @@ def test_what_was_not_reached_counts_as_farthest(name):
     target["all"][1], target["all"][0, [0, 2]] = target["all"][0], 0.0
     target["all"][1, [0, 2]] = 0.0
     target["all"][1, 1] = shadow["all"][1:, 1].max()
-    found = MODELS[name](shadow, MEMBER, target, settings=QUICK, generator=stream(0, name))["all"]
+    found = run(name, shadow, target, generator=stream(0, name))["all"]
     assert bool(found.isfinite().all())
     assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-4)  # float32 rounds larger batches otherwise
 
@@ -101,9 +106,7 @@ def test_what_was_not_reached_counts_as_farthest(name):
 def test_trees_see_what_single_precision_does_not():
     member = torch.arange(60) % 2 == 0
     features = gaussian((60, 2), generator=stream(0, "features")).double() + member[:, None]
-    near, far = (
-        attack_models.boosted({"a": each}, member, {"a": each})["a"] for each in (features, features + 2.0**30)
-    )
+    near, far = (score_with_trees({"a": each}, member, {"a": each})["a"] for each in (features, features + 2.0**30))
     assert len(far.unique()) > 10
     assert roc.auc(member=far[member], outsider=far[~member]).estimate == pytest.approx(
         roc.auc(member=near[member], outsider=near[~member]).estimate, abs=0.02

@@ -23,7 +23,7 @@ from leakage.attacks.membership import (
     margin,
     posterior,
 )
-from leakage.attacks.membership.attack_models import Question
+from leakage.attacks.membership.attack_models import AttackTask
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.label_only import Jumps
 from leakage.attacks.membership.lira import lira_of_logits
@@ -142,11 +142,11 @@ def _ml_leaks(name: str) -> ScoreFunction:
 
     def score(models: TrainedModels, generator: torch.Generator) -> Tensor:
         features = [{"top-3": one} for one in posterior.top(models.logits)]
-        questions = []
+        tasks = []
         for target, asked in enumerate(features):
             shadow = models.next_shadow(target)
-            questions.append(Question(name, features[shadow], models.member[shadow], asked, generator))
-        return torch.stack([found["top-3"].double() for found in attack_models.together(questions)])
+            tasks.append(AttackTask(name, features[shadow], models.member[shadow], asked, generator))
+        return torch.stack([found["top-3"].double() for found in attack_models.run_attack_models(tasks)])
 
     return _in_fixed_order(score)
 

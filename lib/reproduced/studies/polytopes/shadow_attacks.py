@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from leakage.attacks.membership import attack_models, hyperedges, posterior
-from leakage.attacks.membership.attack_models import Question, Settings
+from leakage.attacks.membership.attack_models import AttackTask, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.data.membership_splits import quarters
 from leakage.data.points import Labelled
@@ -227,7 +227,7 @@ def attack_split(
     seed: int = 0,
     rays: RaySettings | None = None,
     settings: Settings | None = None,
-    models: Sequence[str] = tuple(attack_models.MODELS),
+    models: Sequence[str] = attack_models.MODELS,
     sets: Sequence[str] = (*STANDALONE_SIGNALS, *COMBINED_FEATURE_SETS),
     each_ray: Sequence[str] = (),
 ) -> ShadowAttacks:
@@ -246,19 +246,19 @@ def attack_split(
         "/swapped": (target, pair.target.member, shadow, pair.shadow.member),
     }
     alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
-    questions: dict[tuple[str, str], Question] = {}
+    tasks: dict[tuple[str, str], AttackTask] = {}
     for way, (known, member, asked, _) in ways.items():
         for name in models:
             candidates = RAW_FEATURE_SETS if name == "NN" else sets
             chosen = [key for key in candidates if not way or key in SWAPPED_FEATURE_SETS]
             if chosen:
                 features = _features(chosen, known), member, _features(chosen, asked)
-                questions[name, way] = Question(name, *features, stream(seed, f"{name}/{split}{way}", device))
+                tasks[name, way] = AttackTask(name, *features, stream(seed, f"{name}/{split}{way}", device))
         if alone:
             features = _features(alone, known), member, _features(alone, asked)
             draws = stream(seed, f"each ray/{split}{way}", device)
-            questions["rays", way] = Question("NN standardised", *features, draws)
-    scores = dict(zip(questions, attack_models.together([*questions.values()], settings=settings), strict=True))
+            tasks["rays", way] = AttackTask("NN standardised", *features, draws)
+    scores = dict(zip(tasks, attack_models.run_attack_models([*tasks.values()], settings=settings), strict=True))
     rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()
     found, swapped = (
         {
@@ -338,7 +338,7 @@ def compare_tree_sizes(
     for leaf in leaves:
         found, half = (
             evaluate_scores(
-                attack_models.boosted(
+                attack_models.score_with_trees(
                     {"top-3": fitted}, member, {"top-3": judged}, settings=Settings(trees=trees, leaves=leaf)
                 )["top-3"],
                 member=truth,

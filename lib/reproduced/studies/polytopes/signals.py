@@ -146,4 +146,4 @@ def combine_signals(
         known += [score[shadow], calibrate_scores(score, member, without=target)[shadow]]
         asked += [score[target], calibrate_scores(score, member)[target]]
     names = {"signals": torch.stack(known, 1)}, {"signals": torch.stack(asked, 1)}
-    return attack_models.boosted(names[0], member[shadow], names[1], settings=settings)["signals"]
+    return attack_models.score_with_trees(names[0], member[shadow], names[1], settings=settings)["signals"]
