@@ -75,7 +75,7 @@ QUICK = {
     "metrics_trends": (),
     "models_activations": ("as_many_derivatives_come_as_were_asked_for",),
     "models_two_layer": (),
-    "panel": ("every_point_has_a_finite_score_under_every_model",),
+    "evaluation": ("every_point_has_a_finite_score_under_every_model",),
     "studies_blessing_early_stopping": ("outsiders_of_the_pool_and_validation_points_follow_one_law",),
     "studies_blessing_logistic_models": (
         "leaving_out_is_training_without_the_point",

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from leakage.panel import evaluate
+from leakage.evaluation import evaluate
 
 import noise_labels
 from leakage.data import labelled
@@ -22,7 +22,7 @@ IMAGES = type(DATA)(DATA.features[:, :36].contiguous(), DATA.labels)
 
 
 def panel(kind, data=DATA, **changed):
-    return targets.train_panel(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
+    return targets.train_models(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
     noise = torch.rand(target.member.shape, generator=stream(0, "noise"), dtype=torch.float64)
     attacks = {"gap": lambda _: noise, "noise": lambda one: one.margins, "LiRA": lambda _: noise.flip(0)}
     found = comparisons.combine_signals_by_step(evaluate(target, attacks, generator=stream(0, "attacks")), seed=0)
-    assert [*found.rows] == ["right or wrong", "+ labels of one's choice", "+ shadow models"]
+    assert [*found.results] == ["right or wrong", "+ labels of one's choice", "+ shadow models"]
     assert found.interval("+ labels of one's choice").estimate > 0.8
     gains = comparisons.gain_per_step(found)
     assert gains["+ labels of one's choice"].low > 0.2
@@ -66,9 +66,9 @@ def test_a_stack_does_not_see_the_membership_that_it_guesses():
     other[[0, 1]] = ~other[[0, 1]]
     stacks = [
         comparisons.combine_signals_by_step(evaluate(one, {"gap": lambda _: drawn}, generator=stream(0, "a")), seed=0)
-        for one in (target, targets.Panel(target.networks, target.points, target.labels, other, target.partner))
+        for one in (target, targets.TrainedModels(target.networks, target.points, target.labels, other, target.partner))
     ]
-    scores = [stack.rows["right or wrong"].scores for stack in stacks]
+    scores = [stack.results["right or wrong"].scores for stack in stacks]
     torch.testing.assert_close(scores[0][0], scores[1][0])
 
 
