@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 import torch
-from leakage.evaluation import evaluate
 
 import noise_labels
 from leakage.data import labelled
+from leakage.evaluation import evaluate
 from leakage.metrics.intervals import Estimate
 from leakage.runtime import stream
 from leakage.theory import gaussian_mechanism
