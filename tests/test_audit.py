@@ -122,6 +122,7 @@ FORMS = {
     "float32": lambda values: values.astype(np.float32) if values.dtype == float else values,
     "big-endian": lambda values: values.astype(">f8") if values.dtype == float else values,
     "numbers for truth": lambda values: values.astype(int) if values.dtype == bool else values,
+    "read only": lambda values: np.broadcast_to(values, values.shape),
     "requires grad": lambda values: torch.tensor(values, requires_grad=True) if values.dtype == float else values,
 }
 

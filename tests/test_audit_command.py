@@ -131,6 +131,14 @@ def test_a_bad_file_gets_one_line_and_nothing_is_written(content, tmp_path, caps
     assert [left.name for left in tmp_path.iterdir()] == ["bad.npz"]
 
 
+def test_an_archive_of_too_large_arrays_is_not_read(scores, capsys, monkeypatch):
+    monkeypatch.setattr("leakage.audit.scores_file._MOST_BYTES", 1000)
+    monkeypatch.setattr(np.lib.format, "read_array", None)
+    answer = run(capsys, scores)
+    assert is_a_refusal(*answer)
+    assert "losses.npy holds more than" in answer[2]
+
+
 def test_a_folder_of_arrays_gives_what_one_file_gives(folder, tmp_path, capsys):
     one = tmp_path / "scores.npz"
     packed = tmp_path / "packed.npz"

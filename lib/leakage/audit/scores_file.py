@@ -23,7 +23,7 @@ def read(path: Path) -> dict[str, Any]:
         elif path.is_file():
             arrays = _read_archive(path)
         else:
-            raise ValueError("it is neither")
+            raise ValueError("it is no file and no folder")
     except Exception as error:  # damaged bytes make `zipfile` and NumPy raise almost anything
         raise ValueError(
             f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
@@ -46,7 +46,7 @@ def _read_archive(path: Path) -> dict[str, Any]:
         entries = archive.infolist()
         for entry in entries:
             if entry.file_size > _MOST_BYTES:
-                raise ValueError(f"{entry.filename} holds more than {_MOST_BYTES // 2**30} GiB")
+                raise ValueError(f"{entry.filename} holds more than {_MOST_BYTES // 2**30} GiB; give a folder")
         return {
             entry.filename.removesuffix(".npy"): np.lib.format.read_array(archive.open(entry), allow_pickle=False)
             for entry in entries
