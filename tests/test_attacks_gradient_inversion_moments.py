@@ -57,30 +57,6 @@ def test_moments_are_those_of_the_definition(source):
             torch.testing.assert_close(found.tensor(basis, order=order), expected, **close)
 
 
-@pytest.mark.parametrize("few", [1, 2, 300])
-@pytest.mark.parametrize("source", SOURCES)
-def test_moments_in_many_dimensions_are_those_of_the_definition(source, few):
-    d, m, generator = 300, 400, stream(0, "many dimensions")
-    seen = any_gradient(d, m)
-    rows = gaussian((m, few), generator=generator) @ gaussian((few, d), generator=generator)
-    seen = Observation(seen.weights, seen.activation, outputs=seen.outputs, hidden=rows)
-    found, direction = SOURCES[source](seen, centre=False), gaussian((d,), generator=generator)
-    left, right = seen.weights, seen.outputs.unsqueeze(-1) * seen.weights / m if source == "outputs" else rows
-    along, trace = (left @ direction).unsqueeze(-1), right.sum(0)
-    if source == "outputs":
-        second = left.mT @ right - seen.outputs.mean() * torch.eye(d, dtype=rows.dtype)
-        third = left.mT @ (along * right)
-    else:
-        second = symmetrised(left.mT @ right)
-        third = (2 * symmetrised(left.mT @ (along * right)) + left.mT @ ((right @ direction).unsqueeze(-1) * left)) / 3
-    third -= symmetrised(torch.outer(trace, direction)) * 2 / (1 if source == "outputs" else 3)
-    third -= (trace @ direction) * torch.eye(d, dtype=rows.dtype) / (1 if source == "outputs" else 3)
-    for vectors in (torch.eye(d, dtype=rows.dtype), gaussian((d, 3), generator=generator)):
-        for product, expected in ((found.second(vectors), second), (found.third(vectors, direction), third)):
-            close = {"rtol": 0, "atol": float(1e-13 * expected.norm())}
-            torch.testing.assert_close(product, expected @ vectors, **close)
-
-
 @pytest.mark.parametrize("name", ["tanh", "relu", "elu", "polynomial"])
 def test_moments_estimate_sums_of_powers_of_the_inputs(name):
     runs, m = 24, 4000

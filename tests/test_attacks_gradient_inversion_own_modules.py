@@ -1,4 +1,4 @@
-"""The front door of gradient inversion: every route is exact on random modules, and no wrong batch is certified."""
+"""Every route of `invert` is exact on random modules, and no wrong batch is certified."""
 
 import random
 from itertools import pairwise
@@ -224,7 +224,7 @@ def test_two_inputs_that_are_taken_for_one_are_not_certified():
         assert not found_by(module, batch_of(module, 2)[2], 1).certified
 
 
-def test_labels_of_another_loss_are_doubted_and_inputs_are_not():
+def test_labels_of_another_loss_get_a_warning_and_inputs_are_certified():
     module = perceptron(10, 40, 5)
     inputs = torch.randn((1, 10), generator=stream(0, "x"), dtype=torch.float64)
     loss = (module(inputs) - 1).square().sum()

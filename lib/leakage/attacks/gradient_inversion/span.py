@@ -70,7 +70,7 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     while True:
         start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
         sizes, basis = _singular_pairs(gradient, _orthonormal((start @ gradient).mT))
-        rounding = _rounding(gradient, sizes)
+        rounding = max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
         exhausted = columns == limit or float(sizes[-1]) <= rounding
         if exhausted or batch:
             break
@@ -78,7 +78,11 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     rank = int((sizes > rounding).sum())
     if batch is None:
         batch = _largest_drop(sizes, rounding)
-    _require_rank(rank, batch)
+    if rank < batch:
+        raise ValueError(
+            f"`gradient` has rank {rank}, too low for `batch` = {batch}: inputs depend on each other, a residual is 0, "
+            "or the activation is linear."
+        )
     if exhausted:
         return _leading(sizes, basis, batch)
     if float(sizes[batch - 1]) >= _CLEAR_GAP * float(sizes[batch]):
@@ -86,14 +90,6 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     else:
         wide = _eigenpairs(lambda vectors: gradient.mT @ (gradient @ vectors), basis, count=batch + 1)[1]
     return _leading(*_singular_pairs(gradient, wide), batch)
-
-
-def check_rank(gradient: Float[Tensor, "m d"], *, batch: int, generator: torch.Generator) -> None:
-    """Raise the error of `from_rows` for a rank below `batch`, which shows in a sketch of a few more rows."""
-    columns = min(*gradient.shape, batch + _OVERSAMPLING)
-    start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
-    sizes = torch.linalg.svdvals(start @ gradient)
-    _require_rank(int((sizes > _rounding(gradient, sizes)).sum()), batch)
 
 
 def from_moments(
@@ -143,19 +139,6 @@ def sharpen(moments: Moments, span: Span) -> Span:
         vectors, sizes, _ = torch.linalg.svd(slices, full_matrices=False)
         span = _leading(sizes, vectors, basis.shape[1])
     return span
-
-
-def _rounding(gradient: Tensor, sizes: Tensor) -> float:
-    """What rounding leaves of a singular value that is 0."""
-    return max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
-
-
-def _require_rank(rank: int, batch: int) -> None:
-    if rank < batch:
-        raise ValueError(
-            f"`gradient` has rank {rank}, too low for `batch` = {batch}: inputs depend on each other, a residual is 0, "
-            "or the activation is linear."
-        )
 
 
 def _largest_drop(sizes: Tensor, rounding: float) -> int:

@@ -33,7 +33,6 @@ DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "ones": lambda mean, _: torch.ones_like(mean),
 }
 """The directions a by name, of any length, from the moment of order 1."""
-CONTRACTIONS = ("none", *DIRECTIONS)
 _CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
 _MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
 
@@ -98,13 +97,11 @@ def reconstruct(
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
-    if source == "span":
+    if source != "outputs":
         assert observation.hidden is not None
-        found = span.from_rows(observation.hidden, batch=batch, generator=generator)
-    else:
-        if source == "hidden":
-            assert observation.hidden is not None
-            span.check_rank(observation.hidden, batch=batch, generator=generator.clone_state())
+        draws = generator if source == "span" else generator.clone_state()
+        found = span.from_rows(observation.hidden, batch=batch, generator=draws)
+    if source != "span":  # of the rows' span, only the rank was needed
         found = _find_span(estimates, way, batch, contraction, generator)
     terms = _find_terms(estimates, found.basis, way, contraction, generator)
     directions, rough = _choose_signs(estimates, found.basis, terms, way, norm)
