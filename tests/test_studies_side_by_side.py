@@ -35,7 +35,7 @@ def kept(kind, *, images=False):
 def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
     found, other = kept(kind, images=True), kept("linear", images=True)
     torch.testing.assert_close(found.member, other.member)
-    right = found.logits.argmax(-1) == found.truth
+    right = found.logits.argmax(-1) == found.true_labels
     assert float(right[found.member].double().mean()) > float(right[~found.member].double().mean()) + 0.2
     torch.testing.assert_close(panel(kind, IMAGES).logits, found.logits)
     assert bool((panel(kind, IMAGES, seed=1).member != found.member).any())

@@ -35,7 +35,7 @@ from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]
 """What an attacker may have besides the points."""
-ScoreFunction = Callable[[TrainedModels, torch.Generator], Float[Tensor, "targets points"]]
+ScoreFunction = Callable[[TrainedModels, torch.Generator], Float[Tensor, "*e targets points"]]
 
 _JUMPS = Jumps(iterations=2, directions=40)
 _COPIES = 32  # noisy ones of each point, for each amount of noise
@@ -175,18 +175,18 @@ def _calibrated(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models 
     return _each_target(partial(calibrate_scores, scores), models)
 
 
-def _threshold(score: Callable[..., Tensor], models: TrainedModels) -> Float[Tensor, "targets points"]:
+def _threshold(score: Callable[..., Tensor], models: TrainedModels) -> Float[Tensor, "*e targets points"]:
     """Losses against a threshold that is learned on the shadow models."""
     models.need_shadows(members=1, outsiders=1)
     return _each_target(partial(score, models.losses), models)
 
 
-def _lira(models: TrainedModels, *, offline: bool = False, **how: Any) -> Float[Tensor, "targets points"]:
+def _lira(models: TrainedModels, *, offline: bool = False, **how: Any) -> Float[Tensor, "*e targets points"]:
     _need_ratios(models, offline)
     return _each_target(partial(lira_of_logits, models.margins, offline=offline, **how), models)
 
 
-def _rmia(models: TrainedModels, *, offline: bool = False) -> Float[Tensor, "targets points"]:
+def _rmia(models: TrainedModels, *, offline: bool = False) -> Float[Tensor, "*e targets points"]:
     _need_ratios(models, offline)
     ratios = partial(rmia, models.losses, population=models.population, offline=offline)
     return _each_target(ratios, models)
