@@ -42,7 +42,7 @@ _HOMES = {
     "wilson": "leakage.metrics.intervals",
     "clopper_pearson": "leakage.metrics.intervals",
     "newcombe": "leakage.metrics.intervals",
-    "invert": "leakage.attacks.gradient_inversion.own_modules",
+    "invert": "leakage.attacks.gradient_inversion.own_modules.invert",
     "recover": "leakage.attacks.gradient_inversion.recover",
 }
 __all__ = list(_HOMES)

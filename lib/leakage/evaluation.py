@@ -117,7 +117,8 @@ class Evaluation:
     results: Mapping[str, AttackResult]
     generator: torch.Generator
     remeasure: Remeasure | None = None
-    _known: dict[str, dict] = field(default_factory=lambda: {"points": {}, "models": {}}, repr=False)
+    _errors: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # of the jackknife, by metric
+    _left_out: dict[str, dict[str, Tensor] | None] = field(default_factory=dict, repr=False)  # rates, by attack
 
     def interval(
         self,
@@ -182,13 +183,12 @@ class Evaluation:
 
     def standard_errors(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
         """Jackknife errors of the means over targets, by attack and metric; empty where they cannot be had."""
-        known = self._known["models"]
-        lacking = [metric for metric in metrics if metric not in known]
+        lacking = [metric for metric in metrics if metric not in self._errors]
         if lacking:
             errors = self._jackknife(lacking)
-            known.update({metric: {name: own[metric] for name, own in errors.items()} for metric in lacking})
-        names = known[metrics[0]] if metrics else ()
-        return {name: {metric: known[metric][name] for metric in metrics} for name in names}
+            self._errors.update({metric: {name: own[metric] for name, own in errors.items()} for metric in lacking})
+        names = self._errors[metrics[0]] if metrics else ()
+        return {name: {metric: self._errors[metric][name] for metric in metrics} for name in names}
 
     def _jackknife(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
         groups = self.groups_of_models
@@ -256,20 +256,23 @@ class Evaluation:
 
     def _without_points(self, name: str, metric: str) -> Float64[Tensor, "groups targets"] | None:
         """The rates with a group of points left out; None where too few would be left."""
-        known = self._known["points"]
-        if name not in known:
-            result, member = self.results[name], self.models.target_member
-            points = torch.arange(member.shape[1], device=member.device)
-            groups = min(_GROUPS_OF_POINTS, len(points) // 2)
-            fewest = min(int(member.sum(1).min()), int((~member).sum(1).min()))
-            known[name] = None
-            if groups > 1 and fewest > -(-len(points) // groups):
-                scores, flagged = self.scores(name), result.flagged
-                assert flagged is not None  # as the scores are
-                kept = [points[points % groups != group] for group in range(groups)]
-                each = [measure(scores[:, own], flagged[:, own], member[:, own], [*result.rates]) for own in kept]
-                known[name] = {one: torch.stack([rates[one] for rates in each]) for one in result.rates}
-        return None if known[name] is None else known[name][metric]
+        if name not in self._left_out:
+            self._left_out[name] = self._measure_without_points(name)
+        rates = self._left_out[name]
+        return None if rates is None else rates[metric]
+
+    def _measure_without_points(self, name: str) -> dict[str, Float64[Tensor, "groups targets"]] | None:
+        scores, flagged, member = self.scores(name), self.results[name].flagged, self.models.target_member
+        assert flagged is not None  # as the scores are
+        points = torch.arange(member.shape[1], device=member.device)
+        groups = min(_GROUPS_OF_POINTS, len(points) // 2)
+        fewest = min(int(member.sum(1).min()), int((~member).sum(1).min()))
+        if groups < 2 or fewest <= -(-len(points) // groups):
+            return None
+        kept = [points[points % groups != group] for group in range(groups)]
+        metrics = [*self.results[name].rates]
+        each = [measure(scores[:, own], flagged[:, own], member[:, own], metrics) for own in kept]
+        return {metric: torch.stack([rates[metric] for rates in each]) for metric in metrics}
 
 
 def evaluate(
