@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
 
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
@@ -32,8 +32,8 @@ def lira(
     offline: bool = False,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    """`lira_of_logits` where only losses were kept, by `posterior.logit`."""
-    return lira_of_logits(logit(losses), member, partner, variance=variance, offline=offline, target=target)
+    """`lira_of_logits` where only losses were kept, by `posterior.logit_of_loss`."""
+    return lira_of_logits(logit_of_loss(losses), member, partner, variance=variance, offline=offline, target=target)
 
 
 def lira_of_logits(
@@ -61,7 +61,7 @@ def lira_of_logits(
     points' unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
 
     Args:
-        logits: $\phi$ of the true label (`posterior.margin`).
+        logits: $\phi$ of the true label (`posterior.label_logit`).
         member: whether each model was trained on each point.
         partner: each model's partner in complementary pairs; None for independent subsets.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.

@@ -119,7 +119,7 @@ def _hop_skip_jump(models: TrainedModels, generator: torch.Generator) -> Float[T
 
 def _zero_where_wrong(models: TrainedModels, distances: Tensor) -> Float[Tensor, "models points"]:
     """Distances to another label, finite, and 0 for a point whose predicted label is wrong."""
-    return boundary_distance.capped(distances) * models.correct
+    return boundary_distance.replace_infinite(distances) * models.correct
 
 
 def _size(models: TrainedModels) -> Float[Tensor, "models points"]:
@@ -141,7 +141,7 @@ def _ml_leaks(name: str) -> ScoreFunction:
     """A classifier of ML-Leaks, fitted on one shadow model's three largest posteriors."""
 
     def score(models: TrainedModels, generator: torch.Generator) -> Tensor:
-        features = [{"top-3": one} for one in posterior.top(models.logits)]
+        features = [{"top-3": one} for one in posterior.top_posteriors(models.logits)]
         tasks = []
         for target, asked in enumerate(features):
             shadow = models.next_shadow(target)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import label_only, posterior
-from leakage.attacks.membership.boundary_distance import capped, certified_radius, deepfool
+from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, replace_infinite
 from leakage.attacks.membership.label_only import Jumps
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import smooth
@@ -257,7 +257,7 @@ def _attack_without_walk(pair: TargetAndShadow) -> dict[str, DistanceResult]:
     reached = [deepfool(side.network, side.points).distances for side in pair]
     outputs = [(side.network(side.points), side.labels) for side in pair]
     return _evaluate_both(pair, "DeepFool", reached) | {
-        "loss": evaluate_distances(pair, [posterior.margin(*answer) for answer in outputs]),
+        "loss": evaluate_distances(pair, [posterior.label_logit(*answer) for answer in outputs]),
         "gap": evaluate_distances(pair, [posterior.correct(*answer) for answer in outputs]),
     }
 
@@ -275,7 +275,7 @@ def _zero_if_wrong(side: AttackedNetwork, distances: Float[Tensor, " t"]) -> Flo
 
 def evaluate_distances(pair: TargetAndShadow, scores: Sequence[Float[Tensor, " t"]]) -> DistanceResult:
     """The result of scores of the target's points, with those of the shadow's points behind them."""
-    target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
+    target, shadow = replace_infinite(scores[0], scores[1]), replace_infinite(scores[1], scores[0])
     known = pair.shadow.member
     ranked = Scores.from_mask(target, member=pair.target.member)
     threshold = calibrate_threshold(member=shadow[known], outsider=shadow[~known])
@@ -325,7 +325,7 @@ def compare_variants(
             ends = walk_to_boundary(
                 side.network, side.points, WalkSettings(variant=variant, width=width, iterations=iterations)
             )
-            met, scores = ends.reached, capped(ends.distances)
+            met, scores = ends.reached, replace_infinite(ends.distances)
             found[f"{variant}, {width:g}"] = WalkResult(
                 accuracy=evaluate_scores(scores, member=side.member).accuracy,
                 once=(ends.changes[met] == 1).double().mean(),

@@ -299,7 +299,7 @@ def measure_signals(
     reach = deepfool(network, points)
     farthest = torch.where(reach.reached, reach.distances, 0.0).max()
     return {
-        "top-3": posterior.top(logits),
+        "top-3": posterior.top_posteriors(logits),
         "top-3 logits": posterior.top_logits(logits),
         "correct": posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": hyperedges.features(shots, "distance"),
@@ -331,7 +331,7 @@ def compare_tree_sizes(
 ) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
     target, shadow = train_pair(task, split=split, seed=seed)
-    asked, known = (posterior.top(side.network(side.points)) for side in (target, shadow))
+    asked, known = (posterior.top_posteriors(side.network(side.points)) for side in (target, shadow))
     held = torch.arange(len(shadow.member), device=task.device) % 2 == 1
     halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []
