@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, replace_infinite
-from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import smooth
 from leakage.geometry.row_space import first_change, row_space
@@ -225,7 +225,7 @@ def attack_by_labels(
     task: Task,
     seed: int = 0,
     points: int = 100,
-    jumps: Jumps | None = None,
+    jumps: HopSkipJumpSettings | None = None,
     noise: str = "flip",
     amount: float = 0.05,
     copies: int = 200,
@@ -241,7 +241,7 @@ def attack_by_labels(
     for side, other in zip(pair, reversed(whole), strict=True):
         # Many thousand queries for a label: float32 gives the same answers.
         network, places, pool = side.network.to(torch.float32), side.points.float(), other.points.float()
-        arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
+        arrived = label_only.hop_skip_jump(network, places, pool, settings=jumps, generator=generator)
         distances.append(_zero_if_wrong(side, arrived.distances.double()))
         shares.append(
             label_only.noise_robustness(

@@ -289,10 +289,12 @@ def measure_signals(
     """All signals of the points of one network, by name."""
     network, points = side.network, side.points
     logits = network(points)
-    first = hyperedges.directions(points, rays=rays.rays, generator=generator)
-    shots = hyperedges.shoot(network, points, first, boundaries=rays.boundaries)
+    first = hyperedges.draw_directions(points, rays=rays.rays, generator=generator)
+    crossings = hyperedges.shoot_rays(network, points, first, boundaries=rays.boundaries)
     by_ray = {
-        f"{signal}, ray {ray}": hyperedges.features(hyperedges.Shots(*(part[:, [ray]] for part in shots)), signal)
+        f"{signal}, ray {ray}": hyperedges.ray_features(
+            hyperedges.Crossings(*(part[:, [ray]] for part in crossings)), signal
+        )
         for signal in hyperedges.SIGNALS
         for ray in range(rays.rays)
     }
@@ -302,7 +304,7 @@ def measure_signals(
         "top-3": posterior.top_posteriors(logits),
         "top-3 logits": posterior.top_logits(logits),
         "correct": posterior.correct(logits, side.labels)[:, None],
-        "distance, all rays": hyperedges.features(shots, "distance"),
+        "distance, all rays": hyperedges.ray_features(crossings, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
         "label distance": label_change(network, points, first[:, 0], until=rays.until)[:, None],
         "cell": nearest(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
