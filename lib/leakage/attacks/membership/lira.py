@@ -1,6 +1,5 @@
 """LiRA: the likelihood ratio of a point's logit under reference models that saw the point and others that did not."""
 
-import math
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -94,7 +93,8 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
         count, mean = reference_means(phi, kind, matrix)
         # Squares of numbers far from 0 would lose the digits of their variance.
         centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
-        squares = matrix @ ((phi - centre) * kind).square() - count * (mean - centre).square()
+        gaps = torch.where(kind, phi - centre, 0)
+        squares = matrix @ gaps.square() - count * (mean - centre).square()
         moments += [count, mean, squares.clamp_min(0) / (count - 1).clamp_min(1)]
     return phi[..., rows, :], *moments
 
@@ -118,4 +118,5 @@ def _variance(fit: _Fit, variance: str) -> Float64[Tensor, "*e targets either"]:
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    return -((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)) / 2
+    """Without its constant, which a ratio does not see."""
+    return ((x - mean).square() / variance + variance.log()) / -2

@@ -39,8 +39,9 @@ def reference_means(
     matrix: Float64[Tensor, "targets models"],
 ) -> tuple[Float64[Tensor, "targets points"], Float64[Tensor, "*e targets points"]]:
     """The number of references of one kind and the mean of their (finite) values; 0 where there is none."""
-    count = matrix @ kind.double()
-    return count, matrix @ (values * kind) / count.clamp_min(1)
+    weight = kind.double()
+    count = matrix @ weight
+    return count, matrix @ (values * weight) / count.clamp_min(1)
 
 
 def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, copies: int = 1) -> list[Tensor]:
