@@ -91,7 +91,7 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
     moments = []
     for kind in (member, ~member):
         count, mean = reference_means(phi, kind, matrix)
-        # Squares of numbers far from 0 would lose the digits of their variance.
+        # Differences from a mean of this kind, since squares of numbers far from 0 lose the digits of their variance.
         centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
         gaps = torch.where(kind, phi - centre, 0)
         squares = matrix @ gaps.square() - count * (mean - centre).square()
@@ -102,10 +102,7 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
 def _mean(fit: _Fit, otherwise: Tensor) -> Float64[Tensor, "*e targets points"]:
     mean = torch.where(fit.count > 0, fit.mean, otherwise)
     if bool(mean.isnan().any()):
-        raise ValueError(
-            "no point has both a reference that was trained on it and one that was not; "
-            "if no reference saw the points, set `offline=True`."
-        )
+        raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
     return mean
 
 
