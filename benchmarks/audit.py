@@ -20,7 +20,7 @@ from torch import Tensor
 import ordinary_attacks as ordinary
 from leakage import audit
 from leakage.attacks.membership.lira import lira
-from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit import training
@@ -82,7 +82,7 @@ def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: str
         return lira(known.losses, known.member, known.partner, variance=variance)
 
     def theirs() -> np.ndarray:
-        return ordinary.lira(logit(known.losses).numpy(), member, references, spread)
+        return ordinary.lira(logit_of_loss(known.losses).numpy(), member, references, spread)
 
     def check() -> str:
         if variance == "own":

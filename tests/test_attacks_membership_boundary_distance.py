@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.membership.boundary_distance import Projections, certified_radius, deepfool, in_cell_distance
+from leakage.attacks.membership.boundary_distance import Projections, affine_distance, certified_radius, deepfool
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -34,7 +34,7 @@ def test_on_one_polytope_the_distance_is_that_to_the_nearest_hyperplane(dimensio
     assert bool(reach.reached.all())
     assert bool(reach.first_stays.all())
     assert torch.allclose(certified_radius(network, points), exact, rtol=1e-10)
-    assert torch.allclose(in_cell_distance(network, points), exact, rtol=1e-10)
+    assert torch.allclose(affine_distance(network, points), exact, rtol=1e-10)
 
 
 @pytest.mark.parametrize("widths", [(40, 8, 3), (40, 8, 8, 3)])

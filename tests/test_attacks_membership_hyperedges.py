@@ -26,46 +26,46 @@ def strips() -> Mlp:
 def test_the_crossings_of_parallel_hyperedges_are_known():
     points = torch.zeros(1, 5, dtype=torch.float64)
     slanted = torch.tensor([[[0.6, 0.8, 0.0, 0.0, 0.0]]], dtype=torch.float64)
-    shots = hyperedges.shoot(strips(), points, slanted, boundaries=4)
+    crossings = hyperedges.shoot_rays(strips(), points, slanted, boundaries=4)
     # At x1 = 1 the ray is at (1, 4/3); from there on it goes along the first axis only.
     expected = [math.hypot(x, 4 / 3) for x in (1, 3, 6)]
-    assert shots.distance[0, 0, :3].tolist() == pytest.approx(expected, abs=1e-12)
-    assert math.isinf(float(shots.distance[0, 0, 3]))
-    assert int(shots.found) == 3
-    assert shots.cosine[0, 0].tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-12)
+    assert crossings.distance[0, 0, :3].tolist() == pytest.approx(expected, abs=1e-12)
+    assert math.isinf(float(crossings.distance[0, 0, 3]))
+    assert int(crossings.count) == 3
+    assert crossings.cosine[0, 0].tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-12)
 
 
 @pytest.mark.parametrize("widths", [(30, 8, 3), (5, 9, 3), (5, 9, 7, 3)])
 def test_a_crossing_lies_between_two_polytopes(widths):
     network = mlp.initial((), widths, generator=stream(0, "network"))
     points = gaussian((20, widths[0]), generator=stream(0, "points"))
-    first = hyperedges.directions(points, rays=2, generator=stream(0, "rays"))
-    shots = hyperedges.shoot(network, points, first, boundaries=1)
-    met = shots.found[:, 0] > 0
+    first = hyperedges.draw_directions(points, rays=2, generator=stream(0, "rays"))
+    crossings = hyperedges.shoot_rays(network, points, first, boundaries=1)
+    met = crossings.count[:, 0] > 0
     assert bool(met.any())
     # With one boundary the ray is straight: just before it the pattern is the point's, just behind it is another.
     for factor, same in ((1 - 1e-6, True), (1 + 1e-6, False)):
-        place = points + factor * shots.distance[:, 0] * first[:, 0]
+        place = points + factor * crossings.distance[:, 0] * first[:, 0]
         rows = torch.cat([(a == b) for a, b in zip(pattern(network, place), pattern(network, points), strict=True)], -1)
         assert bool((rows.all(-1) == same)[met].all())
         if not same:
             assert bool(((~rows).sum(-1) == 1)[met].all())
             norms = frobenius_norm(network, pattern(network, place))
-            assert torch.allclose(norms[met], shots.norm[met, 0, 0], rtol=1e-10)
+            assert torch.allclose(norms[met], crossings.norm[met, 0, 0], rtol=1e-10)
 
 
 def test_rays_lead_away_from_the_point():
     network = mlp.initial((), (30, 20, 3), generator=stream(0, "network"))
     points = gaussian((20, 30), generator=stream(0, "points"))
-    first = hyperedges.directions(points, rays=3, generator=stream(0, "rays"))
-    shots = hyperedges.shoot(network, points, first, boundaries=4)
-    assert bool((shots.distance.diff(dim=-1) >= 0).all())
-    assert bool((shots.cosine.abs() <= 1 + 1e-12).all())
+    first = hyperedges.draw_directions(points, rays=3, generator=stream(0, "rays"))
+    crossings = hyperedges.shoot_rays(network, points, first, boundaries=4)
+    assert bool((crossings.distance.diff(dim=-1) >= 0).all())
+    assert bool((crossings.cosine.abs() <= 1 + 1e-12).all())
 
 
 def test_first_directions_are_unit_vectors_of_a_cube():
     points = torch.zeros(4000, 2, dtype=torch.float64)
-    drawn = hyperedges.directions(points, rays=1, generator=stream(0, "rays"))[:, 0]
+    drawn = hyperedges.draw_directions(points, rays=1, generator=stream(0, "rays"))[:, 0]
     assert torch.allclose(drawn.norm(dim=-1), torch.ones(4000, dtype=torch.float64))
     # More of the square lies towards its corners: its angle has E cos(4 angle) = 3 - pi, where a circle's has 0.
     angle = torch.atan2(drawn[:, 1], drawn[:, 0])
@@ -76,10 +76,11 @@ def test_first_directions_are_unit_vectors_of_a_cube():
 def test_features_do_not_depend_on_the_order_of_rays():
     network = mlp.initial((), (30, 20, 3), generator=stream(0, "network"))
     points = gaussian((6, 30), generator=stream(0, "points"))
-    first = hyperedges.directions(points, rays=3, generator=stream(0, "rays"))
+    first = hyperedges.draw_directions(points, rays=3, generator=stream(0, "rays"))
     for signal in hyperedges.SIGNALS:
         one, other = (
-            hyperedges.features(hyperedges.shoot(network, points, rays), signal) for rays in (first, first.flip(1))
+            hyperedges.ray_features(hyperedges.shoot_rays(network, points, rays), signal)
+            for rays in (first, first.flip(1))
         )
         assert torch.allclose(one, other, atol=1e-12)
 
@@ -94,7 +95,7 @@ def a_slope():
 def test_a_ray_along_all_hyperedges_meets_none():
     point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
     assert float(label_change(a_slope(), point, way, until=5.0)) == math.inf
-    shots = hyperedges.shoot(a_slope(), point, way[:, None], boundaries=2)
-    assert shots.distance.tolist() == [[[math.inf, math.inf]]]
-    assert shots.found.tolist() == [[0]]
-    assert bool(shots.norm.isfinite().all())
+    crossings = hyperedges.shoot_rays(a_slope(), point, way[:, None], boundaries=2)
+    assert crossings.distance.tolist() == [[[math.inf, math.inf]]]
+    assert crossings.count.tolist() == [[0]]
+    assert bool(crossings.norm.isfinite().all())

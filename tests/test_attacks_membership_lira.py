@@ -5,7 +5,7 @@ import torch
 from torch.distributions import Normal
 
 from leakage.attacks.membership.lira import lira, lira_of_logits
-from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.metrics.scores import rates
 from shadow_losses import draw_losses, independent, paired, split_references
 
@@ -33,7 +33,7 @@ def fitted_laws(phi, member, partner, target, variance):
 def test_scores_are_ratios_of_two_gaussians(design, variance, target):
     member, partner = design(8, 40)
     losses = draw_losses(member, 2.0)
-    phi = logit(losses)
+    phi = logit_of_loss(losses)
     means, variances = fitted_laws(phi, member, partner, target, variance)
     densities = Normal(means, variances.sqrt()).log_prob(phi[target])
     found = lira(losses, member, partner, variance=variance)[target]

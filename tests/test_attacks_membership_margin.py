@@ -8,12 +8,12 @@ import torch
 from leakage.attacks.membership import margin
 from leakage.attacks.membership.margin import (
     distance_score,
-    leaked_point,
+    find_member,
     loss_score,
-    margin_of,
+    network_margin,
     size_score,
 )
-from leakage.attacks.membership.posterior import margin as margin_of_logits
+from leakage.attacks.membership.posterior import label_logit
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
@@ -34,7 +34,7 @@ def world(*, spread=0.1, seed=0):
 
 
 def test_both_readings_of_the_margin_agree_exactly_where_all_labels_are_fitted():
-    found = margin_of(tensor([3.0, 2.0, 5.0], [3.0, -2.0, 5.0], [3.0, 0.0, 5.0]))
+    found = network_margin(tensor([3.0, 2.0, 5.0], [3.0, -2.0, 5.0], [3.0, 0.0, 5.0]))
     assert found.absolute.tolist() == [2.0, 2.0, 0.0]
     assert found.signed.tolist() == [2.0, -2.0, 0.0]
     assert found.exists.tolist() == [True, False, False]
@@ -43,15 +43,15 @@ def test_both_readings_of_the_margin_agree_exactly_where_all_labels_are_fitted()
 def test_the_shares_of_the_figures_by_hand():
     outputs = tensor([-1.0, 1.1, 1.11, -0.99, 0.0], [2.0, -2.3, 2.1, 1.9, 0.0])
     level = tensor(1.0, 2.0)
-    assert margin.share_on(outputs, level).tolist() == pytest.approx([0.8, 0.8])
+    assert margin.share_up_to(outputs, level).tolist() == pytest.approx([0.8, 0.8])
     assert margin.share_above(outputs, level).tolist() == pytest.approx([0.6, 0.6])
-    assert margin.share_on(outputs, level, slack=0.0).tolist() == pytest.approx([0.6, 0.6])
+    assert margin.share_up_to(outputs, level, slack=0.0).tolist() == pytest.approx([0.6, 0.6])
     assert margin.share_above(outputs, level, slack=0.1).tolist() == pytest.approx([0.8, 0.8])
 
 
 def test_one_training_point_is_always_on_the_margin():
     targets = gaussian((50, 7), generator=stream(0, "floor")) + 5
-    found = margin.share_on(targets, margin_of(targets).absolute, slack=0.0)
+    found = margin.share_up_to(targets, network_margin(targets).absolute, slack=0.0)
     torch.testing.assert_close(found, torch.full_like(found, 1 / 7))
 
 
@@ -65,7 +65,7 @@ def test_one_margin_serves_many_networks_and_one_network_many_margins():
 
 def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margin():
     members, fresh, level = world(spread=0.5)
-    for judge in (margin.known_margin, margin.share_on, margin.share_above):
+    for judge in (margin.flag_above, margin.share_up_to, margin.share_above):
         for outputs in (members, fresh):
             torch.testing.assert_close(judge(outputs, level), judge(1024 * outputs, 1024 * level))
 
@@ -73,12 +73,12 @@ def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margi
 def test_planted_members_are_found_by_every_attacker():
     members, fresh, level = world()
     group = candidate_groups(member=members, outsider=fresh)
-    leak = leaked_point(group)
-    assert bool((leak.named == 9).all())
+    leak = find_member(group)
+    assert bool((leak.index == 9).all())
     assert bool((leak.margin == 4).all())
     for verdict in (
-        lambda x: margin.known_margin(x, level),
-        lambda x: margin.known_margin(x, margin.shadow_margin(level)),
+        lambda x: margin.flag_above(x, level),
+        lambda x: margin.flag_above(x, margin.shadow_margin(level)),
     ):
         assert bool(verdict(members).all())
         assert not verdict(fresh).any()  # 2 is 5 standard deviations: 5400 draws pass it with probability 0.003
@@ -103,7 +103,7 @@ def test_a_member_like_all_others_is_named_as_often_as_chance_has_it():
     groups = candidate_groups(member=members, outsider=fresh, size=4)
     # Members take turns and so are no independent draws: shuffle who sits in the last place.
     order = torch.rand(groups.shape, generator=generator).argsort(-1)
-    hits = (leaked_point(groups.gather(-1, order)).named == 3).double()
+    hits = (find_member(groups.gather(-1, order)).index == 3).double()
     assert abs(float(hits.mean()) - 0.25) < 4 * math.sqrt(0.25 * 0.75 / hits.numel())
 
 
@@ -127,14 +127,14 @@ def test_the_loss_score_orders_answers_that_the_loss_itself_cannot():
     scores = loss_score(-outputs, labels=-torch.ones(5, dtype=DTYPE))
     assert bool((scores.diff() > 0).all())
     two = torch.stack([-outputs / 2, outputs / 2], -1)  # the same posteriors from two outputs
-    torch.testing.assert_close(scores, margin_of_logits(two, torch.ones(5, dtype=torch.int64)))
+    torch.testing.assert_close(scores, label_logit(two, torch.ones(5, dtype=torch.int64)))
 
 
-def test_the_leaked_point_by_hand():
-    leak = leaked_point(tensor([0.9, -2.0, 0.99], [0.9, -2.0, 1.0], [-2.0, 0.1, 2.0]))
-    assert leak.named.tolist() == [1, 1, 0]
+def test_the_member_found_by_hand():
+    leak = find_member(tensor([0.9, -2.0, 0.99], [0.9, -2.0, 1.0], [-2.0, 0.1, 2.0]))
+    assert leak.index.tolist() == [1, 1, 0]
     assert leak.margin.tolist() == [2.0, 2.0, 2.0]
-    assert leak.alone.tolist() == [True, False, False]
+    assert leak.unique.tolist() == [True, False, False]
 
 
 def test_a_line_up_uses_no_fresh_point_twice_and_all_members_in_turn():
@@ -145,7 +145,7 @@ def test_a_line_up_uses_no_fresh_point_twice_and_all_members_in_turn():
 
 def test_equal_answers_are_decided_against_the_attacker():
     groups = candidate_groups(member=tensor([1.0]), outsider=tensor([1.0, 1.0, 1.0]), size=4)
-    assert leaked_point(groups).named.tolist() == [[0]]
+    assert find_member(groups).index.tolist() == [[0]]
 
 
 def test_a_shadow_margin_is_the_mean_of_all_other_networks():
@@ -155,6 +155,6 @@ def test_a_shadow_margin_is_the_mean_of_all_other_networks():
 
 def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_training_point():
     targets = tensor(0.0, -2.0, 3.0)
-    zero = margin_of(targets).absolute
+    zero = network_margin(targets).absolute
     assert float(margin.share_above(targets, zero)) == pytest.approx(1)
-    assert float(margin.share_on(targets, zero)) == pytest.approx(1 / 3)
+    assert float(margin.share_up_to(targets, zero)) == pytest.approx(1 / 3)

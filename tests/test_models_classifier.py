@@ -105,10 +105,10 @@ def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(traine
     noise = label_only.noise_robustness(
         network, inputs, labels, amount=0.5, copies=20, noise="gaussian", generator=stream(0, "noise")
     )
-    jumps = label_only.Jumps(iterations=1, directions=20)
-    found = label_only.hop_skip_jump(network, inputs, inputs, jumps=jumps, generator=stream(0, "jumps"))
+    jumps = label_only.HopSkipJumpSettings(iterations=1, directions=20)
+    found = label_only.hop_skip_jump(network, inputs, inputs, settings=jumps, generator=stream(0, "jumps"))
     assert bool(found.reached.all())
-    for score in (posterior.margin(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
+    for score in (posterior.label_logit(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
         # Every member is right and half of the outsiders, which alone is an area of three quarters.
         assert roc.auc(member=score[member], outsider=score[~member]).estimate > 0.75 - 3 * 0.05
 

@@ -7,7 +7,7 @@ import torch
 
 import noise_labels
 from leakage.attacks.membership.boundary_distance import deepfool
-from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.data.gaussians import gaussian
 from leakage.geometry.patterns import read_out, smooth
 from leakage.models import mlp
@@ -104,7 +104,7 @@ def test_what_memorises_is_found_out_by_distances():
 
 def test_what_memorises_is_found_out_by_labels():
     found = boundary_attacks.attack_by_labels(
-        0, task=MEMORISED, points=60, jumps=Jumps(iterations=2, directions=40), copies=50
+        0, task=MEMORISED, points=60, jumps=HopSkipJumpSettings(iterations=2, directions=40), copies=50
     )
     for name in ("HopSkipJump + label", "noise"):
         assert float(found[name].auc) >= float(found["gap"].auc) > 0.7

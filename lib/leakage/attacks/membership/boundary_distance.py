@@ -1,10 +1,7 @@
-r"""How far points are from another predicted label, from above: DeepFool, and from below: the certified radius.
+r"""The distance of points to another predicted label: from above by DeepFool, from below by the certified radius.
 
-The attacker sees the network's weights, and knows no label: a distance is that to another label than the predicted one,
-Euclidean in the input, one for each point. A member is expected to be further away, so that a distance is a score as it
-is. DeepFool projects onto the nearest boundary that the affine piece at hand promises, until the label has changed; the
-first exact change on the way back to the point is its distance. That is an upper bound. It may fail, and then the
-distance is infinite and `reached` is false.
+The attacker sees the network's weights. A distance is Euclidean in the input, from the predicted label to any other. A
+member is expected to be further away, so that a distance is a score as it is.
 """
 
 from dataclasses import dataclass
@@ -25,12 +22,12 @@ _CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
 
 @dataclass(frozen=True)
 class Projections:
-    """How DeepFool goes on.
+    """The settings of DeepFool.
 
     Attributes:
         most: projections after which a point counts as not reached.
         overshoot: what a projection goes further than the boundary, so that the label does change.
-        space: `input`; `row` for the row space of the first weight, which is the same; `auto` for the smaller one.
+        space: `input`; `row` for the row space of the first weight, which gives the same; `auto` for the smaller one.
     """
 
     most: int = 50
@@ -38,12 +35,12 @@ class Projections:
     space: str = "auto"
 
 
-class Reach(NamedTuple):
+class BoundaryDistances(NamedTuple):
     r"""Upper bounds of the distance to another label.
 
     Attributes:
         distances: infinite where no other label was found.
-        reached: whether it was.
+        reached: whether one was.
         projections: how many it took.
         first_stays: whether the first projection ends on the polytope it began on. Within that polytope the distance
             is then exact.
@@ -55,26 +52,26 @@ class Reach(NamedTuple):
     first_stays: Bool[Tensor, " t"]
 
 
-def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projections | None = None) -> Reach:
+def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projections | None = None) -> BoundaryDistances:
     r"""Project onto $\{g_k = 0\}$, $g_k = o_{y} - o_k$, with the least $g_k / \lVert \nabla g_k \rVert$, and repeat.
 
     $$ x \leftarrow x - (1 + \eta) \frac{g_k}{\lVert \nabla g_k \rVert^2} \nabla g_k $$
 
     y is the label predicted at the start. In the row space of $W_1$ the same is done in $\min(d, n_1)$ dimensions.
 
-    Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the result is
-    the first label change on the segment from the point to where the projections ended, found exactly. A step is at
-    least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on: distance 0.
+    Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the distance is
+    that of the first label change on the segment from the point to where the projections ended, found exactly. A step
+    is at least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on.
     """
     settings = settings or Projections()
     if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
         network, basis = row_space(network)
         points = points @ basis
-    parts = [_deepfool(network, part, settings) for part in points.split(_rows(network))]
-    return Reach(*map(torch.cat, zip(*parts, strict=True)))
+    parts = [_deepfool(network, part, settings) for part in points.split(_points_at_once(network))]
+    return BoundaryDistances(*map(torch.cat, zip(*parts, strict=True)))
 
 
-def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> Reach:
+def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> BoundaryDistances:
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points), device=points.device)
     projections = torch.zeros_like(moving)
@@ -85,7 +82,7 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
             nearest = _nearest_boundary(network, ends[moving], labels[moving])
         # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
         length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
-        ends[moving] += torch.maximum(length, _shortest(ends[moving]))[:, None] * nearest.ways
+        ends[moving] += torch.maximum(length, _shortest_step(ends[moving]))[:, None] * nearest.directions
         projections[moving] += 1
         if step == 0:
             stays = (joined(pattern(network, points)) == joined(pattern(network, ends))).all(-1)
@@ -93,26 +90,25 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
         if not len(moving):
             break
     reached = torch.ones_like(stays).index_fill(0, moving, False)
-    found = first_change(network, points, ends)
-    # Within the shortest step a change cannot be seen from rounding, but the piece at hand says where it is.
-    found = torch.where(found <= _shortest(points), torch.minimum(found, first.distances), found)
-    distances = torch.where(reached, found, torch.inf)
-    return Reach(distances, reached, projections, stays)
+    changes = first_change(network, points, ends)
+    # Within the shortest step a change cannot be seen from rounding, but the affine piece says where it is.
+    changes = torch.where(changes <= _shortest_step(points), torch.minimum(changes, first.distances), changes)
+    return BoundaryDistances(torch.where(reached, changes, torch.inf), reached, projections, stays)
 
 
-def _shortest(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+def _shortest_step(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     return _LEAST * points.abs().amax(-1).clamp_min(1)
 
 
-class _Boundaries(NamedTuple):
-    """Of the affine piece at each point: how far the nearest boundary of another class is, and the way, of length 1."""
+class _NearestBoundary(NamedTuple):
+    """Of the affine piece at each point: the distance and the unit direction of the nearest boundary of a class."""
 
     distances: Float[Tensor, " t"]
-    ways: Float[Tensor, "t d"]
+    directions: Float[Tensor, "t d"]
 
 
-def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _Boundaries:
-    """Infinite, with the way 0, where the piece is constant."""
+def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _NearestBoundary:
+    """Infinite, with the direction 0, where the piece is constant."""
     outputs, weights = network(points), read_out_weights(network, pattern(network, points))
     own = labels[:, None]
     slopes = torch.take_along_dim(weights, own[..., None], 1) - weights
@@ -121,17 +117,17 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
     distances = torch.where(norms > 0, gaps / norms, torch.inf)
     nearest = distances.argmin(1, keepdim=True)
     distance = distances.gather(1, nearest)
-    way = -torch.take_along_dim(slopes, nearest[..., None], 1).squeeze(1)
+    direction = -torch.take_along_dim(slopes, nearest[..., None], 1).squeeze(1)
     scale = torch.where(distance.isfinite(), 1 / norms.gather(1, nearest), 0.0)
-    return _Boundaries(distance.squeeze(1), scale * way)
+    return _NearestBoundary(distance.squeeze(1), scale * direction)
 
 
-def capped(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"]) -> Float[Tensor, "*shape"]:
-    """The same distances with one finite number, beyond all others, for the infinite ones: their ranks stay.
+def replace_infinite(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"]) -> Float[Tensor, "*shape"]:
+    """The distances with one finite number, larger than all, for the infinite ones: their ranks stay.
 
     Args:
-        distances: what is capped.
-        others: distances that are compared with these, and capped alike.
+        distances: any.
+        others: distances that are compared with these, whose infinite ones become the same number.
     """
     ends = [part[part.isfinite()].amax() for part in (distances, *others) if bool(part.isfinite().any())]
     most = torch.stack(ends).amax() if ends else distances.new_zeros(())
@@ -141,19 +137,18 @@ def capped(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"])
 def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""A radius within which the predicted label cannot change: $\min(r(x), \min_k g_k / \lVert \nabla g_k \rVert)$.
 
-    Within $r(x)$ the network is the affine map of its polytope, and there $g_k / \lVert \nabla g_k \rVert$ is the
-    distance to label k. This is ours, not the paper's.
+    Within the inscribed radius $r(x)$ the network is the affine map of its polytope, and there
+    $g_k / \lVert \nabla g_k \rVert$ is the distance to label k. This is ours, not the paper's.
     """
-    return torch.minimum(in_cell_distance(network, points), inscribed_radius(network, points))
+    return torch.minimum(affine_distance(network, points), inscribed_radius(network, points))
 
 
-def in_cell_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+def affine_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere."""
     reduced, basis = row_space(network)
-    parts = (points @ basis).split(_rows(reduced))
+    parts = (points @ basis).split(_points_at_once(reduced))
     return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])
 
 
-def _rows(network: Mlp) -> int:
-    """How many points are looked at together."""
+def _points_at_once(network: Mlp) -> int:
     return max(1, _CHUNK // (network.widths[-1] * network.widths[0]))

@@ -1,10 +1,9 @@
 r"""Attacks that see only predicted labels: robustness to noise, and the decision-based walk of HopSkipJump.
 
-The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice, and nothing else;
-`queries` says how often it asks, for each point. Robustness to noise needs the true label, the walk a pool of other
-points. A score is one for each point, larger for likelier members: the share of noisy copies that keep their label, or
-the Euclidean distance to another label. What is drawn is drawn once for all points, which are then compared under the
-same noise, and whose scores do not depend on their order.
+The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice. Robustness to
+noise needs the true label, the walk a pool of other points. There is one score per point, larger for likelier members:
+the share of noisy copies that keep their label, or the Euclidean distance to another label. All points share the same
+random draws, so they are compared under the same noise, in any order.
 """
 
 import math
@@ -16,33 +15,31 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.geometry.patterns import check
 from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
 
-_CACHED = 2**17  # numbers of noisy copies looked at together: 1 MiB of float64 stays in the cache
-_CHUNK = 2**22  # by classifiers that go on in parts themselves, for which a question is dear: 32 MiB
+_CACHED = 2**17  # numbers of noisy copies in one query to an `Mlp`: 1 MiB of float64 stays in the cache
+_CHUNK = 2**22  # in one query to another classifier, of which many are dear: 32 MiB
 
 
-def _flipped(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _flip_bits(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
     turned = (flips < amount).to(points.dtype)
-    return lambda part: (part[:, None] - turned).abs_()  # b turned over by s, both 0 or 1, is |b − s|
+    return lambda part: (part[:, None] - turned).abs_()  # bit b flipped by s is |b − s|
 
 
-def _moved(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _add_normal(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     drawn = torch.randn((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
     moves = (amount * drawn).to(points)
     return lambda part: part[:, None] + moves
 
 
 NOISES: Mapping[str, Callable[[Tensor, int, float, torch.Generator], Callable[[Tensor], Tensor]]] = {
-    "flip": _flipped,
-    "gaussian": _moved,
+    "flip": _flip_bits,
+    "gaussian": _add_normal,
 }
-"""`flip` turns bits over with a probability; `gaussian` adds independent normal noise of a standard deviation."""
+"""`flip` flips bits with probability `amount`; `gaussian` adds independent normal noise of that standard deviation."""
 
 
 def noise_robustness(
@@ -60,25 +57,20 @@ def noise_robustness(
     Source: Choquette-Choo et al. (2021), Section 3.3 (random noise).
 
     Raises:
-        ValueError: if there is not one class for each point, the noise is unknown, `flip` meets other values than 0 and
-            1 or an amount above 1, an amount is not positive, or there are no points or copies.
+        ValueError: if `flip` meets values other than 0 and 1, or an amount above 1, or there are no logits of two
+            classes or more.
     """
-    classes = _check(network, points)
-    arguments.whole("labels", labels, "t", most=classes - 1, t=len(points))
-    arguments.choice("noise", noise, NOISES)
-    arguments.count("copies", copies, least=1)
-    arguments.number("amount", amount, above=0)
     if noise == "flip" and (amount > 1 or not bool(((points == 0) | (points == 1)).all())):
         raise ValueError("`noise` 'flip' is for bits 0 and 1 and an amount up to 1; take 'gaussian' for other numbers.")
-    noisy = NOISES[noise](points, copies, amount, generator)
-    few = _together(network, copies * points.shape[1])
-    shown = [network(noisy(part).flatten(0, 1)).argmax(-1) for part in points.split(few)]
-    return (torch.cat(shown).view(len(points), copies) == labels[:, None]).double().mean(1)
+    add_noise = NOISES[noise](points, copies, amount, generator)
+    parts = points.split(_points_per_query(network, copies * points.shape[1]))
+    predicted = torch.cat([_predict(network, add_noise(part).flatten(0, 1)) for part in parts])
+    return (predicted.view(len(points), copies) == labels[:, None]).double().mean(1)
 
 
 @dataclass(frozen=True)
-class Jumps:
-    """Sizes of HopSkipJump.
+class HopSkipJumpSettings:
+    """How many steps and queries HopSkipJump takes.
 
     Attributes:
         iterations: gradient estimates.
@@ -92,12 +84,7 @@ class Jumps:
     bisections: int = 14
     halvings: int = 10
 
-    def __post_init__(self) -> None:
-        arguments.count("iterations", self.iterations)
-        for name in ("directions", "bisections", "halvings"):
-            arguments.count(name, getattr(self, name), least=1)
-
-    def batch(self, step: int) -> int:
+    def directions_at(self, step: int) -> int:
         """Random directions of one estimate, counted from 1."""
         return round(self.directions * math.sqrt(step))
 
@@ -105,10 +92,10 @@ class Jumps:
     def queries(self) -> int:
         """The most queries for one point, besides those to the pool that all points share."""
         steps = range(1, self.iterations + 1)
-        return self.bisections + sum(self.batch(step) + self.halvings + self.bisections for step in steps)
+        return self.bisections + sum(self.directions_at(step) + self.halvings + self.bisections for step in steps)
 
 
-class Found(NamedTuple):
+class LabelDistances(NamedTuple):
     """Distances to a point of another label; infinite, and not reached, where no point of the pool has another."""
 
     distances: Float[Tensor, " t"]
@@ -120,9 +107,9 @@ def hop_skip_jump(
     points: Float[Tensor, "t d"],
     pool: Float[Tensor, "p d"],
     *,
-    jumps: Jumps,
+    settings: HopSkipJumpSettings | None = None,
     generator: torch.Generator,
-) -> Found:
+) -> LabelDistances:
     r"""An upper bound of the distance to another label from labels alone, for all points at once.
 
     From the nearest point of another label in the pool: bisect to the boundary; estimate its normal by
@@ -134,56 +121,44 @@ def hop_skip_jump(
     from a pool that the attacker owns; the number of bisections is fixed; inputs are not clipped to a box.
 
     Raises:
-        ValueError: if a point or the pool does not fit the network or is missing, or the network is not a single one
-            with two classes or more.
+        ValueError: if `network` does not give logits of two classes or more.
     """
-    if _check(network, points) < 2:
-        raise ValueError("`network` must have two classes or more: with one there is no other label.")
-    _check(network, pool, name="pool", like=points)
-    own = network(points).argmax(-1)
-    apart = torch.cdist(points, pool).masked_fill(own[:, None] == network(pool).argmax(-1), torch.inf)
-    reached = apart.isfinite().any(1)
-    seek = _Search(network, points, own, jumps)
-    place = seek.bisect(torch.where(reached[:, None], pool[apart.argmin(1)], points))
-    for step in range(1, jumps.iterations + 1):
-        place = seek.bisect(seek.jump(place, step, generator))
-    return Found(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
+    settings = settings or HopSkipJumpSettings()
+    own = _predict(network, points)
+    gaps = torch.cdist(points, pool).masked_fill(own[:, None] == _predict(network, pool), torch.inf)
+    reached = gaps.isfinite().any(1)
+    search = _Search(network, points, own, settings)
+    place = search.bisect(torch.where(reached[:, None], pool[gaps.argmin(1)], points))
+    for step in range(1, settings.iterations + 1):
+        place = search.bisect(search.jump(place, step, generator))
+    return LabelDistances(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
 
 
-def _check(network: Classifier, points: Tensor, *, name: str = "points", like: Tensor | None = None) -> int:
-    """How many classes there are: known of an `Mlp`, and asked of any other classifier at one point."""
-    arguments.filled(name, arguments.real(name, points, "t d", like=like))
-    if like is not None:
-        arguments.tensor(name, points, "t d", d=like.shape[1])
-    if not isinstance(network, Mlp):
-        return check_logits(network(points[:1]), count=1).shape[1]
-    if network.weights[0].ndim != 2:
-        raise ValueError(f"`network` must be a single one, got weights {tuple(network.weights[0].shape)}.")
-    check(network, points, name=name)
-    return network.widths[-1]
+def _predict(network: Classifier, points: Float[Tensor, "t d"]) -> Int[Tensor, " t"]:
+    return check_logits(network(points), count=len(points)).argmax(-1)
 
 
-def _together(network: Classifier, numbers: int) -> int:
-    """Of how many points the copies are asked about at once, given how many numbers they are for one."""
+def _points_per_query(network: Classifier, numbers: int) -> int:
+    """For how many points all copies are one query, if the copies of one point hold so many numbers."""
     return max(1, (_CACHED if isinstance(network, Mlp) else _CHUNK) // numbers)
 
 
 class _Search:
-    r"""The steps of HopSkipJump for many points, which all query their own label only.
+    r"""The steps of HopSkipJump for many points at once.
 
-    All queries lie on lines between points, so that of a network whose first layer is linear $W_1 x$ is multiplied out
-    for the ends of the lines, and interpolated for what lies between: the same answers up to rounding.
+    All queries lie on lines between points. So for an `Mlp`, $W_1 x$ is computed for the ends of the lines and
+    interpolated between them: the same answers up to rounding.
     """
 
-    def __init__(self, network: Classifier, points: Tensor, own: Tensor, jumps: Jumps) -> None:
-        self.network, self.points, self.own, self.jumps = network, points, own, jumps
+    def __init__(self, network: Classifier, points: Tensor, own: Tensor, settings: HopSkipJumpSettings) -> None:
+        self.network, self.points, self.own, self.settings = network, points, own, settings
 
     def image(self, points: Float[Tensor, "t d"]) -> Float[Tensor, "t k"]:
-        """What is interpolated of points or directions."""
+        """$W_1 x$ of points or directions, or themselves if the classifier is no `Mlp`."""
         return points @ self.network.weights[0].mT if isinstance(self.network, Mlp) else points
 
     def labels(self, images: Float[Tensor, "t k"]) -> Int[Tensor, " t"]:
-        """Of points with these images, which are used up."""
+        """The labels of points with these images, which may be overwritten."""
         network = self.network
         return (network.above(images) if isinstance(network, Mlp) else network(images)).argmax(-1)
 
@@ -191,19 +166,19 @@ class _Search:
         """The end with the other label of a short piece of the segment from each point to its far end."""
         low, high = (torch.full_like(far[:, :1], value) for value in (0.0, 1.0))
         start, way = self.image(self.points), self.image(far - self.points)
-        for _ in range(self.jumps.bisections):
+        for _ in range(self.settings.bisections):
             middle = (low + high) / 2
             over = (self.labels(start + middle * way) != self.own)[:, None]
             low, high = torch.where(over, low, middle), torch.where(over, middle, high)
         return self.points + high * (far - self.points)
 
     def jump(self, place: Float[Tensor, "t d"], step: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
-        """Along the estimated normal, as far as the label allows; not at all if no step does."""
-        normal = self.normal(place, self.jumps.batch(step), generator)
+        """A step along the estimated normal that keeps the other label; none if no length does."""
+        normal = self.normal(place, self.settings.directions_at(step), generator)
         length = (place - self.points).norm(dim=-1, keepdim=True) / math.sqrt(step)
         start, way = self.image(place), self.image(normal)
         taken = torch.zeros_like(length)
-        for _ in range(self.jumps.halvings):
+        for _ in range(self.settings.halvings):
             good = (self.labels(start + length * way) != self.own)[:, None] & (taken == 0)
             taken, length = torch.where(good, length, taken), length / 2
         return torch.where(taken > 0, place + taken * normal, place)
@@ -214,14 +189,14 @@ class _Search:
         unit = (drawn / drawn.norm(dim=-1, keepdim=True)).to(place)
         width = (place - self.points).norm(dim=-1) / place.shape[1]
         starts, ways = self.image(place), self.image(unit)
-        few = _together(self.network, ways.numel())
-        asked = (
+        few = _points_per_query(self.network, ways.numel())
+        queries = (
             torch.addcmul(start[:, None], step[:, None, None], ways).flatten(0, 1)
             for start, step in zip(starts.split(few), width.split(few), strict=True)
         )
-        over = torch.cat([self.labels(part) for part in asked]).view(-1, batch) != self.own[:, None]
+        over = torch.cat([self.labels(part) for part in queries]).view(-1, batch) != self.own[:, None]
         sign = 2 * over.to(place.dtype) - 1
         balanced = sign - sign.mean(1, keepdim=True)
-        # Where all directions agree, there is no balance to strike: they are taken as they are.
+        # Where all directions agree, the balanced signs are 0, and the signs themselves are taken.
         slope = torch.where(balanced.any(1, keepdim=True), balanced, sign) @ unit
         return slope / slope.norm(dim=-1, keepdim=True)

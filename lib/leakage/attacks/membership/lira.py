@@ -1,6 +1,5 @@
 """LiRA: the likelihood ratio of a point's logit under reference models that saw the point and others that did not."""
 
-import math
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -8,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.attacks.membership.posterior import logit
+from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
 
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
@@ -32,8 +31,8 @@ def lira(
     offline: bool = False,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    """`lira_of_logits` where only losses were kept, by `posterior.logit`."""
-    return lira_of_logits(logit(losses), member, partner, variance=variance, offline=offline, target=target)
+    """`lira_of_logits` where only losses were kept, by `posterior.logit_of_loss`."""
+    return lira_of_logits(logit_of_loss(losses), member, partner, variance=variance, offline=offline, target=target)
 
 
 def lira_of_logits(
@@ -61,7 +60,7 @@ def lira_of_logits(
     points' unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
 
     Args:
-        logits: $\phi$ of the true label (`posterior.margin`).
+        logits: $\phi$ of the true label (`posterior.label_logit`).
         member: whether each model was trained on each point.
         partner: each model's partner in complementary pairs; None for independent subsets.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.
@@ -92,9 +91,10 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
     moments = []
     for kind in (member, ~member):
         count, mean = reference_means(phi, kind, matrix)
-        # Squares of numbers far from 0 would lose the digits of their variance.
+        # Differences from a mean of this kind, since squares of numbers far from 0 lose the digits of their variance.
         centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
-        squares = matrix @ ((phi - centre) * kind).square() - count * (mean - centre).square()
+        gaps = torch.where(kind, phi - centre, 0)
+        squares = matrix @ gaps.square() - count * (mean - centre).square()
         moments += [count, mean, squares.clamp_min(0) / (count - 1).clamp_min(1)]
     return phi[..., rows, :], *moments
 
@@ -102,10 +102,7 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
 def _mean(fit: _Fit, otherwise: Tensor) -> Float64[Tensor, "*e targets points"]:
     mean = torch.where(fit.count > 0, fit.mean, otherwise)
     if bool(mean.isnan().any()):
-        raise ValueError(
-            "no point has both a reference that was trained on it and one that was not; "
-            "if no reference saw the points, set `offline=True`."
-        )
+        raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
     return mean
 
 
@@ -118,4 +115,5 @@ def _variance(fit: _Fit, variance: str) -> Float64[Tensor, "*e targets either"]:
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    return -((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)) / 2
+    """Without its constant, which a ratio does not see."""
+    return ((x - mean).square() / variance + variance.log()) / -2

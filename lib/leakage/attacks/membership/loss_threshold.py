@@ -119,7 +119,7 @@ def _distinct_references(
 
 def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
     """The best threshold of each point on its own losses, for each set of references."""
-    values, order = round_ties(losses.double()).mT.sort(-1)  # (..., points, models)
+    values, order = round_ties(losses.double()).mT.contiguous().sort(-1)  # (..., points, models)
     kind = member.mT.expand(order.shape).gather(-1, order)
     counted = reference[:, order]  # (sets, ..., points, models), as all that follows
     inside, outside = ((counted & some).sum(-1, keepdim=True, dtype=torch.int32) for some in (kind, ~kind))

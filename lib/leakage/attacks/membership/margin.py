@@ -1,10 +1,9 @@
-r"""Membership from the size of an answer: at a KKT point a training point answers $\pm m$, a fresh one stays below.
+r"""Membership from the size of an output: at a KKT point training points have $|\Phi| \ge m$, fresh points stay below.
 
-The attacker sees the one output $\Phi(x)$ of a network for each point, and knows the network's margin $m$, or estimates
-it from shadow models (`shadow_margin`), or knows only that one of several candidates is a member; labels where a score
-asks for them. `outputs` are (models…, points), margins (models…); verdicts and scores are (models…, points), scores
-larger for likelier members. A margin that is not positive belongs to a network without one, of which no attack here can
-speak (`Margin.exists`). Nothing here trains or draws.
+The attacker sees the one output $\Phi(x)$ of a network at each point, and knows the network's margin $m$, or estimates
+it from shadow models (`shadow_margin`), or knows only that one of several candidates is a member. Outputs are
+(..., points), margins (...); scores are larger for likelier members. A margin that is not positive belongs to a network
+that does not fit its labels, on which no attack here has a theory (`Margin.exists`).
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ class Margin(NamedTuple):
 
     Attributes:
         absolute: $\min_i |\Phi(x_i)|$, the m of Smorodinsky et al., Assumption 2.1.
-        signed: $\min_i y_i \Phi(x_i)$. The same number where all labels are fitted, and not positive elsewhere.
+        signed: $\min_i y_i \Phi(x_i)$: the same number where all labels are fitted, and not positive elsewhere.
     """
 
     absolute: Float[Tensor, "*b"]
@@ -32,29 +31,29 @@ class Margin(NamedTuple):
         return self.signed > 0
 
 
-class Leak(NamedTuple):
-    r"""Whom the attack of Corollary 3.4 names.
+class FoundMember(NamedTuple):
+    r"""The answer of the attack of Corollary 3.4.
 
     Attributes:
-        named: the candidate with the largest $|\Phi|$; of equal ones the first.
+        index: of the candidate with the largest $|\Phi|$; of equal ones the first.
         margin: that $|\Phi|$, α in the paper: the attacker's estimate of m.
-        alone: whether every other candidate stays below half of it.
+        unique: whether every other candidate stays below half of it.
     """
 
-    named: Int[Tensor, "*b"]
+    index: Int[Tensor, "*b"]
     margin: Float[Tensor, "*b"]
-    alone: Bool[Tensor, "*b"]
+    unique: Bool[Tensor, "*b"]
 
 
 # ── the network's owner ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def margin_of(targets: Float[Tensor, "*b n"]) -> Margin:
-    r"""Both readings of the margin, from $q_i = y_i \Phi(x_i)$ of all training points."""
-    return Margin(targets.abs().amin(-1), targets.amin(-1))
+def network_margin(signed_outputs: Float[Tensor, "*b n"]) -> Margin:
+    r"""Both readings of the margin, from $y_i \Phi(x_i)$ of all training points."""
+    return Margin(signed_outputs.abs().amin(-1), signed_outputs.amin(-1))
 
 
-def share_on(
+def share_up_to(
     outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
 ) -> Float[Tensor, "*b"]:
     r"""The share of points with $|\Phi(x)| \le (1 + \text{slack})\, m$.
@@ -79,10 +78,10 @@ def share_above(
 # ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
 
 
-def known_margin(
+def flag_above(
     outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, cut: float = HALF
 ) -> Bool[Tensor, "*b t"]:
-    r"""Who is called a member if the margin is known: $|\Phi(x)| > \text{cut} \cdot m$.
+    r"""The points called members if the margin is known: $|\Phi(x)| > \text{cut} \cdot m$.
 
     Source: Smorodinsky et al., Corollary 3.3, where the cut is ½. Corollary 3.5, for an attacker who knows only a lower
     bound of the margin, is the same rule with that bound for m. The other rule of Corollary 3.3, $|\Phi(x)| \approx m$,
@@ -91,19 +90,19 @@ def known_margin(
     return size_score(outputs) > cut * margin.unsqueeze(-1)
 
 
-def leaked_point(outputs: Float[Tensor, "*b k"]) -> Leak:
+def find_member(outputs: Float[Tensor, "*b k"]) -> FoundMember:
     r"""The likeliest member of k candidates, one of which is known to be one: $\arg\max_i |\Phi(z_i)|$.
 
     Source: Smorodinsky et al., Corollary 3.4.
     """
     sizes = size_score(outputs)
-    alpha, named = sizes.max(-1)
+    alpha, index = sizes.max(-1)
     below = sizes < HALF * alpha.unsqueeze(-1)
-    return Leak(named, alpha, below.sum(-1) == sizes.shape[-1] - 1)
+    return FoundMember(index, alpha, below.sum(-1) == sizes.shape[-1] - 1)
 
 
 def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:
-    r"""Each network's margin as an attacker estimates it who trained all the others: their mean.
+    r"""Each network's margin as estimated by an attacker who trained all the others: their mean.
 
     The reference networks of Smorodinsky et al., Section 2, trained with the same recipe on other data.
     """
@@ -123,18 +122,17 @@ def distance_score(
 ) -> Float[Tensor, "*b t"]:
     r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$, or with its label $-|y \Phi(x) - m|$.
 
-    Members *equal* the margin, so a fresh point that answers more than m is told apart, too; no threshold on
-    $|\Phi|$ can do that. Ours.
+    Members *equal* the margin, so this also rejects a fresh point whose output exceeds m; no threshold on $|\Phi|$ can
+    do that. Ours.
     """
-    sizes = size_score(outputs)
-    answers = sizes if labels is None else loss_score(outputs, labels=labels)
-    return -(answers - margin.unsqueeze(-1)).abs()
+    sizes = size_score(outputs) if labels is None else loss_score(outputs, labels=labels)
+    return -(sizes - margin.unsqueeze(-1)).abs()
 
 
 def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
     r"""The usual score, small loss, as the logit of the label's probability: $\log \frac{p}{1 - p} = y \Phi(x)$.
 
-    `posterior.margin` of a network with one output: $p = 1 / (1 + e^{-y \Phi(x)})$ has the logistic loss $-\log p$, so
-    that a threshold on it is a threshold on the loss, without ties where the loss is tiny.
+    This is `posterior.label_logit` of a network with one output: $p = 1 / (1 + e^{-y \Phi(x)})$ has the logistic loss
+    $-\log p$. So a threshold on it is a threshold on the loss, without ties where the loss is tiny.
     """
     return labels * outputs

@@ -39,23 +39,26 @@ def reference_means(
     matrix: Float64[Tensor, "targets models"],
 ) -> tuple[Float64[Tensor, "targets points"], Float64[Tensor, "*e targets points"]]:
     """The number of references of one kind and the mean of their (finite) values; 0 where there is none."""
-    count = matrix @ kind.double()
-    return count, matrix @ (values * kind) / count.clamp_min(1)
+    weight = kind.double()
+    count = matrix @ weight
+    return count, matrix @ (values * weight) / count.clamp_min(1)
 
 
 def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, copies: int = 1) -> list[Tensor]:
-    """What a function gives for the columns of tables, some columns at a time, so that its own tables stay small.
+    """The results of a function that treats columns independently, called on some columns at a time to save memory.
 
     Args:
-        function: treats columns independently of each other.
-        copies: how many times the numbers of the first table the function holds in one of its own tables.
+        function: from columns of the tables to columns of results.
+        tables: with equally many columns.
+        copies: the size of the function's largest intermediate table, in units of the first table.
     """
-    size, columns = max(1, _NUMBERS // (copies * tables[0][..., 0].numel())), tables[0].shape[-1]
-    found: list[Tensor] = []
+    columns = tables[0].shape[-1]
+    size = max(1, _NUMBERS // (copies * tables[0][..., 0].numel()))
+    results: list[Tensor] = []
     for first in range(0, columns, size):
         some = slice(first, first + size)
         parts = function(*(table[..., some] for table in tables))
-        found = found or [part.new_empty(*part.shape[:-1], columns) for part in parts]
-        for whole, part in zip(found, parts, strict=True):
+        results = results or [part.new_empty(*part.shape[:-1], columns) for part in parts]
+        for whole, part in zip(results, parts, strict=True):
             whole[..., some] = part
-    return found
+    return results

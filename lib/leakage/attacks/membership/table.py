@@ -25,7 +25,7 @@ from leakage.attacks.membership import (
 )
 from leakage.attacks.membership.attack_models import AttackTask
 from leakage.attacks.membership.calibration import calibrate_scores
-from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.attacks.membership.lira import lira_of_logits
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
@@ -37,7 +37,7 @@ Knowledge = Literal["true label", "shadow models"]
 """What an attacker may have besides the points."""
 ScoreFunction = Callable[[TrainedModels, torch.Generator], Float[Tensor, "*e targets points"]]
 
-_JUMPS = Jumps(iterations=2, directions=40)
+_HOP_SKIP_JUMP = HopSkipJumpSettings(iterations=2, directions=40)
 _COPIES = 32  # noisy ones of each point, for each amount of noise
 _NOISES = {"flip": (0.02, 0.05, 0.1, 0.2), "gaussian": (0.05, 0.15, 0.4, 1.0)}  # of bits; of the median gap of points
 
@@ -111,7 +111,7 @@ def _median_gap(rows: Float[Tensor, "points d"]) -> float:
 
 def _hop_skip_jump(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "models points"]:
     distances = [
-        label_only.hop_skip_jump(one, models.rows, models.rows, jumps=_JUMPS, generator=generator).distances
+        label_only.hop_skip_jump(one, models.rows, models.rows, settings=_HOP_SKIP_JUMP, generator=generator).distances
         for one in models.classifiers
     ]
     return _zero_where_wrong(models, torch.stack(distances))
@@ -119,7 +119,7 @@ def _hop_skip_jump(models: TrainedModels, generator: torch.Generator) -> Float[T
 
 def _zero_where_wrong(models: TrainedModels, distances: Tensor) -> Float[Tensor, "models points"]:
     """Distances to another label, finite, and 0 for a point whose predicted label is wrong."""
-    return boundary_distance.capped(distances) * models.correct
+    return boundary_distance.replace_infinite(distances) * models.correct
 
 
 def _size(models: TrainedModels) -> Float[Tensor, "models points"]:
@@ -141,7 +141,7 @@ def _ml_leaks(name: str) -> ScoreFunction:
     """A classifier of ML-Leaks, fitted on one shadow model's three largest posteriors."""
 
     def score(models: TrainedModels, generator: torch.Generator) -> Tensor:
-        features = [{"top-3": one} for one in posterior.top(models.logits)]
+        features = [{"top-3": one} for one in posterior.top_posteriors(models.logits)]
         tasks = []
         for target, asked in enumerate(features):
             shadow = models.next_shadow(target)

@@ -195,8 +195,8 @@ class TrainedModels:
 
     @cached_property
     def margins(self) -> Float64[Tensor, "*e models points"]:
-        r"""$\log \frac{p}{1-p}$ of the true label: `posterior.margin` of logits, or `posterior.logit` of losses."""
-        return self._answers[0] if self.saved_losses is None else posterior.logit(self.saved_losses)
+        r"""$\log \frac{p}{1-p}$ of the true label, from logits or from losses (`posterior`)."""
+        return self._answers[0] if self.saved_losses is None else posterior.logit_of_loss(self.saved_losses)
 
     @property
     def correct(self) -> Bool[Tensor, "models points"]:
@@ -220,7 +220,7 @@ class TrainedModels:
         margins, right = [], []
         for logits in each:
             labels = arguments.whole("labels", self.true_labels, most=logits.shape[-1] - 1)
-            margins.append(posterior.margin(logits, labels))
+            margins.append(posterior.label_logit(logits, labels))
             right.append(posterior.correct(logits, labels).bool())
         return torch.stack(margins), torch.stack(right)
 

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership import label_only, posterior
-from leakage.attacks.membership.boundary_distance import capped, certified_radius, deepfool
-from leakage.attacks.membership.label_only import Jumps
+from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, replace_infinite
+from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.geometry.patterns import smooth
 from leakage.geometry.row_space import first_change, row_space
@@ -225,7 +225,7 @@ def attack_by_labels(
     task: Task,
     seed: int = 0,
     points: int = 100,
-    jumps: Jumps | None = None,
+    jumps: HopSkipJumpSettings | None = None,
     noise: str = "flip",
     amount: float = 0.05,
     copies: int = 200,
@@ -241,7 +241,7 @@ def attack_by_labels(
     for side, other in zip(pair, reversed(whole), strict=True):
         # Many thousand queries for a label: float32 gives the same answers.
         network, places, pool = side.network.to(torch.float32), side.points.float(), other.points.float()
-        arrived = label_only.hop_skip_jump(network, places, pool, jumps=jumps or Jumps(), generator=generator)
+        arrived = label_only.hop_skip_jump(network, places, pool, settings=jumps, generator=generator)
         distances.append(_zero_if_wrong(side, arrived.distances.double()))
         shares.append(
             label_only.noise_robustness(
@@ -257,7 +257,7 @@ def _attack_without_walk(pair: TargetAndShadow) -> dict[str, DistanceResult]:
     reached = [deepfool(side.network, side.points).distances for side in pair]
     outputs = [(side.network(side.points), side.labels) for side in pair]
     return _evaluate_both(pair, "DeepFool", reached) | {
-        "loss": evaluate_distances(pair, [posterior.margin(*answer) for answer in outputs]),
+        "loss": evaluate_distances(pair, [posterior.label_logit(*answer) for answer in outputs]),
         "gap": evaluate_distances(pair, [posterior.correct(*answer) for answer in outputs]),
     }
 
@@ -275,7 +275,7 @@ def _zero_if_wrong(side: AttackedNetwork, distances: Float[Tensor, " t"]) -> Flo
 
 def evaluate_distances(pair: TargetAndShadow, scores: Sequence[Float[Tensor, " t"]]) -> DistanceResult:
     """The result of scores of the target's points, with those of the shadow's points behind them."""
-    target, shadow = capped(scores[0], scores[1]), capped(scores[1], scores[0])
+    target, shadow = replace_infinite(scores[0], scores[1]), replace_infinite(scores[1], scores[0])
     known = pair.shadow.member
     ranked = Scores.from_mask(target, member=pair.target.member)
     threshold = calibrate_threshold(member=shadow[known], outsider=shadow[~known])
@@ -325,7 +325,7 @@ def compare_variants(
             ends = walk_to_boundary(
                 side.network, side.points, WalkSettings(variant=variant, width=width, iterations=iterations)
             )
-            met, scores = ends.reached, capped(ends.distances)
+            met, scores = ends.reached, replace_infinite(ends.distances)
             found[f"{variant}, {width:g}"] = WalkResult(
                 accuracy=evaluate_scores(scores, member=side.member).accuracy,
                 once=(ends.changes[met] == 1).double().mean(),

@@ -289,20 +289,22 @@ def measure_signals(
     """All signals of the points of one network, by name."""
     network, points = side.network, side.points
     logits = network(points)
-    first = hyperedges.directions(points, rays=rays.rays, generator=generator)
-    shots = hyperedges.shoot(network, points, first, boundaries=rays.boundaries)
+    first = hyperedges.draw_directions(points, rays=rays.rays, generator=generator)
+    crossings = hyperedges.shoot_rays(network, points, first, boundaries=rays.boundaries)
     by_ray = {
-        f"{signal}, ray {ray}": hyperedges.features(hyperedges.Shots(*(part[:, [ray]] for part in shots)), signal)
+        f"{signal}, ray {ray}": hyperedges.ray_features(
+            hyperedges.Crossings(*(part[:, [ray]] for part in crossings)), signal
+        )
         for signal in hyperedges.SIGNALS
         for ray in range(rays.rays)
     }
     reach = deepfool(network, points)
     farthest = torch.where(reach.reached, reach.distances, 0.0).max()
     return {
-        "top-3": posterior.top(logits),
+        "top-3": posterior.top_posteriors(logits),
         "top-3 logits": posterior.top_logits(logits),
         "correct": posterior.correct(logits, side.labels)[:, None],
-        "distance, all rays": hyperedges.features(shots, "distance"),
+        "distance, all rays": hyperedges.ray_features(crossings, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
         "label distance": label_change(network, points, first[:, 0], until=rays.until)[:, None],
         "cell": nearest(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
@@ -331,7 +333,7 @@ def compare_tree_sizes(
 ) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
     target, shadow = train_pair(task, split=split, seed=seed)
-    asked, known = (posterior.top(side.network(side.points)) for side in (target, shadow))
+    asked, known = (posterior.top_posteriors(side.network(side.points)) for side in (target, shadow))
     held = torch.arange(len(shadow.member), device=task.device) % 2 == 1
     halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []

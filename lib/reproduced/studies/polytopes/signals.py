@@ -106,7 +106,7 @@ def raw_signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "model
         heights = network.preactivations(points)
         logs = heights[-1].log_softmax(-1)
         signals = {
-            "margin": posterior.margin(heights[-1], labels),
+            "margin": posterior.label_logit(heights[-1], labels),
             "cell distance": hyperedges.cell_score(network, points),
             "weight norm": frobenius_norm(network, tuple(height > 0 for height in heights[:-1])),
             "answer: entropy": (logs.exp() * logs).sum(-1),
