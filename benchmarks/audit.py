@@ -8,7 +8,7 @@ checks, turns and the exit status holds here too.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -73,7 +73,7 @@ def references_of(known: TrainedModels) -> list[list[int]]:
     return [[other for other in models if other not in (target, int(known.partner[target]))] for target in models]
 
 
-def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: str) -> Case:
+def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: Literal["fixed", "own"]) -> Case:
     """LiRA; with own variances both are equal, with a fixed one ours must find as much, up to two standard errors."""
     references, member = references_of(known), known.member.numpy()
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
