@@ -215,8 +215,8 @@ def solve(
 
     Args:
         equations: of an activation that is not piecewise linear, as otherwise no derivative leads to the batch.
-        points: the starts.
-        residuals: likewise; by default fitted to the points by linear least squares.
+        points: where to start.
+        residuals: likewise; by default those that fit the points best.
         norm: t, the length of every point; `None` leaves the lengths free.
         steps: the largest number of steps.
     """

@@ -59,14 +59,14 @@ def recover(
 
     Args:
         observation: the network and its gradient.
-        batch: B.
+        batch: B, the number of inputs.
         norm: the length of all inputs; `None` if it is unknown or differs. It helps to know it: g alone may not be
             enough otherwise.
         labels: the possible labels, which a batch must have to be accepted; where none has them, `ambiguities` says so.
             `None` accepts any, and decides between an input and its mirror image as `symmetries` does by default.
         tries: how often to start.
         starts: the number of starts at a time from the second try on.
-        generator: for sketches and starts.
+        generator: draws sketches and starts.
 
     Returns:
         The batch found, with `ambiguities` that no certificate can see; if none is certified, the one of the least
