@@ -1,7 +1,7 @@
 r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
-of the output layer alone needs many more neurons. The result has its misfit over all neurons in `residual`: below
+of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below
 `least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
 """
 
@@ -157,7 +157,7 @@ def _recover_from_rows(
         for start in (solutions.misfits < enough).nonzero().squeeze(-1):
             inputs = solutions.points[start] @ basis.mT
             result = _reconstruction(observation, inputs, solutions.residuals[start], labels)
-            if result.residual < enough and symmetries.labels_allowed(result, labels):
+            if result.misfit < enough and symmetries.labels_allowed(result, labels):
                 return result
         best = min((best or solutions, solutions), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1
