@@ -122,7 +122,7 @@ def _check_arguments(
         arguments.number("norm", norm, above=0)
     if labels is not None and not len(labels):
         raise ValueError("`labels` must name a possible label, or be None; it is empty.")
-    for label in labels or ():
+    for label in () if labels is None else labels:
         arguments.number("labels", label)
     if _piecewise_linear(observation):
         name = observation.activation.name
