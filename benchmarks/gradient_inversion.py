@@ -155,7 +155,7 @@ def matched(seen: Observation, batch: int, draws: torch.Generator) -> Reconstruc
     scale = seen.weights.shape[1] ** -0.5
     for _ in range(DESCENTS):
         found = match_gradient(seen, batch=batch, scale=scale, generator=draws)
-        if found.residual < FOUND:
+        if found.misfit < FOUND:
             return found
     raise Disagreement(f"gradient matching fails {DESCENTS} times in a row.")
 

@@ -84,7 +84,7 @@ def test_a_batch_goes_through_a_stack_and_back():
         observation, batch=3, scale=0.3, labels=Y, restarts=3, generator=stream(0, "dummies")
     )
     inputs = deep_networks.invert_features(found.inputs, observation.activation, depth=4, kind="paired")
-    assert found.residual < 1e-6
+    assert found.misfit < 1e-6
     for x in X:  # labels fix the order only within a class
         assert float((inputs - x).norm(dim=1).min()) < 1e-4
 

@@ -38,7 +38,7 @@ def test_a_batch_is_found_from_dummies_of_its_own_size(distance, most):
     if (
         distance == "squared"
     ):  # the cosine is 1 up to rounding from 1e-7 on, and does not see the size of the residuals, hence no labels
-        assert found.residual < 1e-9
+        assert found.misfit < 1e-9
         assert sorted(found.labels.tolist()) == pytest.approx(sorted(labels.tolist()), abs=1e-6)
         torch.testing.assert_close(observation.labels(found.inputs, found.residuals), found.labels)
 
@@ -83,7 +83,7 @@ def test_layers_that_count_by_their_size_hide_what_the_hidden_layer_says():
 
 def test_more_restarts_are_never_worse():
     _, _, observation = problem("gelu", batch=4, m=60, bias=0.0)
-    few, more = (matched(observation, batch=4, restarts=restarts, iterations=40).residual for restarts in (1, 4))
+    few, more = (matched(observation, batch=4, restarts=restarts, iterations=40).misfit for restarts in (1, 4))
     assert more <= few
 
 

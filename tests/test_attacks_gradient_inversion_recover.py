@@ -48,7 +48,7 @@ def noisy(observation, *, signal, noise):
 
 
 def assert_exact(found, inputs, labels):
-    assert found.residual < CERTIFICATE_THRESHOLD
+    assert found.misfit < CERTIFICATE_THRESHOLD
     assert match_error(found.inputs, inputs) < EXACT
     torch.testing.assert_close(found.labels.sort().values, labels.sort().values, rtol=0, atol=100 * EXACT)
 
@@ -98,7 +98,7 @@ def test_the_output_layer_alone_suffices_with_many_neurons(name):
 def test_the_length_need_not_be_known(name, length):
     observation, inputs, _ = problem(name, lengths=[length] * 3)
     found = recover(observation, batch=3, generator=stream(0, "attack"))
-    assert found.residual < CERTIFICATE_THRESHOLD
+    assert found.misfit < CERTIFICATE_THRESHOLD
     assert match_error(found.inputs, inputs) < length * EXACT
 
 
@@ -111,7 +111,7 @@ def test_single_precision_is_certified_in_one_try(name, batch):
         **{part: getattr(observation, part).float() for part in ("weights", "outputs", "hidden", "readout")},
     )
     found = recovered(single, batch, tries=1, labels=SIGNS)
-    assert found.residual < certificate_threshold(torch.float32)
+    assert found.misfit < certificate_threshold(torch.float32)
     assert match_error(found.inputs, inputs.float()) < 1e-4  # rounding of 30 in 1e-7, times a condition of 10 or so
     assert found.ambiguities == ()
 
@@ -125,7 +125,7 @@ def test_what_the_outputs_alone_do_not_determine_is_said(name, second):
     gradient = batch_gradient(module, inputs, torch.tensor(SIGNS, dtype=DTYPE), loss="half_sum")
     seen = Observation.from_module(module, {"outputs": gradient["outputs"]}, batch=2, loss="half_sum", activation=name)
     found = recovered(seen, 2, labels=SIGNS)
-    if found.residual < CERTIFICATE_THRESHOLD:
+    if found.misfit < CERTIFICATE_THRESHOLD:
         assert {"an input without a residual may be any other", "two inputs are one"} & {
             words.split(",")[0] for words in found.ambiguities
         }
@@ -163,7 +163,7 @@ def test_few_different_neurons_break_no_fit(name):
     module = Client(weights, activation=name, bias=30.0)
     gradient = batch_gradient(module, inputs, torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE), loss="half_sum")
     seen = Observation.from_module(module, gradient, batch=3, loss="half_sum", activation=name)
-    assert math.isfinite(recovered(seen, 3, tries=2).residual)
+    assert math.isfinite(recovered(seen, 3, tries=2).misfit)
 
 
 def test_without_a_bias_an_odd_network_hides_the_signs():
@@ -193,13 +193,13 @@ def test_labels_that_are_impossible_are_not_accepted():
 
 
 def test_a_gradient_of_nothing_certifies_nothing():
-    assert recovered(noisy(problem()[0], signal=0, noise=1), 3, tries=2).residual > 0.1
+    assert recovered(noisy(problem()[0], signal=0, noise=1), 3, tries=2).misfit > 0.1
 
 
 def test_noise_is_fitted_and_shows_in_the_certificate():
     observation, inputs, _ = problem(m=500)
     found = recovered(noisy(observation, signal=1, noise=1e-3), 3, tries=1)
-    assert 1e-4 < found.residual < 1e-2  # the noise, 1e-3
+    assert 1e-4 < found.misfit < 1e-2  # the noise, 1e-3
     assert match_error(found.inputs, inputs) < 1e-2
 
 

@@ -33,7 +33,7 @@ def decoded(observation, batch, **options):
 def test_a_batch_is_found_exactly(name, batch, m, bias):
     observation, inputs, labels = problem(name, batch=batch, m=m, bias=bias)
     found = decoded(observation, batch)
-    assert found.residual < EXACT
+    assert found.misfit < EXACT
     assert match_error(found.inputs, inputs) < EXACT
     assert found.labels is not None
     torch.testing.assert_close(found.labels.sort().values, labels.sort().values, rtol=0, atol=100 * EXACT)
@@ -43,7 +43,7 @@ def test_lengths_are_what_the_caller_says():
     observation, inputs, labels = problem(norm=2.5)
     assert match_error(decoded(observation, 3, norm=2.5).inputs, inputs) < EXACT
     halved = decoded(observation, 3, norm=1.25)  # consistent with the gradient all the same
-    assert halved.residual < EXACT
+    assert halved.misfit < EXACT
     assert match_error(halved.inputs, inputs / 2) < EXACT
     assert halved.labels is not None
     assert float((halved.labels.sort().values - labels.sort().values).abs().max()) > 0.01

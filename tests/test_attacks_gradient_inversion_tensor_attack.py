@@ -256,12 +256,12 @@ def test_noise_without_a_batch_has_neither_a_gap_nor_a_fit():
     noise = gaussian(observation.hidden.shape, generator=stream(0, "noise"))
     found = attack(dataclasses.replace(observation, hidden=noise))
     assert found.span.gap < 1.5  # 1.36 at most in 6000 gradients of noise
-    assert found.residual > 0.5
+    assert found.misfit > 0.5
 
 
 def test_a_batch_that_is_not_found_does_not_explain_the_gradient():
     found = attack(send(*batch_of(2, 150), m=2000), source="outputs")
-    assert found.residual > 0.5
+    assert found.misfit > 0.5
     assert match_error(found.inputs, batch_of(2, 150)[0]) > 0.7
 
 
@@ -271,7 +271,7 @@ def test_the_misfit_is_about_the_error(activation, source):
     inputs, labels = batch_of(4, 40)
     found = attack(send(inputs, labels, activation=activation, m=8000), batch=4, source=source)
     # Measured: 0.6 to 2 over dimensions of 20 to 160, as both are of first order in the directions' error.
-    assert 0.4 < found.residual / match_error(found.inputs, inputs) < 2.5
+    assert 0.4 < found.misfit / match_error(found.inputs, inputs) < 2.5
 
 
 @pytest.mark.parametrize("d", [6, 40])

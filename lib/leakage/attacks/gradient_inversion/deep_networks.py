@@ -31,15 +31,10 @@ def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, 
     $$ G_j = \frac{G_{+,j} - G_{-,j}}{\text{gain}} = \frac1m \sum_i r_i\, \sigma'(z_j^\top u_i)\, u_i, \qquad
        u_i = \varphi(x_i) / \text{gain}, $$
 
-    for the weights $z_j$; a plain stack needs no change.
+    for the weights $z_j$; a plain stack needs no change. The gradient of the layers below the top is not used, and
+    `loss` is a name in `trainers.federated.LOSSES`.
 
     Source: Wang et al., Section 4 (deep networks); they treat (leaky) ReLU pairs, without the gain.
-
-    Args:
-        module: the stack that was sent.
-        gradient: what came back, by parameter names; the layers below the top are not used.
-        batch: the number of inputs, by which the loss `mean` divides.
-        loss: a name in `trainers.federated.LOSSES`.
     """
     top = {name.removeprefix("top."): value for name, value in gradient.items() if name.startswith("top.")}
     seen = Observation.from_module(

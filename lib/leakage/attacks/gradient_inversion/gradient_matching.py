@@ -49,7 +49,7 @@ def match_gradient(
 
     Args:
         observation: the network and its gradient.
-        batch: B, which has to be known.
+        batch: the number of inputs.
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
         generator: draws the dummies.
         distance: a name in `DISTANCES`.

@@ -109,32 +109,28 @@ class HiddenEquations(Equations):
     ) -> tuple[Float[Tensor, "s p p"], Float[Tensor, "s p"]]:
         r"""The normal equations, without forming the Jacobian.
 
-        With $S_{ji} = r_i \sigma'$, $P_{ji} = \sigma'$ and $K_{j,ib} = r_i \sigma''\, v_{jb}$ its columns are
-        $\partial E_{ja}/\partial u_{ib} = S_{ji} \delta_{ab} + K_{j,ib}\, u_{ia}$ and $P_{ji} u_{ia}$, so that every
-        block of $J^\top J$ is a product of two of them, times inner products of points.
+        With $P_{ji} = \sigma'$ (`slopes`), $S_{ji} = r_i \sigma'$ (`scaled`) and $K_{j,ib} = r_i \sigma''\, v_{jb}$
+        (`kernel`) its columns are $\partial E_{ja}/\partial u_{ib} = S_{ji} \delta_{ab} + K_{j,ib}\, u_{ia}$ and
+        $P_{ji} u_{ia}$, so that every block of $J^\top J$ is a product of two of them, times inner products of points.
         """
         slopes, curves = self._derivatives(points, order=2)
-        strength, overlap = residuals.unsqueeze(-2), points @ points.mT
-        pull, bend = strength * slopes, strength * curves
-        turn = (bend.unsqueeze(-1) * self.rows.unsqueeze(-2)).flatten(-2)
-        error = pull @ points - self.target
+        scale, products, sides = residuals.unsqueeze(-2), points @ points.mT, points.shape[-2:]
+        scaled, curved = scale * slopes, scale * curves
+        kernel = (curved.unsqueeze(-1) * self.rows.unsqueeze(-2)).flatten(-2)
         identity = torch.eye(points.shape[-1], dtype=points.dtype, device=points.device)
-        sides = points.shape[-2:]
-        crossed = torch.einsum("sikc,skb->sibkc", (pull.mT @ turn).unflatten(-1, sides), points)
-        turned = (turn.mT @ turn).unflatten(-1, sides).unflatten(-3, sides)
-        moved = (
-            torch.einsum("sik,bc->sibkc", pull.mT @ pull, identity)
-            + (crossed + crossed.permute(0, 3, 4, 1, 2))
-            + turned * overlap[:, :, None, :, None]
-        )
-        mixed = torch.einsum("sik,skb->sibk", pull.mT @ slopes, points)
-        mixed = mixed + (turn.mT @ slopes).unflatten(-2, sides) * overlap.unsqueeze(-2)
+        crossed = torch.einsum("sikc,skb->sibkc", (scaled.mT @ kernel).unflatten(-1, sides), points)
+        squared = (kernel.mT @ kernel).unflatten(-1, sides).unflatten(-3, sides) * products[:, :, None, :, None]
+        point_block = torch.einsum("sik,bc->sibkc", scaled.mT @ scaled, identity) + squared
+        point_block = point_block + crossed + crossed.permute(0, 3, 4, 1, 2)
+        mixed_block = torch.einsum("sik,skb->sibk", scaled.mT @ slopes, points)
+        mixed_block = mixed_block + (kernel.mT @ slopes).unflatten(-2, sides) * products.unsqueeze(-2)
+        mixed_block = mixed_block.flatten(1, 2)
+        left = torch.cat([point_block.flatten(3).flatten(1, 2), mixed_block.mT], dim=1)
+        matrix = torch.cat([left, torch.cat([mixed_block, (slopes.mT @ slopes) * products], dim=1)], dim=2)
+        error = scaled @ points - self.target
         along = error @ points.mT
-        gradient = pull.mT @ error + (bend * along).mT @ self.rows
-        mixed = mixed.flatten(1, 2)
-        left = torch.cat([moved.flatten(3).flatten(1, 2), mixed.mT], dim=1)
-        matrix = torch.cat([left, torch.cat([mixed, (slopes.mT @ slopes) * overlap], dim=1)], dim=2)
-        return matrix, torch.cat([gradient.flatten(1), (slopes * along).sum(-2)], dim=1)
+        by_points = scaled.mT @ error + (curved * along).mT @ self.rows
+        return matrix, torch.cat([by_points.flatten(1), (slopes * along).sum(-2)], dim=1)
 
     def _derivatives(self, points: Tensor, *, order: int) -> tuple[Tensor, ...]:
         return self.activation.derivatives(self.rows @ points.mT, order=order)[1:]
@@ -162,9 +158,9 @@ class OutputEquations(Equations):
         r"""The columns of the Jacobian are $r_i\, \sigma'(w_j^\top x_i)\, w_{jb}$ and $\sigma(w_j^\top x_i)$."""
         values, slopes = self.activation.derivatives(self.rows @ points.mT, order=1)
         error = (values @ residuals.unsqueeze(-1)).squeeze(-1) - self.target
-        turn = ((residuals.unsqueeze(-2) * slopes).unsqueeze(-1) * self.rows.unsqueeze(-2)).flatten(-2)
-        columns = torch.cat([turn, values], dim=-1)
-        return columns.mT @ columns, (error.unsqueeze(-2) @ columns).squeeze(-2)
+        by_points = ((residuals.unsqueeze(-2) * slopes).unsqueeze(-1) * self.rows.unsqueeze(-2)).flatten(-2)
+        jacobian = torch.cat([by_points, values], dim=-1)
+        return jacobian.mT @ jacobian, (error.unsqueeze(-2) @ jacobian).squeeze(-2)
 
 
 def certificate_threshold(dtype: torch.dtype) -> float:
@@ -215,8 +211,8 @@ def solve(
 
     Args:
         equations: of an activation that is not piecewise linear, as otherwise no derivative leads to the batch.
-        points: the starts.
-        residuals: likewise; by default fitted to the points by linear least squares.
+        points: where to start.
+        residuals: likewise; by default those that fit the points best.
         norm: t, the length of every point; `None` leaves the lengths free.
         steps: the largest number of steps.
     """

@@ -109,7 +109,7 @@ class Reconstruction:
         inputs: $\hat x_i$ as rows.
         residuals: $\hat r_i$; a row of numbers for each input where a module has several outputs.
         labels: $\hat y_i$, or `None` where the attack cannot tell.
-        residual: the relative distance between the gradient of this batch and the observed one; NaN if not computed.
+        misfit: the relative distance between the gradient of this batch and the observed one; NaN if not computed.
             At rounding level it certifies that the batch is consistent with the gradient, not that it is the only one.
         ambiguities: what leaves the batch undetermined, in words: symmetries that lead to other batches with the same
             gradient, inputs that do not contribute to it, and labels outside the possible ones.
@@ -118,7 +118,7 @@ class Reconstruction:
     inputs: Float[Tensor, "B d"]
     residuals: Float[Tensor, "B ..."]
     labels: Real[Tensor, " B"] | None = None
-    residual: float = float("nan")
+    misfit: float = float("nan")
     ambiguities: tuple[str, ...] = ()
 
 

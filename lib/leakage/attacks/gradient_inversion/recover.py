@@ -1,7 +1,7 @@
 r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
-of the output layer alone needs many more neurons. The result has its misfit over all neurons in `residual`: below
+of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below
 `least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
 """
 
@@ -59,14 +59,14 @@ def recover(
 
     Args:
         observation: the network and its gradient.
-        batch: B.
+        batch: B, the number of inputs.
         norm: the length of all inputs; `None` if it is unknown or differs. It helps to know it: g alone may not be
             enough otherwise.
         labels: the possible labels, which a batch must have to be accepted; where none has them, `ambiguities` says so.
             `None` accepts any, and decides between an input and its mirror image as `symmetries` does by default.
         tries: how often to start.
         starts: the number of starts at a time from the second try on.
-        generator: for sketches and starts.
+        generator: draws sketches and starts.
 
     Returns:
         The batch found, with `ambiguities` that no certificate can see; if none is certified, the one of the least
@@ -122,7 +122,7 @@ def _check_arguments(
         arguments.number("norm", norm, above=0)
     if labels is not None and not len(labels):
         raise ValueError("`labels` must name a possible label, or be None; it is empty.")
-    for label in labels or ():
+    for label in () if labels is None else labels:
         arguments.number("labels", label)
     if _piecewise_linear(observation):
         name = observation.activation.name
@@ -157,7 +157,7 @@ def _recover_from_rows(
         for start in (solutions.misfits < enough).nonzero().squeeze(-1):
             inputs = solutions.points[start] @ basis.mT
             result = _reconstruction(observation, inputs, solutions.residuals[start], labels)
-            if result.residual < enough and symmetries.labels_allowed(result, labels):
+            if result.misfit < enough and symmetries.labels_allowed(result, labels):
                 return result
         best = min((best or solutions, solutions), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1

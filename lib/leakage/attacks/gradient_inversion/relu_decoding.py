@@ -48,8 +48,8 @@ def decode(
         observation: the network, and the gradient of its hidden layer.
         batch: B, at most `MAX_BATCH`.
         norm: the length of all inputs, which the gradient does not determine.
-        labels: the possible labels; by default ±1, and 0 and 1 if the loss is logistic.
-        generator: for the sketch and the draws.
+        labels: the possible labels; see `symmetries`.
+        generator: draws the sketch and the corners.
 
     Raises:
         ValueError: if the rank of the gradient is below B, or no batch explains it.

@@ -52,14 +52,10 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
        G Q = A \Sigma B^\top, \quad V = Q B . $$
 
     Exact up to rounding where R has rank B: every $r_i \ne 0$, $m \ge B$, $\sigma$ not linear, and independent inputs.
-    A gradient with noise has full rank; then V contains its leading right singular vectors.
+    A gradient with noise has full rank; then V contains its leading right singular vectors. B is `batch`, by default
+    the number of singular values before their largest drop; `gradient` may be any multiple of G.
 
     Source: not in Wang et al.; the sketch is Halko, Martinsson and Tropp (2011), Algorithm 4.1.
-
-    Args:
-        gradient: G, or any multiple of it.
-        batch: B; by default the number of singular values before their largest drop.
-        generator: draws Ω.
 
     Raises:
         ValueError: if the rank is below `batch` (equal or dependent inputs, a residual of zero, or a linear

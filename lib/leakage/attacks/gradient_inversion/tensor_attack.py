@@ -2,7 +2,7 @@ r"""The paper's attack: moments of one gradient, the span of the inputs, and the
 
 The caller may know the batch size, the length of the inputs and the possible labels. Within the span every input is one
 term of a symmetric tensor, and moments of the other parity give its sign. The result has a sampling error of order
-$m^{-1/2}$, and its `residual`, the relative misfit of the gradient, is of the size of this error.
+$m^{-1/2}$, and its `misfit` is of the size of this error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
