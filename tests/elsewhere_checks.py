@@ -17,7 +17,7 @@ from leakage.trainers import criteria, ensembles, module_flow
 from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.margin_flow import Descent
-from leakage.trainers.modules import Modules
+from leakage.trainers.modules import ModuleEnsemble
 from reproduced.studies.blessing import (
     logistic_models,
     private_training,
@@ -64,9 +64,9 @@ def digits(route):
 
 def classifiers(start, points, generator, *, route):
     examples, recipe = Examples((points,), (points[:, 0] > 0).long()), ensembles.Recipe(1, 2, optimiser="sgd")
-    networks = Modules(FORM, start, criterion=criteria.classes, route=route)
+    networks = ModuleEnsemble(FORM, start, criterion=criteria.classification, route=route)
     half = torch.arange(4, device=points.device).expand(2, 4)
-    return ensembles.train(networks, examples, half, recipe, generator=generator).scores(examples)
+    return ensembles.train(networks, examples, half, recipe, generator=generator).evaluate(examples)
 
 
 def stack(weights):

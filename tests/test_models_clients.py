@@ -5,7 +5,7 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client, DeepStack, repeated, stack_features, stack_gain
+from leakage.models.clients import Client, DeepStack, iterate, stack_features, stack_gain
 from leakage.runtime import DTYPE, stream
 
 X = sphere(5, 7, generator=stream(0, "inputs"))
@@ -70,7 +70,7 @@ def test_leaky_pairs_grow_by_their_slope_to_the_number_of_layers(depth):
 @pytest.mark.parametrize("depth", [2, 3, 6])
 def test_the_gain_is_the_slope_of_a_pair_at_zero(name, depth):
     step = torch.tensor([1e-6], dtype=DTYPE)
-    up, down = (repeated(activation(name), sign * step, times=depth - 1) for sign in (1, -1))
+    up, down = (iterate(activation(name), sign * step, times=depth - 1) for sign in (1, -1))
     # The quotient is off by step², at the kink of ELU by step, and by the rounding of σ over the step.
     assert float((up - down) / step) == pytest.approx(stack_gain(activation(name), depth=depth), rel=1e-5, abs=1e-9)
 

@@ -15,7 +15,7 @@ LOGITS = torch.tensor([math.log(3), 0.0], dtype=DTYPE)
 
 
 def test_a_classifier_gives_one_answer_an_example():
-    score = criteria.classes(LOGITS.expand(2, 2), torch.tensor([0, 1]))
+    score = criteria.classification(LOGITS.expand(2, 2), torch.tensor([0, 1]))
     torch.testing.assert_close(score.losses, torch.tensor([math.log(4 / 3), math.log(4)], dtype=DTYPE))
     assert (score.wrong.tolist(), score.answers.tolist()) == ([0, 1], [1, 1])
 

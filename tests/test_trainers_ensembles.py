@@ -13,7 +13,7 @@ from leakage.runtime import stream
 from leakage.trainers import ensembles, perceptrons
 from leakage.trainers.criteria import Examples
 from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.perceptrons import MlpEnsemble
 
 WIDTHS = (6, 9, 8, 4)
 MODELS, POINTS, OWN = 3, 50, 22
@@ -29,7 +29,7 @@ def a_problem(dtype=torch.float64):
 
 
 def a_start(dtype=torch.float64):
-    return Perceptrons.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
+    return MlpEnsemble.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
 
 
 def modules_of(networks):
@@ -63,7 +63,7 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
     modules = modules_of(start)
     movers, draws = [separate(module.parameters()) for module in modules], stream(0, "shuffle")
     batches = itertools.chain.from_iterable(
-        ensembles.shuffled(rows, generator=draws).split(recipe.batch, dim=-1) for _ in range(recipe.epochs)
+        ensembles.shuffle_rows(rows, generator=draws).split(recipe.batch, dim=-1) for _ in range(recipe.epochs)
     )
     steps = 0
     for batch, (module, mover, model) in itertools.product(batches, zip(modules, movers, range(MODELS), strict=True)):
@@ -81,17 +81,17 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
 
 def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
     rows = a_problem()[1]
-    seen = ensembles.shuffled(rows, generator=stream(0, "shuffle"))
+    seen = ensembles.shuffle_rows(rows, generator=stream(0, "shuffle"))
     torch.testing.assert_close(seen.sort(-1).values, rows.sort(-1).values)
     same = torch.arange(20).expand(2, -1)
-    first, second = ensembles.shuffled(same, generator=stream(0, "shuffle"))
+    first, second = ensembles.shuffle_rows(same, generator=stream(0, "shuffle"))
     assert not torch.allclose(first, second)
 
 
 def test_orders_of_the_caller_are_followed():
     examples, rows = a_problem()
     draws = stream(0, "shuffle")
-    orders = [ensembles.shuffled(rows, generator=draws) for _ in range(RECIPE.epochs)]
+    orders = [ensembles.shuffle_rows(rows, generator=draws) for _ in range(RECIPE.epochs)]
     drawn = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(0, "shuffle"))
     given = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(1, "unused"), orders=orders)
     torch.testing.assert_close(drawn.weights[0], given.weights[0])
@@ -102,7 +102,7 @@ def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
     start = a_start()
     full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
     together = ensembles.train(start, examples, rows, full, generator=stream(0, "shuffle"))
-    alone = ensembles.train(Perceptrons.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
+    alone = ensembles.train(MlpEnsemble.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
     assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
 
 
@@ -122,15 +122,15 @@ def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
     monkeypatch.setattr(perceptrons, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
     outputs = networks(examples.inputs[0])
     expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
-    found = networks.scores(examples)
+    found = networks.evaluate(examples)
     assert torch.allclose(found.losses, expected, atol=1e-14)
     torch.testing.assert_close(found.wrong.bool(), outputs.argmax(-1) != labels)
     assert bool((found.answers == 1).all())
 
 
 def test_a_tiny_loss_is_not_rounded_to_zero():
-    sure = Perceptrons((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
-    loss = sure.scores(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
+    sure = MlpEnsemble((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
+    loss = sure.evaluate(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
     assert loss.dtype == torch.float64
     assert float(loss) == pytest.approx(9.4e-14, rel=0.1)  # e^-30, with float64 rounding of 1 beside it
 
@@ -146,7 +146,7 @@ def test_the_epochs_asked_for_are_observed():
         RECIPE,
         generator=stream(0, "shuffle"),
         observe=kept.__setitem__,
-        epochs_observed=(0, 2, 5),
+        observed_epochs=(0, 2, 5),
     )
     assert sorted(kept) == [0, 2, 5]
     torch.testing.assert_close(kept[0].weights[0], start.weights[0])
@@ -165,6 +165,6 @@ def test_a_network_that_diverges_is_not_given_away():
 def test_shuffles_are_uniform_draws_in_order_whatever_is_tied():
     rows = torch.arange(7 * 900).view(7, 900)
     for seed in range(20):
-        found = ensembles.shuffled(rows, generator=stream(seed, "shuffles"))
+        found = ensembles.shuffle_rows(rows, generator=stream(seed, "shuffles"))
         drawn = torch.rand(rows.shape, generator=stream(seed, "shuffles"))
         torch.testing.assert_close(found, rows.gather(-1, drawn.argsort(dim=-1, stable=True)))

@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.margin_flow import Descent, log_loss, pulls, train
+from leakage.trainers.margin_flow import Descent, log_loss, loss_shares, train
 
 PLAIN = Descent(steps=1000, learning_rate=0.05)
 NORMALISED = Descent(steps=1000, stability=0.3, growth=0.02)
@@ -280,13 +280,13 @@ def test_the_logarithm_of_the_loss_is_exact_from_end_to_end(dtype):
 def test_a_pull_is_minus_the_derivative_of_the_log_loss():
     q = (4 * gaussian((5, 7), generator=stream(0, "q"))).requires_grad_()
     (derivative,) = torch.autograd.grad(softplus(-q).sum(-1).log().sum(), q)
-    torch.testing.assert_close(pulls(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(loss_shares(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pulls_are_shares_at_large_margins_and_finite_anywhere(dtype):
     far = torch.tensor([[1e4, 1e4 + 1.0, 2e4], [-1e3, -1e3, -1e3], [-1e3, 0.0, 1e4]], dtype=dtype)
-    shares = pulls(far)
+    shares = loss_shares(far)
     assert bool(torch.isfinite(shares).all())
     expected = [
         [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0],

@@ -102,7 +102,7 @@ def test_the_closed_form_takes_the_normalised_steps_of_automatic_differentiation
 def closed_form_step(parameters, points, labels, descent):
     """One loss-normalised step by `margin_flow`'s rule, with the gradient of every output for itself."""
     found = functional_call(MODULE, parameters, (points,))
-    shares = margin_flow.pulls((labels * found).detach())
+    shares = margin_flow.loss_shares((labels * found).detach())
     own = torch.eye(len(points), dtype=DTYPE)
     gradients = torch.autograd.grad(found, list(parameters.values()), own, is_grads_batched=True)
     slopes = sum(gradient.flatten(1).square().sum(-1) for gradient in gradients)

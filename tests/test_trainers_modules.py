@@ -14,8 +14,8 @@ from leakage.runtime import DTYPE, stream
 from leakage.trainers import criteria, ensembles
 from leakage.trainers import modules as room
 from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe, shuffled
-from leakage.trainers.modules import Modules
+from leakage.trainers.ensembles import Recipe, shuffle_rows
+from leakage.trainers.modules import ModuleEnsemble
 
 MODELS, POINTS, SIDE = 3, 40, 4
 RECIPE = Recipe(epochs=4, batch=6, learning_rate=0.01)  # five batches an epoch, the last one of two points: 20 steps
@@ -46,7 +46,7 @@ def problem(dtype=DTYPE):
 
 
 def of(stack, form=None, **how):
-    return Modules(form or Network().to("meta"), stack, criterion=criteria.classes, **how)
+    return ModuleEnsemble(form or Network().to("meta"), stack, criterion=criteria.classification, **how)
 
 
 def trained(stack, examples, rows, recipe=RECIPE, *, how=None, **settings) -> Stack:
@@ -66,7 +66,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     generator = stream(0, "shuffles")
     optimisers = [torch.optim.Adam(module.parameters(), lr=RECIPE.learning_rate) for module in modules]
     for _ in range(RECIPE.epochs):
-        for batch in shuffled(rows, generator=generator).split(RECIPE.batch, dim=-1):
+        for batch in shuffle_rows(rows, generator=generator).split(RECIPE.batch, dim=-1):
             for module, optimiser, own in zip(modules, optimisers, batch, strict=True):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(module(examples.inputs[0][own]), examples.targets[own]).backward()
@@ -75,7 +75,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     # biases are, which the normalisation takes away again; 4e-10 is measured there.
     assert differences(found, Stack(*torch.func.stack_module_state(modules)).clone()) < 1e-8
     evaluated = torch.stack([copy.deepcopy(module).eval()(examples.inputs[0]) for module in modules])
-    score = of(found, Network(), **how).scores(examples)
+    score = of(found, Network(), **how).evaluate(examples)
     expected = nn.functional.cross_entropy(
         evaluated.flatten(0, 1), examples.targets.repeat(MODELS), reduction="none"
     ).unflatten(0, (MODELS, -1))
@@ -88,7 +88,7 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
     before, module = stack.clone(), modules[0].eval()
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     ensembles.train(of(stack, module), examples, rows, RECIPE, generator=stream(0, "shuffles"))
-    of(stack, module).scores(examples)
+    of(stack, module).evaluate(examples)
     assert differences(stack, before) == 0
     assert not module.training
     torch.testing.assert_close(dict(module.state_dict()), state)
@@ -96,9 +96,9 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
 
 def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
     _, stack, examples, _ = problem()
-    whole = of(stack, Network()).scores(examples)
+    whole = of(stack, Network()).evaluate(examples)
     monkeypatch.setattr(room, "_CHUNK", 7)
-    parts = of(stack, Network(), route="vmap", together=2).scores(examples)
+    parts = of(stack, Network(), route="vmap", together=2).evaluate(examples)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(parts.wrong, whole.wrong)
     assert whole.losses.dtype == DTYPE
@@ -106,7 +106,7 @@ def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
 
 def test_losses_of_float32_networks_are_judged_in_float64():
     stack = Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {})
-    score = of(stack, nn.Linear(1, 2)).scores(Examples((torch.ones(1, 1),), torch.tensor([0])))
+    score = of(stack, nn.Linear(1, 2)).evaluate(Examples((torch.ones(1, 1),), torch.tensor([0])))
     assert float(score.losses) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
 
 
@@ -120,7 +120,7 @@ def test_augmented_inputs_are_what_networks_are_trained_on():
 def test_networks_learn_what_can_be_learnt():
     _, stack, examples, rows = problem(torch.float32)
     found = trained(stack, examples, rows, replace(RECIPE, epochs=25))
-    score = of(found, Network()).scores(examples)
+    score = of(found, Network()).evaluate(examples)
     own = score.wrong.gather(-1, rows)
     assert int(own.sum()) == 0
 

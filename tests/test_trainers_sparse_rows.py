@@ -11,7 +11,7 @@ from leakage.runtime import stream
 from leakage.trainers import dp_sgd, sparse_rows
 from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.perceptrons import MlpEnsemble
 from leakage.trainers.sparse_rows import SparseRows
 
 
@@ -56,11 +56,11 @@ def networks(*leading: int) -> Mlp:
 
 @pytest.mark.parametrize("ones", [True, False])
 def test_scores_are_those_of_plain_products(ones: bool, monkeypatch: pytest.MonkeyPatch):
-    asked, ensemble = examples(ones=ones), Perceptrons.of(networks(4))
+    asked, ensemble = examples(ones=ones), MlpEnsemble.of(networks(4))
     assert asked.sparse is not None
-    sparse = ensemble.scores(asked)
+    sparse = ensemble.evaluate(asked)
     monkeypatch.setattr(sparse_rows, "_MOST", 0.0)
-    plain = ensemble.scores(examples(ones=ones))
+    plain = ensemble.evaluate(examples(ones=ones))
     assert torch.allclose(sparse.losses, plain.losses, atol=1e-6)
     torch.testing.assert_close(sparse.wrong, plain.wrong)
 

@@ -22,7 +22,7 @@ _CHUNK = 4096  # points at once
 
 
 @dataclass(frozen=True, eq=False)
-class OfModule:
+class ModuleClassifier:
     """A PyTorch module that gives logits, asked in evaluation mode and a chunk at a time.
 
     Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
@@ -63,7 +63,7 @@ class Estimator(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class OfEstimator:
+class EstimatorClassifier:
     r"""A fitted scikit-learn classifier; its logits are $\log \max(p, 2^{-52})$ of its posteriors p.
 
     Below $2^{-52}$ a posterior cannot be told from 0, for the largest one then rounds to 1. Class k is the estimator's
@@ -83,7 +83,7 @@ class OfEstimator:
         """The logits.
 
         Raises:
-            ValueError: as `OfModule`; if `classes` does not ascend, or the estimator knows a class that is not in it.
+            ValueError: as `ModuleClassifier`; if `classes` does not ascend, or lacks a class of the estimator.
         """
         arguments.tensor("points", points)
         found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))

@@ -82,7 +82,7 @@ class DeepStack(nn.Module):
         return self.top(inputs)
 
 
-def repeated(function: Activation, t: Tensor, *, times: int) -> Tensor:
+def iterate(function: Activation, t: Tensor, *, times: int) -> Tensor:
     r"""$\sigma(\sigma(\dots\sigma(t)))$, entry by entry."""
     for _ in range(times):
         t = function(t)
@@ -99,7 +99,7 @@ def stack_gain(function: Activation, *, depth: int) -> float:
     times = depth - 1
     if function.degree == 1:
         one = torch.ones(1, dtype=DTYPE)
-        return float(repeated(function, one, times=times) - repeated(function, -one, times=times))
+        return float(iterate(function, one, times=times) - iterate(function, -one, times=times))
     if not function.monotone:
         raise ValueError(f"`activation` must increase for a paired stack, got {function.name!r}: its pairs can meet.")
     at, gain = torch.zeros(1, dtype=DTYPE), 2.0
@@ -115,6 +115,6 @@ def stack_features(inputs: Float[Tensor, "B d"], function: Activation, *, depth:
     r"""What the two-layer client on top of a stack sees: $\sigma^k(x)$, or $\varphi(x)/\text{gain}$ where paired."""
     times = depth - 1
     if kind == "plain":
-        return repeated(function, inputs, times=times)
-    paired = repeated(function, inputs, times=times) - repeated(function, -inputs, times=times)
+        return iterate(function, inputs, times=times)
+    paired = iterate(function, inputs, times=times) - iterate(function, -inputs, times=times)
     return paired / stack_gain(function, depth=depth)

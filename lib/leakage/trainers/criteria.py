@@ -1,7 +1,7 @@
 r"""What networks of any kind are asked, what they should answer, and how their answers are judged.
 
-A criterion takes the outputs of *one* network for a batch and the targets, and gives a `Score`: losses in nats *summed*
-over the answers an example asks for, and how many there are: a classifier gives one answer an example, a translator one
+A criterion takes the outputs of *one* network for a batch and the targets, and gives an `Evaluation`: losses in nats
+*summed* over the answers an example asks for, and how many there are: a classifier gives one answer an example, a translator one
 a word (`trainers.translators`). Nothing here trains.
 """
 
@@ -46,7 +46,7 @@ def _rows(tensor: Tensor, rows: Tensor | slice) -> Tensor:
     return tensor.index_select(0, rows.flatten()).unflatten(0, rows.shape)
 
 
-class Score(NamedTuple):
+class Evaluation(NamedTuple):
     """What networks make of examples.
 
     Attributes:
@@ -60,9 +60,9 @@ class Score(NamedTuple):
     answers: Int[Tensor, "*models b"]
 
 
-def joined(parts: Sequence[Score], dimension: int) -> Score:
+def concatenate(parts: Sequence[Evaluation], dimension: int) -> Evaluation:
     """Scores of several networks, or of several chunks of examples, as one."""
-    return Score(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))
+    return Evaluation(*(torch.cat(field, dimension) for field in zip(*parts, strict=True)))
 
 
 def cross_entropies(
@@ -82,12 +82,12 @@ def cross_entropies(
     return losses, most >= own
 
 
-Criterion = Callable[[Tensor, Tensor], Score]
+Criterion = Callable[[Tensor, Tensor], Evaluation]
 
 
-def classes(logits: Float[Tensor, "b k"], targets: Int[Tensor, " b"]) -> Score:
+def classification(logits: Float[Tensor, "b k"], targets: Int[Tensor, " b"]) -> Evaluation:
     r"""The criterion of classifiers, $\ell = -\log \operatorname{softmax}(o(x))_y$: one answer an example."""
     wrong = logits.argmax(-1) != targets
     # The classes stand before the examples: over few neighbours in memory a softmax takes a number at a time.
     losses = -logits.mT.log_softmax(0).gather(0, targets.unsqueeze(0)).squeeze(0)
-    return Score(losses, wrong.long(), torch.ones_like(targets))
+    return Evaluation(losses, wrong.long(), torch.ones_like(targets))

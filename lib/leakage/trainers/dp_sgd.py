@@ -61,7 +61,7 @@ def train(
 
     Args:
         networks: the initial networks, leading dimensions models and settings; they are left as they are.
-        examples: those of all models, points and classes; see `Perceptrons`.
+        examples: those of all models, points and classes; see `MlpEnsemble`.
         rows: which points each model is trained on.
         recipe: steps, expected batch, clipping bound.
         noise: σ of each setting; 0 is clipping alone, without any guarantee.
@@ -87,12 +87,12 @@ def train(
     return Mlp(state.weights, state.biases)  # refuses networks that have diverged
 
 
-def for_settings(networks: Mlp, settings: int) -> Mlp:
+def repeat_for_settings(networks: Mlp, settings: int) -> Mlp:
     """Networks of one leading dimension, repeated along a second one: every setting starts from the same weights."""
     return networks.each(lambda tensor: torch.stack([tensor] * settings, dim=1))
 
 
-def clipped_sum(
+def clipped_gradient_sum(
     networks: Mlp,
     points: Float[Tensor, "models b d"],
     labels: Int[Tensor, "models b"],

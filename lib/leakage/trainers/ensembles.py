@@ -1,7 +1,7 @@
 r"""Many networks of one shape, trained at the same time on row subsets of one set of examples.
 
 One engine for every kind of network: it shuffles, moves all parameters with one fused optimiser step, lets an observer
-look. What differs is an `Ensemble`: `Perceptrons` are fully connected networks whose gradient is
+look. What differs is an `Ensemble`: `MlpEnsemble` are fully connected networks whose gradient is
 written out, `Modules` networks of any module, differentiated automatically. Precision and device are theirs.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
-from leakage.trainers.criteria import Examples, Score
+from leakage.trainers.criteria import Evaluation, Examples
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Changes the first input of a batch, (models, b, ...), anew each time."""
@@ -48,7 +48,7 @@ class Ensemble(Protocol):
         """
         ...
 
-    def scores(self, examples: Examples) -> Score:
+    def evaluate(self, examples: Examples) -> Evaluation:
         """What every network makes of every example: (models, n), judged in float64."""
         ...
 
@@ -88,7 +88,7 @@ def train(
     orders: Sequence[Int[Tensor, "models m"]] | None = None,
     augment: Augment | None = None,
     observe: Callable[[int, E], Any] | None = None,
-    epochs_observed: Sequence[int] | None = None,
+    observed_epochs: Sequence[int] | None = None,
     description: str | None = None,
 ) -> E:
     r"""Train each network on its rows to a small mean loss.
@@ -99,14 +99,14 @@ def train(
         rows: which examples each network is trained on; all have equally many, and no network has one twice.
         recipe: epochs, batches, optimiser.
         generator: shuffles the rows, and is given to `augment`.
-        orders: the rows of each epoch as they are gone through, where streams of the caller's have shuffled them; this
-            lets networks that do not belong together be trained together.
+        orders: the rows of each epoch as they are gone through, where streams of the caller's have shuffled them; this lets
+            networks that do not belong together be trained together.
         augment: changes the first input of a batch anew each time.
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
-        epochs_observed: when; 0 is before training. All from 1 on by default.
+        observed_epochs: when; 0 is before training. All from 1 on by default.
         description: text of a progress bar; none by default.
     """
-    observed = _epochs_to_observe(epochs_observed, recipe)
+    observed = _epochs_to_observe(observed_epochs, recipe)
     state = ensemble.clone()
     parameters = list(state.parameters)
     own = {"momentum": recipe.momentum} if recipe.momentum else {}  # Adam has none
@@ -117,7 +117,7 @@ def train(
         observe(0, state.clone())
     hidden = description is None or bool(os.environ.get("LEAKAGE_QUIET"))
     for epoch in tqdm(range(1, recipe.epochs + 1), desc=description, unit="epoch", disable=hidden):
-        order = shuffled(rows, generator=generator) if orders is None else orders[epoch - 1]
+        order = shuffle_rows(rows, generator=generator) if orders is None else orders[epoch - 1]
         for batch in order.split(recipe.batch, dim=-1):
             asked = examples[batch]
             if augment is not None:
@@ -130,7 +130,7 @@ def train(
     return state.clone()
 
 
-def shuffled(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
+def shuffle_rows(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
     """One epoch: every network's rows in an order of its own."""
     drawn = torch.rand(rows.shape, dtype=torch.float32, generator=generator, device=rows.device)
     if drawn.device.type != "cpu":
@@ -158,7 +158,7 @@ class Recorder(Generic[E]):
         self.epochs.append(epoch)
         self.seen.append(self.measure(networks))
 
-    def stacked(self) -> dict[str, Tensor]:
+    def stack(self) -> dict[str, Tensor]:
         """Each measured tensor with the epochs as a new first dimension, and `epochs`."""
         found = {name: torch.stack([seen[name] for seen in self.seen]) for name in self.seen[0]}
         device = next(iter(found.values())).device

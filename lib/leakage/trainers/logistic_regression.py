@@ -110,7 +110,7 @@ def fit(
     return Fit(gram, state.dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *outcome)
 
 
-def with_point(
+def predict_with_point(
     model: Fit,
     cross: Float[Tensor, "*b n k"],
     squares: Float[Tensor, "*#b k"],
@@ -148,10 +148,10 @@ def train_with_point(
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
 ) -> Fit:
-    """Train again with one point more, the last; from `with_point`'s answer, which others follow to first order."""
+    """Train again with one point more, the last; from `predict_with_point`'s answer, which others follow at first."""
     batch = cross.shape[:-1]
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
-    added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
+    added = predict_with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
     first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
     root = curvature(model.logits).sqrt()
     follow = root * torch.cholesky_solve((root * cross).unsqueeze(-1), model.factor).squeeze(-1)

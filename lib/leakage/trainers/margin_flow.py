@@ -150,7 +150,7 @@ def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return torch.where(margins > _EXPONENTIAL_TAIL, -margins, softplus(-near).log())
 
 
-def pulls(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+def loss_shares(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     r"""$p_i = -\partial_{q_i} \log \sum_j \ell(q_j)$, each point's share of the direction; their sum tends to 1.
 
     Computed as $\operatorname{softmax}(\log \ell)_i \cdot (-\ell'/\ell)(q_i)$: large margins are subtracted first.
@@ -193,7 +193,7 @@ class _TwoLayers:
         height = self.height
         active = torch.sign(height, out=self.active)  # 1 where a neuron is on, 0 where it is off or at its kink
         if descent.learning_rate is None:
-            share = pulls(margins)
+            share = loss_shares(margins)
             slopes = self.square * _products(active, self.outputs.square())
             slopes += torch.linalg.vector_norm(height, dim=-1).square()  # without an array of the squares
             length = torch.minimum(

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from leakage.trainers.margin_flow import Descent, Training, descend, pulls
+from leakage.trainers.margin_flow import Descent, Training, descend, loss_shares
 from leakage.trainers.modules import check_stacked
 
 _CHUNK = 256  # points whose outputs are computed at once
@@ -97,7 +97,7 @@ class _Modules:
     def advance(self, margins: Float[Tensor, "runs n"], moving: Bool[Tensor, " runs"], descent: Descent) -> None:
         """See `margin_flow.Motion`."""
         rate, tensors = descent.learning_rate, list(self.parameters.values())
-        strength = pulls(margins) if rate is None else torch.sigmoid(-margins) / margins.shape[-1]
+        strength = loss_shares(margins) if rate is None else torch.sigmoid(-margins) / margins.shape[-1]
         # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
         gradients = torch.autograd.grad((strength * self.graph).sum(), tensors)
         if rate is None:

@@ -15,13 +15,13 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from leakage import arguments
 from leakage.models.initialisation import Stack
-from leakage.trainers.criteria import Criterion, Examples, Score, joined
+from leakage.trainers.criteria import Criterion, Evaluation, Examples, concatenate
 
 _CHUNK = 250  # examples evaluated at once
 ROUTES = ("auto", "loop", "vmap")
 
 
-class Modules:
+class ModuleEnsemble:
     r"""A stack of networks: an `ensembles.Ensemble` that minimises $\sum_i \ell_i / \sum_i a_i$ over a batch.
 
     $\ell_i$ are the losses of the criterion and $a_i$ the numbers of answers.
@@ -29,7 +29,7 @@ class Modules:
     Args:
         module: the form of the networks, without dropout.
         stack: their parameters and buffers.
-        criterion: `criteria.classes`, or another function of outputs and targets.
+        criterion: `criteria.classification`, or another function of outputs and targets.
         route: `loop` computes one network after the other, `vmap` several at once, `auto` chooses: `loop` on a CPU,
             where large stacks miss the cache, and `vmap` elsewhere. Both differ by rounding only.
         together: networks at once on the route `vmap`, for large ones; all by default.
@@ -56,7 +56,7 @@ class Modules:
     def __len__(self) -> int:
         return len(self.stack)
 
-    def clone(self) -> "Modules":
+    def clone(self) -> "ModuleEnsemble":
         """See `Ensemble.clone`."""
         self.stack.check_finite()
         same = copy.copy(self)  # the form holds nothing but its mode, which is set before each use
@@ -78,24 +78,24 @@ class Modules:
         return found
 
     @torch.no_grad()
-    def scores(self, examples: Examples) -> Score:
-        """See `Ensemble.scores`; running means stand in for those of a batch.
+    def evaluate(self, examples: Examples) -> Evaluation:
+        """See `Ensemble.evaluate`; running means stand in for those of a batch.
 
         Outputs come in the networks' precision and are judged in float64: a float32 loss is 0 below 6e-8, and attacks
         look at its logarithm.
         """
         self.form.eval()
 
-        def precisely(outputs: Tensor, targets: Tensor) -> Score:
+        def precisely(outputs: Tensor, targets: Tensor) -> Evaluation:
             return self.criterion(outputs.double(), targets)
 
         chunks = (examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK))
         groups = self._groups()
         found = [
-            joined([self._score(self.stack[group], asked, precisely, shared=True) for group in groups], 0)
+            concatenate([self._score(self.stack[group], asked, precisely, shared=True) for group in groups], 0)
             for asked in chunks
         ]
-        return joined(found, 1)
+        return concatenate(found, 1)
 
     def _groups(self) -> list[slice]:
         """Which networks are computed at once."""
@@ -103,12 +103,12 @@ class Modules:
         size = 1 if self.alone else min(self.together or models, models)
         return [slice(first, min(first + size, models)) for first in range(0, models, size)]
 
-    def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Score:
+    def _score(self, stack: Stack, asked: Examples, criterion: Criterion, *, shared: bool) -> Evaluation:
         """The scores (models, b) of networks at examples of their own (models, b, ...), or all at the same (b, ...)."""
 
         def one(
             parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...], targets: Tensor
-        ) -> Score:
+        ) -> Evaluation:
             return criterion(functional_call(self.form, (parameters, buffers), inputs), targets)
 
         if len(stack) > 1:
@@ -121,7 +121,7 @@ class Modules:
         own = (
             asked if shared else Examples(tuple(tensor.squeeze(0) for tensor in asked.inputs), asked.targets.squeeze(0))
         )
-        return Score(*(part.unsqueeze(0) for part in one(parameters, buffers, own.inputs, own.targets)))
+        return Evaluation(*(part.unsqueeze(0) for part in one(parameters, buffers, own.inputs, own.targets)))
 
 
 def _check(module: nn.Module, stack: Stack) -> None:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from leakage.models.mlp import Mlp
-from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
+from leakage.trainers.criteria import Evaluation, Examples, concatenate, cross_entropies
 
 _LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
 
 
-class Perceptrons(Mlp):
+class MlpEnsemble(Mlp):
     """An `Mlp` with one leading dimension: an `ensembles.Ensemble` that minimises the cross-entropy.
 
     Examples have one input, the points (n, d), and classes from 0 to the number of outputs - 1 as targets. Points are
@@ -21,7 +21,7 @@ class Perceptrons(Mlp):
     """
 
     @classmethod
-    def of(cls, networks: Mlp) -> "Perceptrons":
+    def of(cls, networks: Mlp) -> "MlpEnsemble":
         """These networks, in the same memory."""
         return cls(networks.weights, networks.biases)
 
@@ -33,9 +33,9 @@ class Perceptrons(Mlp):
     def __len__(self) -> int:
         return len(self.weights[0])
 
-    def clone(self) -> "Perceptrons":
+    def clone(self) -> "MlpEnsemble":
         """See `Ensemble.clone`."""
-        return Perceptrons(*(tuple(part.detach().clone() for part in both) for both in (self.weights, self.biases)))
+        return MlpEnsemble(*(tuple(part.detach().clone() for part in both) for both in (self.weights, self.biases)))
 
     def gradients(self, batch: Examples) -> list[Tensor]:
         r"""See `Ensemble.gradients`.
@@ -61,8 +61,8 @@ class Perceptrons(Mlp):
                 push = torch.ops.aten.threshold_backward(push @ weight, inputs, 0)  # where the ReLU is on, in one pass
         return [*reversed(weights), *reversed(biases)]
 
-    def scores(self, examples: Examples) -> Score:
-        r"""See `Ensemble.scores`: $\ell = -\log \operatorname{softmax}(o(x))_y$ in nats, and one answer an example.
+    def evaluate(self, examples: Examples) -> Evaluation:
+        r"""See `Ensemble.evaluate`: $\ell = -\log \operatorname{softmax}(o(x))_y$ in nats, and one answer an example.
 
         See `criteria.cross_entropies` for their precision.
         """
@@ -78,8 +78,8 @@ class Perceptrons(Mlp):
                 wide = sparse.between(first, first + len(part)).times(table)
                 outputs = self.above(wide.view(len(part), len(self), -1).transpose(0, 1).contiguous())
             losses, wrong = cross_entropies(outputs, part.expand(len(self), -1))
-            found.append(Score(losses, wrong.long(), torch.ones_like(part).expand(len(self), -1)))
-        return joined(found, -1)
+            found.append(Evaluation(losses, wrong.long(), torch.ones_like(part).expand(len(self), -1)))
+        return concatenate(found, -1)
 
 
 def _asked(examples: Examples) -> tuple[Tensor, Tensor]:

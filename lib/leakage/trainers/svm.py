@@ -93,9 +93,9 @@ def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, t
 
 
 def soft_margin(
-    gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, box: float = 1.0, tolerance: float = 1e-12
+    gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, cost: float = 1.0, tolerance: float = 1e-12
 ) -> Machine:
-    r"""The machine that pays $C$ = `box` for each unit of a margin missed, by a primal-dual interior-point method.
+    r"""The machine that pays $C$ = `cost` for each unit of a margin missed, by a primal-dual interior-point method.
 
     The dual of `hard_margin` with $0 \le a_i \le C$. The Gram matrix may be singular: Mehrotra's predictor and
     corrector solve with $Q$ plus a positive diagonal. Steps end when all optimality conditions hold to `tolerance`,
@@ -111,7 +111,7 @@ def soft_margin(
     target, gram = labels.double(), gram.double()  # single precision has no conditions of 1e-12
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = target.reshape(-1, n)
-    barrier = Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, box)
+    barrier = Barrier(gram.reshape(-1, n, n) * signs.unsqueeze(-1) * signs.unsqueeze(-2), signs, cost)
     for number in range(_BARRIER_STEPS):
         moving = ~(barrier.error() <= tolerance)  # NaN has not arrived
         if not bool(moving.any()):
@@ -121,12 +121,12 @@ def soft_margin(
         raise ArithmeticError(
             f"the optimality conditions are off by {float(barrier.error().max()):.3g} after 100 steps."
         )
-    machine = _machine(barrier.quadratic, signs, barrier.dual, barrier.offset, box, batch)
-    unknown = tolerance * box * gram.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
+    machine = _machine(barrier.quadratic, signs, barrier.dual, barrier.offset, cost, batch)
+    unknown = tolerance * cost * gram.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
     if bool(((machine.norm > 0) & (machine.norm < unknown)).any()):
         raise ArithmeticError(
-            f"with `box` = {box:g} the conditions do not tell w from 0; lower it, or use hard_margin where the labels "
-            "can be separated."
+            f"with `cost` = {cost:g} the conditions do not tell w from 0; lower it, or use hard_margin where the "
+            "labels can be separated."
         )
     return machine
 
@@ -186,17 +186,17 @@ def _equality_solution(quadratic: Tensor, signs: Tensor, support: Tensor) -> tup
 
 
 def _machine(
-    quadratic: Tensor, signs: Tensor, dual: Tensor, offset: Tensor, box: float | None, batch: torch.Size
+    quadratic: Tensor, signs: Tensor, dual: Tensor, offset: Tensor, cost: float | None, batch: torch.Size
 ) -> Machine:
     """The machines with their norm and how far they are from optimal."""
     pull, square = _pull(quadratic, dual)
     slack = pull + offset.unsqueeze(-1) * signs - 1
-    projected = (dual - slack).clamp(0, box)
+    projected = (dual - slack).clamp(0, cost)
     n = signs.shape[-1]
     return Machine(
         dual.reshape(*batch, n),
         offset.reshape(batch),
-        _norm(dual, square, slack, signs, box).reshape(batch),
+        _norm(dual, square, slack, signs, cost).reshape(batch),
         signs.reshape(*batch, n),
         (dual - projected).abs().amax(-1).reshape(batch),
     )
@@ -222,7 +222,7 @@ def _pull(quadratic: Tensor, dual: Tensor) -> tuple[Float[Tensor, "m n"], Float[
     return pull, square
 
 
-def _norm(dual: Tensor, square: Tensor, slack: Tensor, signs: Tensor, box: float | None) -> Float[Tensor, " m"]:
+def _norm(dual: Tensor, square: Tensor, slack: Tensor, signs: Tensor, cost: float | None) -> Float[Tensor, " m"]:
     r"""$\lVert w \rVert$, or 0 where the solver cannot tell w from 0.
 
     The objective $P(w, b) = \frac12 \lVert w \rVert^2 + C \sum_i (-s_i)_+$ is strongly convex in w, so that the optimum
@@ -232,11 +232,11 @@ def _norm(dual: Tensor, square: Tensor, slack: Tensor, signs: Tensor, box: float
     Rounding of the terms of P and D counts to their gap.
     """
     square = square.clamp_min(0)
-    if box is None:  # a margin is finite, so that a separating w is not 0
+    if cost is None:  # a margin is finite, so that a separating w is not 0
         return square.sqrt()
-    missed, mass = box * (-slack).clamp_min(0).sum(-1), dual.sum(-1)
+    missed, mass = cost * (-slack).clamp_min(0).sum(-1), dual.sum(-1)
     rounding = torch.finfo(dual.dtype).eps * dual.shape[-1] * (missed + mass)
     gap = (square + missed - mass).clamp_min(0) + rounding
-    plain = 2 * box * torch.minimum((signs > 0).sum(-1), (signs < 0).sum(-1)).to(dual.dtype)
+    plain = 2 * cost * torch.minimum((signs > 0).sum(-1), (signs < 0).sum(-1)).to(dual.dtype)
     worse = square / 2 + missed > (1 - _BETTER) * plain
     return torch.where((square <= 2 * gap) & worse, 0.0, square.sqrt())

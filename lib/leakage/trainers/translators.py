@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from leakage.models.initialisation import Stack
 from leakage.models.transformer import PADDING, Transformer
-from leakage.trainers.criteria import Examples, Score, cross_entropies, joined
+from leakage.trainers.criteria import Evaluation, Examples, concatenate, cross_entropies
 from leakage.trainers.modules import check_stacked
 
 _LARGEST_EVALUATION = 2**20  # numbers of one evaluated chunk: 4 MiB of float32 stay in the cache
@@ -74,14 +74,14 @@ class Translators:
         return [slope.contiguous() for slope in found.values()]
 
     @torch.no_grad()
-    def scores(self, examples: Examples) -> Score:
-        """See `Ensemble.scores`: losses in nats, summed over an example's words; see `criteria.cross_entropies`."""
+    def evaluate(self, examples: Examples) -> Evaluation:
+        """See `Ensemble.evaluate`: losses in nats, summed over an example's words; see `criteria.cross_entropies`."""
         hidden = len(self) * examples.targets.shape[1] * 4 * self.form.width
         at_once = max(1, _LARGEST_EVALUATION // hidden)
         chunks = (examples[slice(first, first + at_once)] for first in range(0, len(examples), at_once))
-        return joined([self._judged(asked) for asked in chunks], 1)
+        return concatenate([self._judged(asked) for asked in chunks], 1)
 
-    def _judged(self, examples: Examples) -> Score:
+    def _judged(self, examples: Examples) -> Evaluation:
         """Only places that ask for a word have logits, and few of them at a time."""
         vectors = self._network(*(words.expand(len(self), *words.shape) for words in examples.inputs))
         asked, table = examples.targets != PADDING, self.stack.parameters[_OUTPUT]
@@ -98,4 +98,4 @@ class Translators:
             return each.new_zeros(len(self), len(asked)).index_add_(1, sentence, each)
 
         losses, wrong = zip(*judged, strict=True)
-        return Score(summed(losses), summed(each.long() for each in wrong), asked.sum(-1).expand(len(self), -1))
+        return Evaluation(summed(losses), summed(each.long() for each in wrong), asked.sum(-1).expand(len(self), -1))

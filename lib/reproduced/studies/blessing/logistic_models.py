@@ -22,7 +22,7 @@ from leakage.metrics.intervals import Estimate
 from leakage.theory.logistic.fixed_point import Solution
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss
-from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, train_with_point, with_point
+from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, predict_with_point, train_with_point
 
 _BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite
 
@@ -236,7 +236,7 @@ def simulate_outputs(
     """Outputs at the fixed points of models trained on `trials` data sets, without and with each point: Figure 2."""
     parts, again = [], [[] for _ in points.labels if refit]
     for data, gram, model in _train_batches(ensemble, trials, penalty, generator, points):
-        parts.append(with_point(model, data.cross, points.squares, points.labels))
+        parts.append(predict_with_point(model, data.cross, points.squares, points.labels))
         for j, column in enumerate(again):
             added = data.cross[..., j], points.squares[j], points.labels[j]
             column.append(_require_convergence(train_with_point(model, gram, data.labels, *added)).logits[:, -1])

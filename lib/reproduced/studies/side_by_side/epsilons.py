@@ -67,7 +67,7 @@ def bound_private_run(
     scale = learning_rate * rows.shape[1] / (points / 2)  # so that each example's step does not depend on their number
     start = mlp.initial((1,), (features.shape[1], hidden, data.classes), generator=draws, dtype=torch.float32)
     trained = dp_sgd.train(
-        dp_sgd.for_settings(start, len(noises)),
+        dp_sgd.repeat_for_settings(start, len(noises)),
         Examples((features,), labels),
         rows,
         recipe,

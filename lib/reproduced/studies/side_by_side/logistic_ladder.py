@@ -34,7 +34,7 @@ from leakage.theory.logistic.prox import curvature, loss, prox
 from leakage.theory.logistic.teacher import logit_rule
 from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
 from leakage.theory.ridge_evidence import Ratios
-from leakage.trainers.logistic_regression import Fit, fit, train_with_point, with_point
+from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
 from reproduced.studies.side_by_side import ridge_ladder
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
@@ -183,7 +183,7 @@ def measure_attacks(
         asked = _draw_sample((points,), n, draws)
         model, _, _, cross = _train(asked, penalty, models, n, draws)
         squares = torch.stack([part.square().sum(-1) for part in asked.parts]).sum(0)
-        seen = with_point(model, cross.sum(-1), squares, asked.labels)
+        seen = predict_with_point(model, cross.sum(-1), squares, asked.labels)
         member = torch.rand(models, points, dtype=torch.float32, generator=draws) < 0.5
         outputs = (2 * asked.labels - 1) * torch.where(member, seen.outputs, seen.without)
         losses = loss(outputs, torch.ones_like(outputs))
