@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
-from leakage.trainers import logistic_newton
+from leakage.trainers import logistic_regression
 from leakage.trainers.logistic_regression import fit, leave_one_out, predict_with_point, train_with_point
 
 
@@ -58,7 +58,6 @@ def test_a_model_that_does_not_arrive_is_marked():
     rows, labels = problem((4,), 30, 60, "marked")
     model = fit(rows @ rows.mT, labels, ridge=1e-3, most_steps=2)
     assert not bool(model.converged.any())
-    assert model.steps.tolist() == [2] * 4
 
 
 def test_the_gamma_of_a_new_point_is_that_of_the_features():
@@ -81,7 +80,7 @@ def test_the_proximal_operator_approaches_training_again():
         cross, square = gram[:, :n, last], gram[:, last, last]
         model = fit(gram[:, :n, :n], labels[:, :n], ridge=0.05)
         added = predict_with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), labels[:, last:])
-        exact = train_with_point(model, gram[:, :n, :n], labels[:, :n], cross, square, labels[:, last])
+        exact = train_with_point(model, labels[:, :n], cross, square, labels[:, last])
         whole = fit(gram, labels, ridge=0.05)
         torch.testing.assert_close(exact.logits, whole.logits, rtol=0, atol=1e-7)
         errors.append(float((added.outputs.squeeze(-1) - exact.logits[:, -1]).abs().mean()))
@@ -92,7 +91,7 @@ def test_the_proximal_operator_approaches_training_again():
 def test_leaving_out_is_adding_backwards():
     rows, labels = problem((5,), 120, 200, "left out")
     gram = rows @ rows.mT
-    left = leave_one_out(fit(gram, labels, ridge=0.05), gram, labels)
+    left = leave_one_out(fit(gram, labels, ridge=0.05))
     smaller = fit(gram[:, 1:, 1:], labels[:, 1:], ridge=0.05)
     exact = (gram[:, 0, 1:] * smaller.dual).sum(-1)
     assert float((left.without[:, 0] - exact).abs().max()) < 0.02  # outputs are of order 1, the error of order 1/n
@@ -107,7 +106,7 @@ def test_a_long_step_is_shortened_until_the_objective_falls():
     model = fit(gram, labels, ridge=1e-3, start=start)
     assert bool(model.converged)
     assert float(model.residual) < 1e-9
-    assert logistic_newton._ENOUGH < 0.5
+    assert logistic_regression._LEAST_DECREASE < 0.5
 
 
 @pytest.mark.parametrize(("gram", "ridge"), [(1.0, 1e-12), (1.0, 1e-17), (1.0, 1e-30), (1e200, 1.0), (1e-200, 1e-217)])
