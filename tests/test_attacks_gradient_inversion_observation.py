@@ -10,9 +10,8 @@ from leakage.attacks.gradient_inversion.least_squares import HiddenEquations, Ou
 from leakage.attacks.gradient_inversion.observation import Observation, flatten_gradient, misfit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client, DeepStack
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import LOSSES, batch_gradient
+from leakage.trainers.federated import LOSSES, Client, DeepStack, batch_gradient
 
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)
