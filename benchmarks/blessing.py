@@ -24,8 +24,7 @@ from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import prox
 from leakage.theory.logistic.teacher import average_over_points, logit_rule
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
-from leakage.trainers.criteria import Examples
-from leakage.trainers.perceptrons import MlpEnsemble
+from leakage.trainers.ensembles import Examples, MlpEnsemble
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
 from reproduced.studies.blessing import logistic_models
@@ -232,7 +231,7 @@ def left_out(sizes: Sizes) -> Case:
 
     def ours() -> tuple[logistic_regression.Fit, Tensor]:
         model = logistic_regression.fit(gram, labels, ridge=ridge)
-        return model, logistic_regression.leave_one_out(model, gram, labels).without
+        return model, logistic_regression.leave_one_out(model).without
 
     start = logistic_regression.fit(gram, labels, ridge=ridge).dual
 

@@ -21,9 +21,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Ensemble, Recipe, Recorder
-from leakage.trainers.perceptrons import MlpEnsemble
+from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe, Recorder
 
 LOSS_ATTACKS: Mapping[str, str] = {
     "global": "global threshold",

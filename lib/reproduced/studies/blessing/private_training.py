@@ -19,7 +19,7 @@ from leakage.metrics.intervals import Estimate
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
-from leakage.trainers.perceptrons import MlpEnsemble
+from leakage.trainers.ensembles import MlpEnsemble
 from reproduced.studies.blessing.early_stopping import Rates, audit_losses, draw_halves, measure_losses
 
 

@@ -27,9 +27,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import MlpEnsemble
+from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
 
 # ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,8 +20,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.perceptrons import MlpEnsemble
+from leakage.trainers.ensembles import Examples, MlpEnsemble
 from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
 
 MODELS_PER_REPETITION = 12
