@@ -296,7 +296,8 @@ def private(sizes: Sizes) -> Case:
     networks = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(networks: Mlp, points: Tensor) -> Mlp:
-        return dp_sgd.clipped_gradient_sum(networks, points, labels, clip=1.0)
+        sums = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=1.0)
+        return Mlp(tuple(sums[::2]), tuple(sums[1::2]))
 
     def theirs(networks: Mlp, points: Tensor) -> Mlp:
         return clipped_by_examples(networks, points, labels)
