@@ -22,9 +22,6 @@ from leakage.models import activations
 from leakage.models.activations import Activation
 from leakage.runtime import DTYPE
 
-STACKS = ("plain", "paired")
-"""Kinds of `DeepStack`."""
-
 
 class Client(nn.Module):
     r"""$f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ with the given hidden weights and $a_j = 1/m$.

@@ -1,8 +1,8 @@
 r"""The attack on a deep network whose lower layers keep their input.
 
-The server sends a `trainers.federated.DeepStack`. Its two upper layers are a two-layer client whose inputs are *features*
-of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs with these
-features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
+The server sends a `trainers.federated.DeepStack`. Its two upper layers are a two-layer client whose inputs are
+*features* of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs
+with these features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
 """
 
 from collections.abc import Callable, Mapping
