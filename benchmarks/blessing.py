@@ -24,8 +24,7 @@ from leakage.theory.logistic.problem import Setting
 from leakage.theory.logistic.prox import prox
 from leakage.theory.logistic.teacher import average_over_points, logit_rule
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
-from leakage.trainers.criteria import Examples
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Examples, MlpEnsemble
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
 from reproduced.studies.blessing import logistic_models
@@ -214,11 +213,11 @@ def same_outputs(sizes: Sizes) -> str:
 
 
 def same_refits(ensemble: Bilevel, points: Points) -> str:
-    """How far `with_point` is from training again, on the same rows."""
+    """How far `predict_with_point` is from training again, on the same rows."""
     rows, labels = drawn(ensemble, stream(0, "benchmark/same"))
     asked = explicit(ensemble, points)
     model = logistic_regression.fit(rows @ rows.T, labels, ridge=ensemble.ridge(PENALTY))
-    added = logistic_regression.with_point(model, rows @ asked.T, asked.square().sum(-1), points.labels)
+    added = logistic_regression.predict_with_point(model, rows @ asked.T, asked.square().sum(-1), points.labels)
     without, outputs = refits(rows, labels, asked, points.labels, ridge=model.ridge)
     pairs = torch.stack([added.without, added.outputs]), torch.stack([without, outputs])
     return close(*pairs, REFITTED, "on the same rows")
@@ -232,7 +231,7 @@ def left_out(sizes: Sizes) -> Case:
 
     def ours() -> tuple[logistic_regression.Fit, Tensor]:
         model = logistic_regression.fit(gram, labels, ridge=ridge)
-        return model, logistic_regression.leave_one_out(model, gram, labels).without
+        return model, logistic_regression.leave_one_out(model).without
 
     start = logistic_regression.fit(gram, labels, ridge=ridge).dual
 
@@ -273,7 +272,7 @@ def training(sizes: Sizes) -> Case:
     start = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(start: Mlp) -> Mlp:
-        return ensembles.train(Perceptrons.of(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles"))
+        return ensembles.train(MlpEnsemble.of(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles"))
 
     def theirs(start: Mlp) -> Mlp:
         return by_modules(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))
@@ -297,13 +296,14 @@ def private(sizes: Sizes) -> Case:
     networks = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(networks: Mlp, points: Tensor) -> Mlp:
-        return dp_sgd.clipped_sum(networks, points, labels, clip=1.0)
+        sums = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=1.0)
+        return Mlp(tuple(sums[::2]), tuple(sums[1::2]))
 
     def theirs(networks: Mlp, points: Tensor) -> Mlp:
         return clipped_by_examples(networks, points, labels)
 
     single, near = networks.to(torch.float32), points.float()
-    wide, single_wide = dp_sgd.for_settings(networks, 1), dp_sgd.for_settings(single, 1)
+    wide, single_wide = dp_sgd.repeat_for_settings(networks, 1), dp_sgd.repeat_for_settings(single, 1)
     return Case(
         id="private",
         what=f"DP-SGD, {models} networks {inputs}-{width}-{classes}, batch {batch}",

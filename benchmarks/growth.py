@@ -87,7 +87,7 @@ def left_out_points() -> Axis:
 
     def without_each(gram: Tensor, labels: Tensor, ridge: float) -> Tensor:
         model = logistic_regression.fit(gram, labels, ridge=ridge)
-        return logistic_regression.leave_one_out(model, gram, labels).without
+        return logistic_regression.leave_one_out(model).without
 
     def without_some(gram: Tensor, labels: Tensor, ridge: float, start: Tensor) -> Tensor:
         each = (blessing.trained_without(i, gram, labels, ridge=ridge, start=start) for i in range(timed))

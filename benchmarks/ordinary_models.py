@@ -17,7 +17,7 @@ from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE
-from leakage.trainers.ensembles import Recipe, shuffled
+from leakage.trainers.ensembles import Recipe, shuffle_rows
 from reproduced.studies.blessing.logistic_models import Bilevel, Points
 
 
@@ -60,7 +60,7 @@ def by_modules(
     optimisers = [torch.optim.Adam(network.parameters(), lr=recipe.learning_rate) for network in networks]
     features = features.to(start.weights[0])
     for _ in range(recipe.epochs):
-        for batch in shuffled(rows, generator=generator).split(recipe.batch, dim=-1):
+        for batch in shuffle_rows(rows, generator=generator).split(recipe.batch, dim=-1):
             for network, optimiser, own in zip(networks, optimisers, batch, strict=True):
                 optimiser.zero_grad()
                 cross_entropy(network(features[own]), labels[own]).backward()

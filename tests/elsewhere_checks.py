@@ -8,16 +8,16 @@ from elsewhere import held
 from leakage.attacks.gradient_inversion import recover
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
-from leakage.models import clients, convolutional, initialisation, mlp
+from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic import limits
 from leakage.theory.logistic.fixed_point import solve
 from leakage.theory.logistic.problem import Setting
-from leakage.trainers import criteria, ensembles, module_flow
-from leakage.trainers.criteria import Examples
+from leakage.trainers import ensembles, margin_flow
 from leakage.trainers.dp_sgd import PrivateRecipe
+from leakage.trainers.ensembles import Examples, ModuleEnsemble
+from leakage.trainers.federated import DeepStack
 from leakage.trainers.margin_flow import Descent
-from leakage.trainers.modules import Modules
 from reproduced.studies.blessing import (
     logistic_models,
     private_training,
@@ -54,23 +54,22 @@ def outputs():
     return logistic_models.law_distances(found, points, law).refits[0].low
 
 
-def digits(route):
-    module = convolutional.Convolutional(3, width=2)
-    start, labels = convolutional.initial(module, 2, generator=DRAWS), torch.tensor([[1.0, -1], [-1, 1]], dtype=DTYPE)
-    return module_flow.train(
-        module, start, gaussian((2, 2, 9), generator=DRAWS), labels, Descent(2, learning_rate=0.1), route=route
-    )
+def digits():
+    module, start = nn.Linear(9, 1, bias=False, dtype=DTYPE), gaussian((1, 9), generator=DRAWS)
+    module.forward = lambda points: nn.functional.linear(points, module.weight).squeeze(-1)
+    points, labels = gaussian((2, 9), generator=DRAWS), torch.tensor([1.0, -1], dtype=DTYPE)
+    return margin_flow.train_module(module, {"weight": start}, points, labels, Descent(2, learning_rate=0.1))
 
 
-def classifiers(start, points, generator, *, route):
+def classifiers(start, points, generator, *, batched):
     examples, recipe = Examples((points,), (points[:, 0] > 0).long()), ensembles.Recipe(1, 2, optimiser="sgd")
-    networks = Modules(FORM, start, criterion=criteria.classes, route=route)
+    networks = ModuleEnsemble(FORM, start, batched=batched)
     half = torch.arange(4, device=points.device).expand(2, 4)
-    return ensembles.train(networks, examples, half, recipe, generator=generator).scores(examples)
+    return ensembles.train(networks, examples, half, recipe, generator=generator).evaluate(examples)
 
 
 def stack(weights):
-    return clients.DeepStack(weights, activation="sigmoid", bias=1.0, depth=3, kind="paired")
+    return DeepStack(weights, activation="sigmoid", bias=1.0, depth=3, kind="paired")
 
 
 CALLS = {
@@ -92,10 +91,10 @@ CALLS = {
     ),
     "an integral": lambda: theory_checks.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
     "refinement": lambda: theorems.refinement(NETWORK, subdivide(NETWORK, windows.unit_square())),
-    **{f"digits, {route}": lambda route=route: digits(route) for route in ("loop", "vmap")},
+    "a margin": digits,
     **{
-        f"classifiers, {route}": lambda route=route: held(classifiers)(LINEAR, POINTS, DRAWS, route=route)
-        for route in ("loop", "vmap")
+        f"classifiers, {batched}": lambda batched=batched: held(classifiers)(LINEAR, POINTS, DRAWS, batched=batched)
+        for batched in (False, True)
     },
 }
 

@@ -6,9 +6,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
-from leakage.models.clients import Client
 from leakage.runtime import stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,8 @@ from leakage.attacks.gradient_inversion import deep_networks, gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client, DeepStack, stack_features
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, DeepStack, batch_gradient, stack_features
 
 X = sphere(3, 10, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)

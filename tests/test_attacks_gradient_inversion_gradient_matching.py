@@ -9,9 +9,8 @@ from leakage.attacks.gradient_inversion import gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 
 D = 12
 

@@ -11,9 +11,8 @@ from leakage.attacks.gradient_inversion.least_squares import (
 )
 from leakage.attacks.gradient_inversion.observation import Observation, misfit
 from leakage.data.gaussians import gaussian, sphere
-from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 
 SMOOTH = ["tanh", "sigmoid", "gelu", "silu", "softplus", "elu", "sin", "polynomial"]
 

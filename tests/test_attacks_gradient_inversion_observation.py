@@ -10,9 +10,8 @@ from leakage.attacks.gradient_inversion.least_squares import HiddenEquations, Ou
 from leakage.attacks.gradient_inversion.observation import Observation, flatten_gradient, misfit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client, DeepStack
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import LOSSES, batch_gradient
+from leakage.trainers.federated import LOSSES, Client, DeepStack, batch_gradient
 
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)
@@ -108,7 +107,6 @@ def test_an_observation_has_no_room_for_the_batch():
         (lambda: seen(sequential(bias=True)), "A hidden bias"),
         (lambda: seen(sequential(nn.Hardtanh)), "with a known activation"),
         (lambda: seen(sequential(), activation="relu"), "with relu"),
-        (lambda: seen(sequential(), activation="swish"), "`activation` must be one of"),
         (lambda: seen(sequential(), hidden="1.weight"), r"no parameter '1\.weight'; it has 0\.weight"),
         (lambda: seen(nn.Linear(6, 1).double()), "must name two layers that fit"),
         (lambda: seen(DeepStack(W, activation="tanh", depth=3)), "inputs of dimension 12"),
@@ -117,7 +115,6 @@ def test_an_observation_has_no_room_for_the_batch():
         (lambda: seen(Client(W, activation="relu", bias=1e13)), "a smaller bias would tell"),
         (lambda: seen(Client(torch.cat([W, -W]), activation="tanh")), "the outputs fit tanh, sigmoid, sin, linear"),
         (lambda: seen(Client(0 * W, activation="tanh", bias=1.0)), "other than 0"),
-        (lambda: Observation.from_module(sequential(), {}, batch=3, loss="max"), "`loss` must be one of"),
     ],
 )
 def test_a_module_that_is_something_else_is_refused(make, complaint):

@@ -138,8 +138,10 @@ QUICK = {
         "the_score_points_the_right_way_on_either_side_of_the_crossover",
         "very_different_laws_are_told_apart_for_certain",
     ),
-    "trainers_criteria": (),
-    "trainers_ensembles": ("an_ensemble_computes_what_separate_networks_compute[sgd with momentum]",),
+    "trainers_ensembles": (
+        "an_ensemble_computes_what_separate_networks_compute[sgd with momentum]",
+        "a_loss_judged_is_the_cross_entropy_however_small_it_is",
+    ),
     "trainers_logistic_regression": (),
     "trainers_min_norm": (),
     "trainers_svm": (),

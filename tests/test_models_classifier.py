@@ -14,7 +14,7 @@ from leakage.attacks.membership import label_only, posterior
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.models import classifier
-from leakage.models.classifier import OfEstimator, OfModule
+from leakage.models.classifier import EstimatorClassifier, ModuleClassifier
 from leakage.runtime import stream
 
 EPSILON = torch.finfo(torch.float64).eps
@@ -35,7 +35,7 @@ def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was(monkeypatch):
     model = module().train()
     model[3].eval()  # part of it may be fixed
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    found = OfModule(model)(points())
+    found = ModuleClassifier(model)(points())
     assert (found.dtype, found.shape, found.requires_grad) == (torch.float64, (40, 3), False)
     assert [part.training for part in model.modules()] == [True, True, True, True, False, True]
     torch.testing.assert_close(dict(model.state_dict()), state)
@@ -44,22 +44,22 @@ def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was(monkeypatch):
 
 def test_a_module_of_doubles_is_asked_in_doubles():
     model = nn.Sequential(nn.Linear(5, 2)).double()
-    torch.testing.assert_close(OfModule(model)(points()), model(points()).detach(), rtol=0, atol=1e-15)
+    torch.testing.assert_close(ModuleClassifier(model)(points()), model(points()).detach(), rtol=0, atol=1e-15)
 
 
 def test_an_estimators_logits_are_the_logarithms_of_its_posteriors():
     inputs, labels = points(200).numpy(), (points(200)[:, 0] > 0).long().numpy()
     fitted = LogisticRegression().fit(inputs, labels)
-    found = OfEstimator(fitted)(points())
+    found = EstimatorClassifier(fitted)(points())
     odds = found[:, 1] - found[:, 0]
     np.testing.assert_allclose(odds, fitted.decision_function(points().numpy()), atol=1e-9)
-    tree = OfEstimator(DecisionTreeClassifier().fit(inputs, labels))(points())
+    tree = EstimatorClassifier(DecisionTreeClassifier().fit(inputs, labels))(points())
     assert tree.unique().tolist() == pytest.approx([math.log(EPSILON), 0.0])
 
 
 @pytest.mark.parametrize(
     "network",
-    [OfModule(nn.Sequential(nn.Linear(5, 1))), OfModule(nn.Flatten(0)), lambda x: x[:, :1]],
+    [ModuleClassifier(nn.Sequential(nn.Linear(5, 1))), ModuleClassifier(nn.Flatten(0)), lambda x: x[:, :1]],
     ids=["one output", "no classes", "a function"],
 )
 def test_what_gives_no_logits_is_refused(network):
@@ -95,7 +95,7 @@ def neighbours() -> KNeighborsClassifier:
 
 @pytest.mark.parametrize(
     "trained",
-    [lambda: OfModule(sequential()), lambda: OfEstimator(neighbours())],
+    [lambda: ModuleClassifier(sequential()), lambda: EstimatorClassifier(neighbours())],
     ids=["torch", "scikit-learn"],
 )
 def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(trained):
@@ -117,4 +117,4 @@ def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(traine
 def test_classes_ascend_and_hold_those_of_the_estimator(classes):
     tree = DecisionTreeClassifier(random_state=0).fit(np.arange(9.0)[:, None], np.repeat([0, 1, 2], 3))
     with pytest.raises(ValueError, match="`classes` must ascend"):
-        OfEstimator(tree, np.array(classes))(torch.tensor([[4.0]]))
+        EstimatorClassifier(tree, np.array(classes))(torch.tensor([[4.0]]))

@@ -13,10 +13,7 @@ from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import rates
 from leakage.models.initialisation import Stack, initial
 from leakage.runtime import stream
-from leakage.trainers import criteria
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.modules import Modules
+from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
 from reproduced.studies.blessing import early_stopping
 from reproduced.studies.blessing.early_stopping import record_training
 
@@ -148,7 +145,7 @@ def draw_examples(count, name):
 
 def record(stack=None, epochs=(0, 1, 3)):
     draws = stream(0, "networks")
-    networks = Modules(network(), stack or initial(network(), 4, generator=draws), criterion=criteria.classes)
+    networks = ModuleEnsemble(network(), stack or initial(network(), 4, generator=draws))
     pairs = complementary_pairs(40, 4, generator=stream(0, "pairs"))
     pool, other = draw_examples(40, "pool"), draw_examples(30, "other")
     recipe = Recipe(epochs=3, batch=10, learning_rate=0.05)
@@ -169,7 +166,7 @@ def test_the_record_has_the_form_that_attacks_read():
 
 def test_before_training_the_losses_are_those_of_the_initial_networks():
     start = initial(network(), 4, generator=stream(0, "networks"))
-    expected = Modules(network(), start, criterion=criteria.classes).scores(draw_examples(40, "pool"))
+    expected = ModuleEnsemble(network(), start).evaluate(draw_examples(40, "pool"))
     torch.testing.assert_close(record().recorded.losses[0], expected.losses)
 
 

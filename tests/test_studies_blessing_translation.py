@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from leakage.data.multi30k import SentencePairs
-from leakage.models.transformer import PADDING
 from leakage.trainers.ensembles import Recipe
+from reproduced.studies.blessing.transformers import PADDING
 from reproduced.studies.blessing.translation import (
     BEGIN,
     END,

@@ -11,9 +11,8 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.attacks.gradient_inversion.tensor_attack import reconstruct
 from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
-from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,

@@ -6,9 +6,8 @@ import torch
 from leakage.attacks.gradient_inversion.symmetries import symmetries
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 from reproduced.studies.gradient_inversion import gradient_symmetries as twins
 
 D, B = 8, 3

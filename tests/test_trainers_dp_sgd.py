@@ -11,8 +11,8 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd
-from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
+from leakage.trainers.ensembles import Examples
 
 MODELS, SETTINGS, BATCH = 3, 2, 7
 
@@ -54,26 +54,25 @@ DEPTHS = pytest.mark.parametrize("widths", [(5, 3), (5, 8, 3), (5, 8, 6, 3), (5,
 @pytest.mark.parametrize("clip", [0.3, 3.0, 1e6])
 def test_the_clipped_sum_is_that_of_example_gradients(widths, clip):
     networks, (points, labels) = networks_of(widths), a_batch(widths)
-    total = dp_sgd.clipped_sum(networks, points, labels, clip=clip)
+    total = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=clip)
     for model, setting, network in each(networks):
         gradients = example_gradients(network, points[model], labels[model])
         norms = sum(part.flatten(1).square().sum(1) for side in gradients for part in side).sqrt()
         factors = (clip / norms).clamp_max(1)
-        ours = total[model][setting]
-        for side, found in zip(gradients, (ours.weights, ours.biases), strict=True):
-            for part, sum_found in zip(side, found, strict=True):
-                expected = torch.einsum("b,b...->...", factors, part)
-                torch.testing.assert_close(sum_found, expected, rtol=1e-11, atol=1e-12)  # float64 rounding
+        parts = [part for layer in zip(*gradients, strict=True) for part in layer]
+        for part, found in zip(parts, total, strict=True):
+            expected = torch.einsum("b,b...->...", factors, part)
+            torch.testing.assert_close(found[model, setting], expected, rtol=1e-11, atol=1e-12)  # float64 rounding
 
 
 def test_no_example_moves_the_sum_by_more_than_the_bound():
     widths = (5, 8, 3)
     networks, (points, labels) = networks_of(widths), a_batch(widths)
     points[:, 0] *= 1e4  # a gradient that would swamp all others
-    with_it = dp_sgd.clipped_sum(networks, points, labels, clip=0.5)
-    without = dp_sgd.clipped_sum(networks, points[:, 1:], labels[:, 1:], clip=0.5)
+    with_it = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=0.5)
+    without = dp_sgd.clipped_gradient_sum(networks, points[:, 1:], labels[:, 1:], clip=0.5)
     moved = torch.zeros(MODELS, SETTINGS, dtype=torch.float64)
-    for one, other in zip((*with_it.weights, *with_it.biases), (*without.weights, *without.biases), strict=True):
+    for one, other in zip(with_it, without, strict=True):
         moved += (one - other).flatten(2).square().sum(-1)
     # Rounding of 1e4; less where it is well classified.
     assert float(moved.sqrt().max()) == pytest.approx(0.5, rel=1e-9)
@@ -81,8 +80,8 @@ def test_no_example_moves_the_sum_by_more_than_the_bound():
 
 def test_an_example_without_a_gradient_is_no_division_by_zero():
     networks = Mlp((torch.zeros(1, 1, 1, 2),), (torch.zeros(1, 1, 1),))  # one class: the softmax is always right
-    total = dp_sgd.clipped_sum(networks, torch.ones(1, 3, 2), torch.zeros(1, 3, dtype=torch.int64), clip=1.0)
-    assert not any(bool(part.any()) for part in (*total.weights, *total.biases))
+    total = dp_sgd.clipped_gradient_sum(networks, torch.ones(1, 3, 2), torch.zeros(1, 3, dtype=torch.int64), clip=1.0)
+    assert not any(bool(part.any()) for part in total)
 
 
 def a_problem(widths=(5, 8, 3), *, points=40, own=20, models=MODELS):
@@ -133,7 +132,7 @@ def test_settings_do_not_disturb_each_other():
     together = dp_sgd.train(start, examples, rows, recipe, noise=noise, learning_rate=rate, generator=stream(0, "t"))
     for setting in range(3):
         alone = dp_sgd.train(
-            dp_sgd.for_settings(start[:, setting], 1),
+            dp_sgd.repeat_for_settings(start[:, setting], 1),
             examples,
             rows,
             recipe,
@@ -224,7 +223,7 @@ def test_a_planted_outlier_is_learnt_without_clipping_and_hidden_by_it():
     features = torch.cat([torch.randn(30, 4, generator=stream(0, "x"), dtype=torch.float64), torch.full((1, 4), 50.0)])
     labels = torch.cat([torch.zeros(30, dtype=torch.int64), torch.ones(1, dtype=torch.int64)])
     examples = Examples((features,), labels)
-    start = dp_sgd.for_settings(mlp.initial((1,), (4, 2), generator=stream(0, "w")), 1)
+    start = dp_sgd.repeat_for_settings(mlp.initial((1,), (4, 2), generator=stream(0, "w")), 1)
 
     def answer(clip, noise):
         out = dp_sgd.train(
@@ -245,8 +244,8 @@ def test_a_planted_outlier_is_learnt_without_clipping_and_hidden_by_it():
 def test_float32_networks_stay_float32_and_agree_with_float64():
     widths = (5, 8, 3)
     networks, (points, labels) = networks_of(widths), a_batch(widths)
-    single = dp_sgd.clipped_sum(networks.to(torch.float32), points.float(), labels, clip=1.0)
-    double = dp_sgd.clipped_sum(networks, points, labels, clip=1.0)
-    assert single.weights[0].dtype == torch.float32
-    for one, other in zip(single.weights, double.weights, strict=True):
+    single = dp_sgd.clipped_gradient_sum(networks.to(torch.float32), points.float(), labels, clip=1.0)
+    double = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=1.0)
+    assert single[0].dtype == torch.float32
+    for one, other in zip(single, double, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)  # float32 rounding of 7 examples

@@ -1,19 +1,21 @@
-"""An ensemble trains as separate PyTorch networks do."""
+"""An ensemble trains as separate PyTorch networks do: fully connected ones, and those of any module on either route."""
 
+import copy
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from leakage.data.gaussians import gaussian
 from leakage.models import mlp
-from leakage.runtime import stream
-from leakage.trainers import ensembles, perceptrons
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.models.initialisation import Stack, initial
+from leakage.runtime import DTYPE, stream
+from leakage.trainers import ensembles
+from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe, shuffle_rows
 
 WIDTHS = (6, 9, 8, 4)
 MODELS, POINTS, OWN = 3, 50, 22
@@ -29,7 +31,7 @@ def a_problem(dtype=torch.float64):
 
 
 def a_start(dtype=torch.float64):
-    return Perceptrons.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
+    return MlpEnsemble.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
 
 
 def modules_of(networks):
@@ -63,7 +65,7 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
     modules = modules_of(start)
     movers, draws = [separate(module.parameters()) for module in modules], stream(0, "shuffle")
     batches = itertools.chain.from_iterable(
-        ensembles.shuffled(rows, generator=draws).split(recipe.batch, dim=-1) for _ in range(recipe.epochs)
+        ensembles.shuffle_rows(rows, generator=draws).split(recipe.batch, dim=-1) for _ in range(recipe.epochs)
     )
     steps = 0
     for batch, (module, mover, model) in itertools.product(batches, zip(modules, movers, range(MODELS), strict=True)):
@@ -81,17 +83,17 @@ def test_an_ensemble_computes_what_separate_networks_compute(recipe, separate):
 
 def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_own():
     rows = a_problem()[1]
-    seen = ensembles.shuffled(rows, generator=stream(0, "shuffle"))
+    seen = ensembles.shuffle_rows(rows, generator=stream(0, "shuffle"))
     torch.testing.assert_close(seen.sort(-1).values, rows.sort(-1).values)
     same = torch.arange(20).expand(2, -1)
-    first, second = ensembles.shuffled(same, generator=stream(0, "shuffle"))
+    first, second = ensembles.shuffle_rows(same, generator=stream(0, "shuffle"))
     assert not torch.allclose(first, second)
 
 
 def test_orders_of_the_caller_are_followed():
     examples, rows = a_problem()
     draws = stream(0, "shuffle")
-    orders = [ensembles.shuffled(rows, generator=draws) for _ in range(RECIPE.epochs)]
+    orders = [ensembles.shuffle_rows(rows, generator=draws) for _ in range(RECIPE.epochs)]
     drawn = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(0, "shuffle"))
     given = ensembles.train(a_start(), examples, rows, RECIPE, generator=stream(1, "unused"), orders=orders)
     torch.testing.assert_close(drawn.weights[0], given.weights[0])
@@ -102,7 +104,7 @@ def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
     start = a_start()
     full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
     together = ensembles.train(start, examples, rows, full, generator=stream(0, "shuffle"))
-    alone = ensembles.train(Perceptrons.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
+    alone = ensembles.train(MlpEnsemble.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
     assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
 
 
@@ -119,18 +121,18 @@ def test_the_initial_networks_are_left_as_they_are_and_precision_follows_them():
 def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
     examples, _ = a_problem()
     networks, labels = a_start(), examples.targets
-    monkeypatch.setattr(perceptrons, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
+    monkeypatch.setattr(ensembles, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
     outputs = networks(examples.inputs[0])
     expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
-    found = networks.scores(examples)
+    found = networks.evaluate(examples)
     assert torch.allclose(found.losses, expected, atol=1e-14)
     torch.testing.assert_close(found.wrong.bool(), outputs.argmax(-1) != labels)
     assert bool((found.answers == 1).all())
 
 
 def test_a_tiny_loss_is_not_rounded_to_zero():
-    sure = Perceptrons((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
-    loss = sure.scores(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
+    sure = MlpEnsemble((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
+    loss = sure.evaluate(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
     assert loss.dtype == torch.float64
     assert float(loss) == pytest.approx(9.4e-14, rel=0.1)  # e^-30, with float64 rounding of 1 beside it
 
@@ -146,7 +148,7 @@ def test_the_epochs_asked_for_are_observed():
         RECIPE,
         generator=stream(0, "shuffle"),
         observe=kept.__setitem__,
-        epochs_observed=(0, 2, 5),
+        observed_epochs=(0, 2, 5),
     )
     assert sorted(kept) == [0, 2, 5]
     torch.testing.assert_close(kept[0].weights[0], start.weights[0])
@@ -165,6 +167,160 @@ def test_a_network_that_diverges_is_not_given_away():
 def test_shuffles_are_uniform_draws_in_order_whatever_is_tied():
     rows = torch.arange(7 * 900).view(7, 900)
     for seed in range(20):
-        found = ensembles.shuffled(rows, generator=stream(seed, "shuffles"))
+        found = ensembles.shuffle_rows(rows, generator=stream(seed, "shuffles"))
         drawn = torch.rand(rows.shape, generator=stream(seed, "shuffles"))
         torch.testing.assert_close(found, rows.gather(-1, drawn.argsort(dim=-1, stable=True)))
+
+
+# ── examples and losses ──
+
+
+def test_a_loss_judged_is_the_cross_entropy_however_small_it_is():
+    logits = torch.randn(2, 50, 7, generator=stream(0, "logits"), dtype=DTYPE)
+    targets = torch.randint(7, (2, 50), generator=stream(0, "targets"))
+    losses, wrong = ensembles.cross_entropies(logits, targets)
+    expected = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(2, 50)
+    torch.testing.assert_close(losses, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(wrong, logits.argmax(-1) != targets)
+    coarse, _ = ensembles.cross_entropies(logits.float(), targets)
+    torch.testing.assert_close(coarse, expected, rtol=1e-5, atol=1e-5)  # rounding of logits up to 4
+    sure, _ = ensembles.cross_entropies(torch.tensor([40.0, 0.0]), torch.tensor(0))
+    assert float(sure) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
+
+
+def test_a_tie_is_a_mistake():
+    assert ensembles.cross_entropies(torch.zeros(2, 3), torch.tensor([0, 2]))[1].tolist() == [True, True]
+
+
+def test_rows_are_taken_of_every_tensor():
+    examples = Examples((torch.arange(4), torch.arange(8).reshape(4, 2)), 10 * torch.arange(4))
+    some = examples[torch.tensor([[3, 0], [1, 2]])]
+    assert [tensor.shape for tensor in (*some.inputs, some.targets)] == [(2, 2), (2, 2, 2), (2, 2)]
+    assert some.targets.tolist() == [[30, 0], [10, 20]]
+    assert (len(examples), len(examples[slice(1, 3)])) == (4, 2)
+
+
+# ── ensembles of modules ──
+
+STACKED, IMAGES, SIDE = 3, 40, 4
+IMAGE_RECIPE = Recipe(epochs=4, batch=6, learning_rate=0.01)  # 5 batches an epoch, the last of 2 points
+
+
+class Network(nn.Module):
+    """A convolution with batch normalisation and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lower = nn.Conv2d(1, 3, 3, padding=1)
+        self.norm = nn.BatchNorm2d(3)
+        self.upper = nn.Linear(3 * SIDE**2, 2)
+
+    def forward(self, images):
+        return self.upper(self.norm(self.lower(images)).relu().flatten(1))
+
+
+def image_problem(dtype=DTYPE):
+    modules = [Network().to(dtype) for _ in range(STACKED)]
+    stack = initial(modules[0], STACKED, generator=stream(0, "networks"), dtype=dtype)
+    for index, module in enumerate(modules):
+        module.load_state_dict({name: part[index] for name, part in (stack.parameters | stack.buffers).items()})
+    images = gaussian((IMAGES, 1, SIDE, SIDE), generator=stream(0, "images")).to(dtype)
+    examples = Examples((images,), (images.mean((1, 2, 3)) > 0).long())
+    rows = torch.rand(STACKED, IMAGES, generator=stream(0, "rows")).argsort(-1)[:, :26]
+    return modules, stack, examples, rows
+
+
+def ensemble_of(stack, form=None, **how):
+    return ModuleEnsemble(form or Network().to("meta"), stack, **how)
+
+
+def train_stack(stack, examples, rows, recipe=IMAGE_RECIPE, *, how=None, **settings) -> Stack:
+    settings: dict[str, Any] = {"generator": stream(0, "shuffles")} | settings
+    return ensembles.train(ensemble_of(stack, **(how or {})), examples, rows, recipe, **settings).stack
+
+
+def differences(one: Stack, other: Stack) -> float:
+    pairs = [(one.parameters, other.parameters), (one.buffers, other.buffers)]
+    return max(float((a[name] - b[name]).abs().max()) for a, b in pairs for name in a)
+
+
+@pytest.mark.parametrize("how", [{"batched": False}, {"batched": True}])
+def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
+    modules, stack, examples, rows = image_problem()
+    found = train_stack(stack, examples, rows, how=how)
+    generator = stream(0, "shuffles")
+    optimisers = [torch.optim.Adam(module.parameters(), lr=IMAGE_RECIPE.learning_rate) for module in modules]
+    for _ in range(IMAGE_RECIPE.epochs):
+        for batch in shuffle_rows(rows, generator=generator).split(IMAGE_RECIPE.batch, dim=-1):
+            for module, optimiser, own in zip(modules, optimisers, batch, strict=True):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(module(examples.inputs[0][own]), examples.targets[own]).backward()
+                optimiser.step()
+    # 20 steps in float64: rounding only. Adam enlarges it where a gradient is almost 0, as those of the convolution's
+    # biases are, which the normalisation takes away again; 4e-10 is measured there.
+    assert differences(found, Stack(*torch.func.stack_module_state(modules)).clone()) < 1e-8
+    evaluated = torch.stack([copy.deepcopy(module).eval()(examples.inputs[0]) for module in modules])
+    score = ensemble_of(found, Network(), **how).evaluate(examples)
+    expected = nn.functional.cross_entropy(
+        evaluated.flatten(0, 1), examples.targets.repeat(STACKED), reduction="none"
+    ).unflatten(0, (STACKED, -1))
+    torch.testing.assert_close(score.losses, expected.detach(), rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(score.wrong.bool(), evaluated.argmax(-1) != examples.targets)
+
+
+def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
+    modules, stack, examples, rows = image_problem()
+    before, module = stack.clone(), modules[0].eval()
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    ensembles.train(ensemble_of(stack, module), examples, rows, IMAGE_RECIPE, generator=stream(0, "shuffles"))
+    ensemble_of(stack, module).evaluate(examples)
+    assert differences(stack, before) == 0
+    assert not module.training
+    torch.testing.assert_close(dict(module.state_dict()), state)
+
+
+def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
+    _, stack, examples, _ = image_problem()
+    whole = ensemble_of(stack, Network()).evaluate(examples)
+    monkeypatch.setattr(ensembles, "_CHUNK", 7)
+    parts = ensemble_of(stack, Network(), batched=True).evaluate(examples)
+    torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(parts.wrong, whole.wrong)
+    assert whole.losses.dtype == DTYPE
+
+
+def test_losses_of_float32_networks_are_judged_in_float64():
+    stack = Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {})
+    score = ensemble_of(stack, nn.Linear(1, 2)).evaluate(Examples((torch.ones(1, 1),), torch.tensor([0])))
+    assert float(score.losses) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
+
+
+def test_networks_learn_what_can_be_learnt():
+    _, stack, examples, rows = image_problem(torch.float32)
+    found = train_stack(stack, examples, rows, replace(IMAGE_RECIPE, epochs=25))
+    score = ensemble_of(found, Network()).evaluate(examples)
+    own = score.wrong.gather(-1, rows)
+    assert int(own.sum()) == 0
+
+
+def test_dropout_and_networks_that_diverge_are_refused():
+    _, stack, examples, rows = image_problem()
+    with pytest.raises(ValueError, match="`module` must have no dropout"):
+        ensemble_of(stack, nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)))
+    with pytest.raises(ValueError, match=r"a network has diverged: .* lower the `learning_rate`"):
+        train_stack(stack, examples, rows, replace(IMAGE_RECIPE, learning_rate=float("inf")))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_gpu_gives_the_same_networks():
+    _, stack, examples, rows = image_problem()
+    there = Stack(*({name: part.cuda() for name, part in parts.items()} for parts in (stack.parameters, stack.buffers)))
+    asked = Examples((examples.inputs[0].cuda(),), examples.targets.cuda())
+    once = replace(IMAGE_RECIPE, epochs=1, batch=26)  # one batch, so that the shuffle, drawn elsewhere, does not matter
+    found = train_stack(there, asked, rows.cuda(), once, generator=stream(0, "shuffles", "cuda"))
+    expected = train_stack(stack, examples, rows, once)
+    assert found.parameters["upper.weight"].is_cuda
+    torch.testing.assert_close(
+        found.parameters["upper.weight"].cpu(), expected.parameters["upper.weight"], rtol=1e-7, atol=1e-9
+    )

@@ -1,13 +1,128 @@
-"""A client's gradient is the sum over its batch that the attacks assume, times the constant of its loss."""
+"""Clients compute the sums they promise, and their gradient is the sum over the batch that the attacks assume."""
 
 import pytest
 import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.models.clients import Client
-from leakage.runtime import stream
-from leakage.trainers.federated import LOSSES, batch_gradient, find_loss
+from leakage.runtime import DTYPE, stream
+from leakage.trainers.federated import (
+    LOSSES,
+    Client,
+    DeepStack,
+    batch_gradient,
+    iterate,
+    stack_features,
+    stack_gain,
+)
+
+POINTS = sphere(5, 7, generator=stream(0, "inputs"))
+HIDDEN = gaussian((11, 7), generator=stream(0, "weights"))
+PAIRED = [name for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma.degree == 1]
+
+
+def test_one_output_by_hand():
+    module = Client(torch.tensor([[1.0, 2.0], [-1.0, 0.0]], dtype=DTYPE), activation="relu", bias=3.0)
+    found = module(torch.tensor([[1.0, 1.0], [-2.0, 0.0]], dtype=DTYPE))
+    assert found.tolist() == [3 / 2 + 3, 2 / 2 + 3]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_client_averages_its_neurons_and_adds_the_bias(name):
+    expected = activation(name)(POINTS @ HIDDEN.mT).mean(1) + 0.5
+    torch.testing.assert_close(Client(HIDDEN, activation=name, bias=0.5)(POINTS), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_both_layers_are_trained_and_the_bias_is_not():
+    module = Client(HIDDEN, activation="tanh", bias=30.0)
+    assert {name: tuple(value.shape) for name, value in module.named_parameters()} == {
+        "hidden": (11, 7),
+        "outputs": (11,),
+    }
+    assert [name for name, _ in module.named_buffers()] == ["bias"]
+
+
+def test_the_weights_are_copied():
+    module = Client(HIDDEN, activation="tanh")
+    with torch.no_grad():
+        module.hidden.zero_()
+    assert bool(HIDDEN.any())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("plain", name) for name in ACTIVATIONS] + [("paired", name) for name in PAIRED]
+)
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_a_stack_is_a_two_layer_client_of_its_features(kind, name, depth):
+    stack = DeepStack(HIDDEN, activation=name, depth=depth, kind=kind, bias=2.0)
+    client = Client(HIDDEN, activation=name, bias=2.0)
+    features = stack_features(POINTS, activation(name), depth=depth, kind=kind)
+    # Pairs of sigmoids lose three digits by depth 5: their gain is 0.006.
+    torch.testing.assert_close(stack(POINTS), client(features), rtol=1e-12, atol=1e-12)
+    assert len(stack.identities) == depth - 1
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRED if ACTIVATIONS[name].degree == 1])
+@pytest.mark.parametrize("depth", [2, 3, 4, 5])
+def test_pairs_of_piecewise_linear_layers_hand_on_the_input(name, depth):
+    torch.testing.assert_close(
+        stack_features(POINTS, activation(name), depth=depth, kind="paired"), POINTS, rtol=0, atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4, 5])
+def test_leaky_pairs_grow_by_their_slope_to_the_number_of_layers(depth):
+    """1.01, which the paper divides by at every depth, is right at depth 2 alone."""
+    assert stack_gain(activation("leaky_relu"), depth=depth) == pytest.approx(1 + 0.01 ** (depth - 1), rel=1e-15)
+
+
+@pytest.mark.parametrize("name", PAIRED)
+@pytest.mark.parametrize("depth", [2, 3, 6])
+def test_the_gain_is_the_slope_of_a_pair_at_zero(name, depth):
+    step = torch.tensor([1e-6], dtype=DTYPE)
+    up, down = (iterate(activation(name), sign * step, times=depth - 1) for sign in (1, -1))
+    # The quotient is off by step², at the kink of ELU by step, and by the rounding of σ over the step.
+    assert float((up - down) / step) == pytest.approx(stack_gain(activation(name), depth=depth), rel=1e-5, abs=1e-9)
+
+
+def test_the_gains_of_sigmoid_pairs_fall_fourfold_a_layer():
+    gains = [stack_gain(activation("sigmoid"), depth=depth) for depth in range(2, 7)]
+    assert gains == pytest.approx([0.5, 0.1175, 0.0267, 0.00602, 0.00135], rel=5e-3)  # three digits, by hand
+
+
+def test_plain_sigmoid_layers_make_all_inputs_alike():
+    cosines = []
+    for depth in (2, 3, 4):
+        features = torch.nn.functional.normalize(
+            stack_features(POINTS, activation("sigmoid"), depth=depth, kind="plain")
+        )
+        cosines.append(float((features @ features.mT).min()))
+    assert 0.9 < cosines[0] < cosines[1] < cosines[2]
+    assert 1 - cosines[2] < 1e-3
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (
+            lambda: DeepStack(HIDDEN, activation="gelu", depth=3),
+            "`activation` must increase for a paired stack, got 'gelu'",
+        ),
+        (lambda: stack_gain(activation("quadratic"), depth=3), "must increase for a paired stack, got 'quadratic'"),
+    ],
+)
+def test_clients_that_cannot_be_are_refused(make, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make()
+
+
+def test_a_stack_that_lets_nothing_through_is_refused():
+    with pytest.raises(ValueError, match="`depth` must be smaller: after 700 layers of sigmoid"):
+        stack_gain(activation("sigmoid"), depth=700)
+
+
+# ── the gradient of a batch ─────────────────────────────────────────────────────────────────────────────────────────
 
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=X.dtype)
@@ -29,7 +144,7 @@ def test_gradients_are_the_sums_over_the_batch(name, loss):
     gradient = batch_gradient(module, X, Y, loss=loss)
     outputs, hidden = by_hand(module, activation(name), logistic=loss == "logistic")
     scale = {"half_sum": 1.0, "sum": 2.0, "mean": 2 / 3, "logistic": 1.0}[loss]
-    assert find_loss(loss).scale(3) == scale
+    assert LOSSES[loss].scale(3) == scale
     torch.testing.assert_close(gradient["outputs"], scale * outputs, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(gradient["hidden"], scale * hidden, rtol=1e-12, atol=1e-13)
 
@@ -58,11 +173,6 @@ def test_a_parameter_without_influence_has_gradient_zero():
     module = torch.nn.Sequential(torch.nn.Linear(6, 1, dtype=X.dtype))
     module.register_parameter("idle", torch.nn.Parameter(X.new_ones(2)))
     assert batch_gradient(module, X, Y, loss="sum")["idle"].tolist() == [0.0, 0.0]
-
-
-def test_a_module_with_several_outputs_is_refused():
-    with pytest.raises(ValueError, match=r"one output for each input, got \(3, 2\)"):
-        batch_gradient(torch.nn.Linear(6, 2, dtype=X.dtype), X, Y, loss="sum")
 
 
 def test_a_client_without_gradients_gives_its_own_all_the_same():

@@ -1,16 +1,21 @@
-"""Training in the span of the points takes the steps of autograd, stops where it should, and stays finite."""
+"""Training in the span of the points takes the steps of autograd, stops where it should, and stays finite.
+
+Any module takes the same plain steps by automatic differentiation, and normalised ones of its own length.
+"""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
+from torch.func import functional_call
 from torch.nn.functional import softplus
 
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.margin_flow import Descent, log_loss, pulls, train
+from leakage.trainers.margin_flow import Descent, log_loss, loss_shares, train, train_module
 
 PLAIN = Descent(steps=1000, learning_rate=0.05)
 NORMALISED = Descent(steps=1000, stability=0.3, growth=0.02)
@@ -280,13 +285,13 @@ def test_the_logarithm_of_the_loss_is_exact_from_end_to_end(dtype):
 def test_a_pull_is_minus_the_derivative_of_the_log_loss():
     q = (4 * gaussian((5, 7), generator=stream(0, "q"))).requires_grad_()
     (derivative,) = torch.autograd.grad(softplus(-q).sum(-1).log().sum(), q)
-    torch.testing.assert_close(pulls(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(loss_shares(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pulls_are_shares_at_large_margins_and_finite_anywhere(dtype):
     far = torch.tensor([[1e4, 1e4 + 1.0, 2e4], [-1e3, -1e3, -1e3], [-1e3, 0.0, 1e4]], dtype=dtype)
-    shares = pulls(far)
+    shares = loss_shares(far)
     assert bool(torch.isfinite(shares).all())
     expected = [
         [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0],
@@ -309,3 +314,96 @@ def test_a_network_that_diverged_has_not_arrived():
     model, points, labels = problem()
     with pytest.raises(ValueError, match="`descent` must have shorter steps: 1 networks diverged"):
         train(model, points, labels, Descent(steps=5, learning_rate=1e200))
+
+
+# ── any module ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TwoLayerModule(nn.Module):
+    def __init__(self, width=8, dimension=12):
+        super().__init__()
+        with torch.device("meta"):
+            self.hidden = nn.Linear(dimension, width)
+            self.outer = nn.Linear(width, 1, bias=False)
+
+    def forward(self, points):
+        return self.outer(self.hidden(points).relu()).squeeze(-1)
+
+
+MODULE = TwoLayerModule()
+
+
+def as_parameters(model):
+    return {"hidden.weight": model.weights, "hidden.bias": model.biases, "outer.weight": model.outputs.unsqueeze(0)}
+
+
+def as_model(parameters):
+    return TwoLayer(parameters["hidden.weight"], parameters["hidden.bias"], parameters["outer.weight"].squeeze(0))
+
+
+def test_a_module_takes_the_plain_steps_of_the_closed_form():
+    model, points, labels = problem()
+    trained = train_module(MODULE, as_parameters(model), points, labels, PLAIN)
+    closed = train(model, points, labels, PLAIN)
+    # Rounding of 1e-16 a step, over 1,000 steps that contract near the margin.
+    assert_same(as_model(trained.model), closed.model, rtol=1e-12)
+    torch.testing.assert_close(trained.margins, closed.margins, rtol=1e-11, atol=0)
+
+
+def test_a_normalised_step_follows_the_gradient_of_the_log_loss():
+    model, points, labels = problem()
+    start = as_parameters(model)
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+    loss = softplus(-labels * functional_call(MODULE, leaves, (points,))).mean().log()
+    gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+    steepness = math.sqrt(sum(float(g.square().sum()) for g in gradients.values()))
+    size = math.sqrt(sum(float(tensor.square().sum()) for tensor in start.values()))
+    for descent, length in (
+        (Descent(steps=1, stability=1e-3, growth=1e3), 1e-3 / steepness**2),
+        (Descent(steps=1, stability=1e3, growth=1e-3), 1e-3 * size / steepness),
+    ):
+        moved = train_module(MODULE, start, points, labels, descent).model
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(moved[name] - start[name], -length * gradient, rtol=1e-9, atol=1e-15)
+
+
+def test_a_module_stops_when_its_margin_is_reached():
+    model, points, labels = problem()
+    descent = replace(NORMALISED, steps=2000, growth=0.02, margin=5.0)
+    trained = train_module(MODULE, as_parameters(model), points, labels, descent)
+    assert float(trained.margin) >= 5
+    taken = int(trained.steps)
+    assert taken < 2000
+    late = train_module(MODULE, as_parameters(model), points, labels, replace(descent, steps=taken - 1))
+    assert float(late.margin) < 5
+
+
+def test_no_step_changes_nothing_and_the_initial_parameters_are_never_changed():
+    model, points, labels = problem()
+    start = as_parameters(model)
+    copies = {name: tensor.clone() for name, tensor in start.items()}
+    still = train_module(MODULE, start, points, labels, Descent(steps=0))
+    train_module(MODULE, start, points, labels, replace(PLAIN, steps=3))
+    for name, tensor in start.items():
+        torch.testing.assert_close(tensor, copies[name])
+        torch.testing.assert_close(still.model[name], tensor)
+    torch.testing.assert_close(still.margins, labels * model(points), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "descent", [replace(NORMALISED, steps=5), replace(PLAIN, steps=5)], ids=["normalised", "plain"]
+)
+def test_a_dead_module_stays_where_it_is_without_a_nan(descent):
+    model, points, labels = problem()
+    dead = as_parameters(TwoLayer(0 * model.weights, torch.full_like(model.biases, -1.0), model.outputs))
+    trained = train_module(MODULE, dead, points, labels, descent)
+    torch.testing.assert_close(dict(trained.model), dict(dead))
+    assert float(trained.margin) == pytest.approx(0.0)
+
+
+def test_a_module_must_give_one_output_a_point():
+    _, points, labels = problem()
+    column = nn.Sequential()
+    column.forward = lambda points: points[..., :1]
+    with pytest.raises(ValueError, match=r"`module` must give outputs \(t,\) for points \(t, d\), got \(6, 1\)"):
+        train_module(column, {}, points, labels, PLAIN)

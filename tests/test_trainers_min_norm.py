@@ -66,14 +66,6 @@ def test_designs_that_lose_rank_get_the_minimum_norm_solution():
     torch.testing.assert_close(ours, separate_fits(features, labels, queries, WIDTHS), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("widths", [[], [0, 3], [5, 5], [9, 3], [31], [2.5]])
-def test_widths_must_increase_within_the_features(widths):
-    features, _, queries = problem()
-    with pytest.raises(ValueError, match="`widths` must be strictly increasing"):
-        nested_weights(features, queries, widths=widths)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_gpu_gives_the_same_predictions():

@@ -23,12 +23,10 @@ from leakage.audit.arrays import to_tensor
 from leakage.audit.inputs import AuditInputs, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
-from leakage.models.classifier import OfModule
+from leakage.models.classifier import ModuleClassifier
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples, classes
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.modules import Modules
+from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
 _RECIPE = Recipe(epochs=30, batch=64)
 _LARGEST_FLOOR = 1e-3  # of a probability: a single tree gives 0 and 1 only, which have no step between them
@@ -157,8 +155,8 @@ def _train_one(
                 raise ValueError(
                     "`train` must leave finite parameters; a module has diverged: lower its learning rate."
                 )
-            score = classes(OfModule(module)(X), y)
-            return score.losses, score.wrong == 0
+            losses, wrong = cross_entropies(ModuleClassifier(module)(X), y)
+            return losses, ~wrong
 
         return _load_or_compute(compute, folder, (X, y, half, start, repr(module), weights))
 
@@ -180,9 +178,9 @@ def _train_at_once(
     rows = member.nonzero()[:, 1].view(len(member), -1)
 
     def compute() -> Answers:
-        examples, networks = Examples((X,), y), Modules(module, stack, criterion=classes)
+        examples, networks = Examples((X,), y), ModuleEnsemble(module, stack)
         done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
-        score = done.scores(examples)
+        score = done.evaluate(examples)
         return score.losses, score.wrong == 0
 
     weights = stack.parameters | stack.buffers
@@ -220,7 +218,7 @@ def _check_new(factory: Callable[[], Any]) -> None:
 
 def _check_labels(y: Tensor, module: nn.Module, X: Tensor) -> None:
     """Refuse labels that are no class of the module, before it is trained."""
-    arguments.whole("y", y, most=OfModule(module)(X[:2]).shape[-1] - 1)
+    arguments.whole("y", y, most=ModuleClassifier(module)(X[:2]).shape[-1] - 1)
 
 
 def _match_precision(X: Tensor, module: nn.Module) -> Tensor:

@@ -1,4 +1,4 @@
-r"""Scalar activations by name, with their derivatives of every order and the symmetries that hide data behind them.
+r"""Scalar activations by name, with derivatives of every order and the symmetries that limit reconstructions.
 
 `activation("tanh")` gives an `Activation`, which is called like a function. Where an activation has a kink, its
 derivatives are those almost everywhere, and at the kink itself the first is PyTorch's. Nothing here has parameters.
@@ -16,8 +16,6 @@ from numpy.polynomial.polynomial import polyder, polymul
 from torch import Tensor
 from torch.nn import functional
 
-from leakage import arguments
-
 LEAKY_SLOPE = 0.01
 """The slope of the leaky ReLU for negative arguments, PyTorch's default."""
 _SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
@@ -30,7 +28,7 @@ class Activation:
     Attributes:
         name: its key in `ACTIVATIONS`.
         function: $\sigma$.
-        ladder: yields $\sigma(x), \sigma'(x), \sigma''(x), \dots$ without end.
+        all_derivatives: yields $\sigma(x), \sigma'(x), \sigma''(x), \dots$ without end.
         smooth: whether all derivatives exist everywhere.
         monotone: whether it strictly increases.
         centre: the $c$ with $\sigma(-t) = 2c - \sigma(t)$ for all t; `None` where there is none.
@@ -39,7 +37,7 @@ class Activation:
 
     name: str
     function: Callable[[Tensor], Tensor]
-    ladder: Callable[[Tensor], Iterator[Tensor]]
+    all_derivatives: Callable[[Tensor], Iterator[Tensor]]
     smooth: bool = True
     monotone: bool = False
     centre: float | None = None
@@ -51,20 +49,16 @@ class Activation:
 
     def derivatives(self, x: Float[Tensor, "*s"], *, order: int) -> tuple[Float[Tensor, "*s"], ...]:
         r"""$\sigma(x), \sigma'(x), \dots, \sigma^{(\text{order})}(x)$ in closed form."""
-        return tuple(islice(self.ladder(x), order + 1))
+        return tuple(islice(self.all_derivatives(x), order + 1))
 
 
 def activation(name: str) -> Activation:
-    """The activation called `name`.
-
-    Raises:
-        ValueError: if there is none; the message lists the names.
-    """
-    return ACTIVATIONS[arguments.choice("activation", name, ACTIVATIONS)]
+    """The activation called `name`, a key of `ACTIVATIONS`."""
+    return ACTIVATIONS[name]
 
 
 Polynomial = tuple[float, ...]
-"""Its coefficients, lowest first."""
+"""Coefficients, lowest first."""
 
 
 def _evaluate(coefficients: Polynomial, x: Tensor) -> Tensor:
@@ -76,7 +70,7 @@ def _evaluate(coefficients: Polynomial, x: Tensor) -> Tensor:
     return value
 
 
-# Attacks ask for the same few derivatives thousands of times.
+# Attacks need the same few derivatives thousands of times.
 @cache
 def _slope(polynomial: Polynomial, factor: Polynomial = (1.0,)) -> Polynomial:
     """The derivative, times another polynomial."""
@@ -84,25 +78,25 @@ def _slope(polynomial: Polynomial, factor: Polynomial = (1.0,)) -> Polynomial:
 
 
 def _polynomial(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
-    def ladder(x: Tensor) -> Iterator[Tensor]:
+    def derivatives(x: Tensor) -> Iterator[Tensor]:
         current = coefficients
         while True:
             yield _evaluate(current, x)
             current = _slope(current)
 
-    return ladder
+    return derivatives
 
 
 def _riccati(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
     r"""A function with $\sigma' = p(\sigma)$ for the polynomial p: each derivative is a polynomial in $\sigma$."""
 
-    def ladder(x: Tensor) -> Iterator[Tensor]:
+    def derivatives(x: Tensor) -> Iterator[Tensor]:
         value, current = function(x), (0.0, 1.0)
         while True:
             yield _evaluate(current, value)
             current = _slope(current, slope)
 
-    return ladder
+    return derivatives
 
 
 _sigmoid = _riccati(torch.sigmoid, 0.0, 1.0, -1.0)
@@ -126,13 +120,13 @@ def _normal_cdf(x: Tensor) -> Iterator[Tensor]:
 def _gated(gate: Callable[[Tensor], Iterator[Tensor]]) -> Callable[[Tensor], Iterator[Tensor]]:
     r"""$x\, \gamma(x)$, with the derivatives $x\, \gamma^{(k)} + k\, \gamma^{(k-1)}$."""
 
-    def ladder(x: Tensor) -> Iterator[Tensor]:
+    def derivatives(x: Tensor) -> Iterator[Tensor]:
         before = torch.zeros_like(x)
         for order, value in enumerate(gate(x)):
             yield x * value + order * before
             before = value
 
-    return ladder
+    return derivatives
 
 
 def _sine(x: Tensor) -> Iterator[Tensor]:
@@ -150,14 +144,14 @@ def _elu(x: Tensor) -> Iterator[Tensor]:
 
 
 def _rectifier(slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
-    def ladder(x: Tensor) -> Iterator[Tensor]:
+    def derivatives(x: Tensor) -> Iterator[Tensor]:
         step = torch.where(x > 0, torch.ones_like(x), slope)
         yield x * step
         yield step
         while True:
             yield torch.zeros_like(x)
 
-    return ladder
+    return derivatives
 
 
 ACTIVATIONS: Mapping[str, Activation] = {

@@ -1,8 +1,7 @@
-r"""What an attack needs of a model: a function from points to logits, whatever computes them.
+r"""Classifiers as functions from points to logits: adapters for PyTorch modules and scikit-learn estimators.
 
-An attack that looks at labels or posteriors only takes any `Classifier`: an `Mlp`, a function of your own, a PyTorch
-module or scikit-learn estimator behind one of the two adapters. Adapters give float64 on the device of the points and
-pass no gradient; what they wrap stays as it was. Nothing here trains.
+An attack that looks at labels or posteriors only takes any `Classifier`: an `Mlp`, a function of your own, or one of
+the two adapters. Adapters give float64 on the device of the points and no gradient; they do not change what they wrap.
 """
 
 from collections.abc import Callable
@@ -22,8 +21,8 @@ _CHUNK = 4096  # points at once
 
 
 @dataclass(frozen=True, eq=False)
-class OfModule:
-    """A PyTorch module that gives logits, asked in evaluation mode and a chunk at a time.
+class ModuleClassifier:
+    """A PyTorch module that gives logits, called in evaluation mode on one chunk of points at a time.
 
     Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
     float32 where there is none.
@@ -39,7 +38,7 @@ class OfModule:
         """The logits.
 
         Raises:
-            ValueError: if what the module gives are no logits of two classes or more.
+            ValueError: if the module does not give logits of two classes or more.
         """
         like = next(self.module.parameters(), torch.empty(0, device=points.device))
         kind = like if points.is_floating_point() else like.device
@@ -55,7 +54,7 @@ class OfModule:
 
 @runtime_checkable
 class Estimator(Protocol):
-    """What is asked of a scikit-learn classifier."""
+    """A scikit-learn classifier."""
 
     def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
         """The posteriors (t, classes)."""
@@ -63,17 +62,16 @@ class Estimator(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class OfEstimator:
+class EstimatorClassifier:
     r"""A fitted scikit-learn classifier; its logits are $\log \max(p, 2^{-52})$ of its posteriors p.
 
-    Below $2^{-52}$ a posterior cannot be told from 0, for the largest one then rounds to 1. Class k is the estimator's
-    `classes_[k]`: with labels 0, 1, …, k it is k. With `classes` it is `classes[k]`, seen by the estimator or not.
-
-    An estimator that gives labels only, as a linear support vector machine does, is believed: a label has posterior 1.
+    Where a posterior is below $2^{-52}$ the largest one rounds to 1. Column k belongs to the estimator's `classes_[k]`,
+    or with `classes` to `classes[k]`. An estimator that gives labels only, as a linear support vector machine does, has
+    posterior 1 for its label.
 
     Attributes:
-        estimator: what has a method `predict_proba`, or `predict` and `classes_`.
-        classes: all there are, ascending, of which an estimator that was fitted on few rows may know fewer.
+        estimator: it has a method `predict_proba`, or `predict` and `classes_`.
+        classes: all classes, ascending; an estimator that was fitted on few rows may know fewer.
     """
 
     estimator: Any
@@ -83,9 +81,8 @@ class OfEstimator:
         """The logits.
 
         Raises:
-            ValueError: as `OfModule`; if `classes` does not ascend, or the estimator knows a class that is not in it.
+            ValueError: as `ModuleClassifier`; if `classes` does not ascend, or lacks a class of the estimator.
         """
-        arguments.tensor("points", points)
         found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
         if self.classes is not None and found.ndim == 2:
             classes = np.asarray(self.classes)
@@ -113,7 +110,6 @@ def _posteriors(estimator: Any, points: np.ndarray) -> np.ndarray:
 
 def check_logits(logits: Tensor, *, count: int) -> Tensor:
     """`logits` if they are those of `count` points and of two classes or more; `ValueError` otherwise."""
-    arguments.real("logits", logits, finite=False)
     if logits.ndim != 2 or len(logits) != count or logits.shape[1] < 2:
         raise ValueError(
             f"`network` must give logits ({count}, classes) with two classes or more, got {tuple(logits.shape)}; "

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakage import arguments
 from leakage.data.gaussians import gaussian
 
 
@@ -21,7 +20,7 @@ class Stack:
 
     Attributes:
         parameters: what training changes, by name, each (models, ...).
-        buffers: what is kept beside, such as the running means of batch normalisation; each (models, ...).
+        buffers: other tensors by name, such as running means of batch normalisation; each (models, ...).
     """
 
     parameters: dict[str, Tensor]
@@ -30,8 +29,8 @@ class Stack:
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
 
-    def __getitem__(self, models: slice) -> "Stack":
-        """Some of the networks, sharing memory with these."""
+    def __getitem__(self, models: slice | int) -> "Stack":
+        """Some of the networks, or one without the first dimension, sharing memory with these."""
         return self._each(lambda tensor: tensor[models])
 
     def clone(self) -> "Stack":
@@ -57,10 +56,9 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
     too large for vectors that are also output weights.
 
     Raises:
-        ValueError: if there is no network, or a layer has a kind that is not in `LAYERS`; stack modules of your own
-            with `torch.func.stack_module_state` then.
+        ValueError: if a layer has a kind that is not in `LAYERS`; stack modules of your own with
+            `torch.func.stack_module_state` then.
     """
-    models = arguments.count("models", models, least=1)
     parameters, buffers = {}, {}
     for path, layer in module.named_modules():
         for name, form in layer.named_parameters(prefix=path, recurse=False):

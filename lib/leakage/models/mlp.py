@@ -2,8 +2,8 @@ r"""Fully connected ReLU networks as plain tensors, many of one shape at once.
 
 $$ a^0 = x, \qquad z^l = W_l a^{l-1} + b_l, \qquad a^l = [z^l]_+ \quad (l \le H), \qquad o = W_{H+1} a^H + b_{H+1} $$
 
-Leading dimensions are independent networks; they see points of their own or share them. Training lives in
-`trainers.ensembles`, the geometry of the pieces in `geometry`.
+Leading dimensions are independent networks; they see points of their own or share them. They are
+trained by `trainers.ensembles`; `geometry` has the pieces on which they are affine.
 """
 
 import itertools
@@ -23,14 +23,6 @@ class Mlp:
     biases: tuple[Float[Tensor, "*b _"], ...]
 
     def __post_init__(self) -> None:
-        shapes = [tuple(tensor.shape) for tensor in self.weights]
-        fit = bool(shapes) and [shape[:-1] for shape in shapes] == [tuple(tensor.shape) for tensor in self.biases]
-        chain = all(len(second) >= 2 and first[-2] == second[-1] for first, second in itertools.pairwise(shapes))
-        if not fit or not chain or len({shape[:-2] for shape in shapes}) > 1:
-            given = f"weights {shapes} and biases {[tuple(tensor.shape) for tensor in self.biases]}"
-            raise ValueError(
-                f"`weights` must be (…, n_l, n_(l-1)) and `biases` (…, n_l), layer after layer; got {given}."
-            )
         if not all(bool(torch.isfinite(tensor).all()) for tensor in (*self.weights, *self.biases)):
             raise ValueError("`weights` and `biases` must be finite; the training of this network has diverged.")
 
@@ -64,7 +56,7 @@ class Mlp:
         return self.above(points @ self.weights[0].mT)
 
     def above(self, first: Float[Tensor, "... t _"]) -> Float[Tensor, "... t classes"]:
-        """The outputs of points of which the first layer's $W_1 x$ are known, and are used up."""
+        """The outputs at points whose products $W_1 x$ with the first layer are `first`, which is overwritten."""
         for weight, bias in zip(self.weights[1:], self.biases[:-1], strict=True):
             first = first.add_(bias.unsqueeze(-2)).clamp_min_(0) @ weight.mT
         return first.add_(self.biases[-1].unsqueeze(-2))

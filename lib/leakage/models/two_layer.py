@@ -27,11 +27,6 @@ class TwoLayer:
     biases: Float[Tensor, "*b k"]
     outputs: Float[Tensor, "*b k"]
 
-    def __post_init__(self) -> None:
-        if not self.weights.shape[:-1] == self.biases.shape == self.outputs.shape:
-            shapes = [tuple(tensor.shape) for tensor in (self.weights, self.biases, self.outputs)]
-            raise ValueError(f"`weights`, `biases` and `outputs` must be (…, k, d), (…, k) and (…, k), got {shapes}.")
-
     def __getitem__(self, index: int | slice) -> "TwoLayer":
         """The networks at `index` of the first leading dimension."""
         return TwoLayer(self.weights[index], self.biases[index], self.outputs[index])
@@ -57,13 +52,12 @@ class TwoLayer:
             points: leading dimensions as those of the network, or ones that broadcast with them.
             generator: draws the part of the pre-activations that `spread` describes, in float32.
             spread: `(*b, t)`; each pre-activation of a point gets an independent $N(0, \text{spread}^2)$ added. It
-                stands for the weights in directions that no training point reaches (`data.mixtures`). Where it is 0
-                throughout, nothing is drawn.
+                replaces the weights in directions that no training point reaches (`data.mixtures`). If it is 0
+                everywhere, nothing is drawn.
         """
         spread = spread if spread is not None and bool(spread.any()) else None
         step = max(1, _MOST_ACTIVATIONS // max(1, math.prod(self.biases.shape)))
         leading = torch.broadcast_shapes(points.shape[:-2], self.biases.shape[:-1])
-        # Made at once: small results between large blocks that are freed leave the C library holes too small for more.
         found = points.new_empty((*leading, points.shape[-2]))
         for start in range(0, points.shape[-2], step):
             chunk = slice(start, start + step)
@@ -80,11 +74,8 @@ class TwoLayer:
 
 
 def cosine(first: TwoLayer, second: TwoLayer) -> Float[Tensor, "*b"]:
-    r"""The cosine of the angle between the parameters of two networks of one shape, which homogeneity leaves alone."""
-    if first.weights.shape[-2:] != second.weights.shape[-2:]:
-        shapes = tuple(first.weights.shape), tuple(second.weights.shape)
-        raise ValueError(f"`first` and `second` must have one width and dimension, got weights {shapes}.")
-    # In units of the largest parameter: squares leave the range of a float at half the exponent that numbers do.
+    r"""The cosine of the angle between the parameters of two networks of one shape; no positive factor changes it."""
+    # In units of the largest parameter: the squares of very large or small ones leave the range of a float.
     one, other = (torch.cat([net.weights.flatten(-2), net.biases, net.outputs], dim=-1) for net in (first, second))
     one, other = (part / part.abs().amax(-1, keepdim=True) for part in (one, other))
     return (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))

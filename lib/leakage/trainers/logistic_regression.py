@@ -1,7 +1,7 @@
-r"""Ridge logistic regressions, trained exactly and in batches, and what they would be with or without one point.
+r"""Ridge logistic regressions, trained exactly and in batches, and their outputs with or without one point.
 
-Everything happens in the space of the training points: with $b = X^\top c$ a model is its dual coefficients c, and of
-the features only the Gram matrix $K = XX^\top$ matters. The objective is the sum form
+A model is its dual coefficients c, with $b = X^\top c$, and needs of the features only their Gram matrix
+$K = XX^\top$. The objective is the sum form
 $\sum_i [\rho(x_i^\top b) - y_i x_i^\top b] + \frac\mu2 \lVert b \rVert^2$ without an intercept, so μ is `1 / C` of
 scikit-learn and λn/p of Tan et al. (2023). Leading dimensions are independent models. Nothing here is random.
 """
@@ -11,11 +11,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Num
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from leakage.theory.logistic.prox import curvature, prox
-from leakage.trainers.logistic_newton import Newton, factor_of, rest_of
+
+_LEAST_DECREASE = 1e-4  # share of the promised decrease of the objective that a step must bring
+_HALVINGS = 40
+_SOLVED = 1e-3  # share of the right-hand side that a Newton step may leave
+_ROUNDING = 1e-12  # of the objective: a decrease below it may be rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +36,6 @@ class Fit:
         change: the largest change of a logit in the last Newton step; the error left is of the order of its square.
             Infinite where rounding left no step that solves its equation.
         converged: whether that change and the residual are below the tolerance.
-        steps: Newton steps taken.
     """
 
     gram: Float[Tensor, "*b n n"]
@@ -41,19 +45,18 @@ class Fit:
     residual: Float[Tensor, "*b"]
     change: Float[Tensor, "*b"]
     converged: Bool[Tensor, "*b"]
-    steps: Int[Tensor, "*b"]
 
     @cached_property
     def factor(self) -> Float[Tensor, "*b n n"]:
         r"""The Cholesky factor of $\mu I + W^{1/2} K W^{1/2}$, $W = \operatorname{diag} \rho''(f)$.
 
-        Found when first asked for: whoever wants outputs only never does, and it costs as much as a Newton step.
+        It costs as much as a Newton step, so it is computed only when something asks for it.
         """
-        return factor_of(self.gram, self.logits, self.ridge)
+        return _cholesky(self.gram, curvature(self.logits).sqrt(), self.ridge)
 
 
 class Influence(NamedTuple):
-    """The outputs at points of models trained without and with each, alone, and how far the loss moves them (γ)."""
+    r"""Outputs at points of the models trained without and with each point, and its $\gamma$ (`predict_with_point`)."""
 
     without: Float[Tensor, "*b k"]
     outputs: Float[Tensor, "*b k"]
@@ -75,12 +78,12 @@ def fit(
        r = y - \rho'(f) - \mu c, \quad B = \mu I + W^{1/2} K W^{1/2} = LL^\top. $$
 
     A step is halved until the objective falls. These are the iterates of Newton's method for b, whatever p is. The last
-    one is of second order, so the logits are right to about the square of the tolerance. A model that has not arrived
-    after `most_steps` is marked in `converged`.
+    one is of second order, so the logits are right to about the square of the tolerance. `converged` is False for a
+    model that has not arrived after `most_steps`.
 
-    Where μ is small beside $WK$, the difference $r - W^{1/2} B^{-1} W^{1/2} K r$ cancels. Such a step is found as
-    $W^{1/2} B^{-1} W^{-1/2} r$, which is the same and does not, but loses digits where some $W_i$ are small beside
-    others. A step counts only if it solves $(\mu I + WK)\,\Delta c = r$; r is computed from margins, where a
+    Where μ is small beside $WK$, the difference $r - W^{1/2} B^{-1} W^{1/2} K r$ cancels. Such a step is computed as
+    $W^{1/2} B^{-1} W^{-1/2} r$, which is the same and does not cancel, but loses digits where some $W_i$ are small
+    beside others. A step counts only if it solves $(\mu I + WK)\,\Delta c = r$; r is computed from margins, where a
     probability near 1 keeps its digits.
 
     Source: Tan et al. (2023), equation (2), times n; the method is C. E. Rasmussen, C. K. I. Williams (2006), Gaussian
@@ -92,31 +95,35 @@ def fit(
         ridge: μ > 0.
         start: dual coefficients to start from, by default 0.
         tolerance: of the logits.
-        most_steps: after which to give up.
+        most_steps: the most Newton steps taken.
+
+    Raises:
+        ValueError: if the Gram matrix is not positive semi-definite, up to less than μ.
     """
     n, batch = gram.shape[-1], gram.shape[:-2]
-    state = Newton(gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n), ridge)
-    if start is not None:
-        state.dual = start.expand(labels.shape).reshape(-1, n).clone()
+    grams, targets = gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n)
+    dual = torch.zeros_like(targets) if start is None else start.expand(labels.shape).reshape(-1, n).clone()
+    change = torch.full_like(targets[:, 0], torch.inf)
     for _ in range(most_steps):
-        moving = (state.change > tolerance).nonzero().squeeze(-1)
+        moving = (change > tolerance).nonzero().squeeze(-1)
         if not len(moving):
             break
-        state.advance(moving)
-    logits = (state.gram @ state.dual.unsqueeze(-1)).squeeze(-1)
-    residual = rest_of(state.labels, logits, ridge * state.dual).abs().amax(-1)
-    arrived = (state.change <= tolerance) & (residual <= tolerance)
-    outcome = (part.reshape(batch) for part in (residual, state.change, arrived, state.steps))
-    return Fit(gram, state.dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *outcome)
+        some = grams if len(moving) == len(grams) else grams[moving]
+        dual[moving], change[moving] = _newton_step(some, targets[moving], dual[moving], ridge)
+    logits = _product(grams, dual)
+    residual = _residual(targets, logits, ridge * dual).abs().amax(-1)
+    converged = (change <= tolerance) & (residual <= tolerance)
+    outcome = (part.reshape(batch) for part in (residual, change, converged))
+    return Fit(gram, dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *outcome)
 
 
-def with_point(
+def predict_with_point(
     model: Fit,
     cross: Float[Tensor, "*b n k"],
     squares: Float[Tensor, "*#b k"],
     labels: Num[Tensor, "*#b k"],
 ) -> Influence:
-    r"""What each of k new points would be answered if it alone were added to the training set, without training again.
+    r"""The output at each of k new points if it alone were added to the training set, without training again.
 
     $$ f_j = \operatorname{Prox}_{\gamma_j \ell(y_j, \cdot)}(k_j^\top c), \qquad
        \gamma_j = \tfrac1\mu \bigl(\lVert x_j \rVert^2 - \lVert L^{-1} W^{1/2} k_j \rVert^2\bigr)
@@ -142,19 +149,28 @@ def with_point(
 
 def train_with_point(
     model: Fit,
-    gram: Float[Tensor, "*b n n"],
     labels: Num[Tensor, "*b n"],
     cross: Float[Tensor, "*b n"],
     square: Float[Tensor, "*#b"],
     label: Num[Tensor, "*#b"],
 ) -> Fit:
-    """Train again with one point more, the last; from `with_point`'s answer, which others follow to first order."""
-    batch = cross.shape[:-1]
+    r"""Train again with one more point, which comes last in the result.
+
+    The start is the prediction of `predict_with_point` for the new coefficient, and first-order changes of the others.
+
+    Args:
+        model: trained without the point.
+        labels: of the model's training points.
+        cross: inner products of the point with these.
+        square: squared length of the point.
+        label: of the point, 0 or 1.
+    """
+    gram, batch = model.gram, cross.shape[:-1]
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
-    added = with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
+    added = predict_with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
     first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
     root = curvature(model.logits).sqrt()
-    follow = root * torch.cholesky_solve((root * cross).unsqueeze(-1), model.factor).squeeze(-1)
+    follow = root * _solve(model.factor, root * cross)
     border = torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2)
     return fit(
         torch.cat([torch.cat([gram, cross.unsqueeze(-1)], dim=-1), border], dim=-2),
@@ -164,8 +180,8 @@ def train_with_point(
     )
 
 
-def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"]) -> Influence:
-    r"""What each training point would be answered by the model trained without it, for all of them from one model.
+def leave_one_out(model: Fit) -> Influence:
+    r"""The output at each training point of the model trained without it, for all of them from one model.
 
     $$ h_i = f_i + \gamma_i (\rho'(f_i) - y_i), \qquad \gamma_i = \frac{v_i}{1 - W_i v_i}, \qquad
        v_i = \tfrac1\mu \bigl(K_{ii} - \lVert L^{-1} W^{1/2} K_{\cdot i} \rVert^2\bigr). $$
@@ -173,10 +189,85 @@ def leave_one_out(model: Fit, gram: Float[Tensor, "*b n n"], labels: Num[Tensor,
     $v_i = x_i^\top (X^\top W X + \mu I)^{-1} x_i$, and $1 - W_i v_i = \mu (B^{-1})_{ii}$, which is used since it does
     not cancel. It is Theorem 2 of Tan et al. (2023) read backwards, at finite n; ours.
     """
-    root = curvature(model.logits).sqrt()
+    gram, root = model.gram, curvature(model.logits).sqrt()
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     inverse = torch.linalg.solve_triangular(model.factor, identity.expand_as(gram), upper=False)
     explained = (inverse @ (root.unsqueeze(-1) * gram)).square().sum(-2)
     leverage = ((gram.diagonal(dim1=-2, dim2=-1) - explained) / model.ridge).clamp_min(0)
     gamma = leverage / (model.ridge * inverse.square().sum(-2))
     return Influence(model.logits - gamma * model.ridge * model.dual, model.logits, gamma)
+
+
+def _newton_step(
+    gram: Float[Tensor, "m n n"], labels: Float[Tensor, "m n"], dual: Float[Tensor, "m n"], ridge: float
+) -> tuple[Float[Tensor, "m n"], Float[Tensor, " m"]]:
+    """The coefficients after one step, and the largest change of a logit (see `Fit`)."""
+    logits = _product(gram, dual)
+    residual, root = _residual(labels, logits, ridge * dual), curvature(logits).sqrt()
+    factor = _cholesky(gram, root, ridge)
+
+    def solved(step: Tensor, turn: Tensor) -> Bool[Tensor, " m"]:
+        """Whether a step solves its equation, up to a share of its right-hand side or to the rounding of that."""
+        wrong = (residual - ridge * step - root.square() * turn).abs().amax(-1)
+        rounding = torch.finfo(dual.dtype).eps * (ridge * dual).abs().amax(-1)
+        return wrong <= _SOLVED * residual.abs().amax(-1) + rounding
+
+    step = (residual - root * _solve(factor, root * _product(gram, residual))) / ridge
+    turn = _product(gram, step)
+    good = solved(step, turn)
+    if not bool(good.all()):  # the difference has cancelled
+        other = (root * _solve(factor, residual / root.clamp_min(torch.finfo(root.dtype).tiny))).nan_to_num()
+        step = torch.where(good.unsqueeze(-1), step, other)
+        turn = torch.where(good.unsqueeze(-1), turn, _product(gram, other))
+        good = solved(step, turn)
+    length = _step_length(labels, logits, dual, step, turn, ridge)
+    # A shortened step never counts as an arrival, and neither does one that rounding made.
+    change = torch.where((length < 1) | ~good, torch.inf, turn.abs().amax(-1))
+    return dual + length.unsqueeze(-1) * step, change
+
+
+def _step_length(
+    labels: Tensor, logits: Tensor, dual: Tensor, step: Tensor, turn: Tensor, ridge: float
+) -> Float[Tensor, " m"]:
+    """1, 1/2, 1/4, …: the first share of the step that lowers the objective."""
+
+    def objective(logits: Tensor, dual: Tensor) -> Tensor:
+        return (softplus(logits, threshold=40.0) - labels * logits + ridge / 2 * dual * logits).sum(-1)
+
+    slope = -(_residual(labels, logits, ridge * dual) * turn).sum(-1)
+    length, before = torch.ones_like(slope), objective(logits, dual)
+    for _ in range(_HALVINGS):
+        share = length.unsqueeze(-1)
+        after = objective(logits + share * turn, dual + share * step)
+        falls = after <= before + _LEAST_DECREASE * length * slope + _ROUNDING * (1 + before.abs())
+        if bool(falls.all()):
+            break
+        length = torch.where(falls, length, length / 2)
+    return length
+
+
+def _residual(labels: Float[Tensor, "*b n"], logits: Tensor, pull: Tensor) -> Float[Tensor, "*b n"]:
+    r"""$y - \rho'(f) - \mu c$: a probability near the label's own keeps its digits."""
+    sign = 2 * labels - 1
+    return sign * torch.sigmoid(-sign * logits) - pull
+
+
+def _cholesky(gram: Float[Tensor, "*b n n"], root: Float[Tensor, "*b n"], ridge: float) -> Float[Tensor, "*b n n"]:
+    r"""The Cholesky factor of $B = \mu I + W^{1/2} K W^{1/2}$, with the root of W."""
+    matrix = gram * root.unsqueeze(-1) * root.unsqueeze(-2)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(ridge)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed.any()):
+        raise ValueError(
+            f"`gram` must be positive semi-definite, to less than `ridge` = {ridge!r}: is it a Gram matrix, and is the "
+            "ridge above its rounding?"
+        )
+    return factor
+
+
+def _product(matrix: Float[Tensor, "*b n n"], vector: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _solve(factor: Float[Tensor, "*b n n"], vector: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+    return torch.cholesky_solve(vector.unsqueeze(-1), factor).squeeze(-1)

@@ -1,30 +1,36 @@
-r"""Full-batch gradient training of two-layer networks towards the margin, in the space of their training points.
+r"""Full-batch gradient training of homogeneous networks towards the margin: two-layer ReLU networks, or any module.
 
-The gradient of the loss with respect to a neuron's $\tilde w_j = (w_j, b_j)$ is a combination of the training points
-$\tilde x_i = (x_i, 1)$, so $\tilde w_j(t) = \tilde w_j(0) + \sum_i C_{ij} \tilde x_i$ holds exactly. With more
-dimensions than points the trainer moves the coefficients $C$ (the dual route), with fewer the weights themselves (the
-primal route): the same steps, at the price of the smaller space. Leading dimensions are independent networks.
+Both take the same steps on the same loss. Plain steps follow $-\nabla L$, $L = \frac1n \sum_i \log(1 + e^{-q_i})$ with
+$q_i = y_i \Phi(x_i)$. Loss-normalised steps follow $-\nabla \log L$, the same curve run through faster (Lyu and Li
+2020); `train` and `train_module` bound their length in different ways.
+
+For two-layer networks no gradient is computed automatically. That of the loss by a neuron's $\tilde w_j = (w_j, b_j)$
+is a combination of the training points $\tilde x_i = (x_i, 1)$, so
+$\tilde w_j(t) = \tilde w_j(0) + \sum_i C_{ij} \tilde x_i$ holds exactly. With more dimensions than points the trainer
+moves the coefficients $C$ (the dual route), with fewer the weights themselves (the primal route): the same steps, at
+the cost of the smaller space.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import logsigmoid, softplus
 
 from leakage.models.two_layer import TwoLayer
 
 _EXPONENTIAL_TAIL = 30.0  # from here on log(softplus(-q)) is -q to 1e-13
-_CHECK_EVERY = 50  # steps between two looks at whether all networks have arrived: each look waits for the device
+_CHECK_EVERY = 50  # steps between two checks whether all networks have arrived: a GPU has to wait for each
 
 
 @dataclass(frozen=True)
 class Descent:
-    r"""How long the steps are and when they end.
+    r"""Lengths of the steps, and when they end.
 
     Attributes:
         steps: the most steps taken.
@@ -42,7 +48,7 @@ class Descent:
 
 
 Networks = TypeVar("Networks", covariant=True)
-"""What is trained: two-layer networks, or the stacked parameters of a module by name."""
+"""The kind that is trained: two-layer networks, or the parameters of a module by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,72 +82,57 @@ def train(
     snapshots: Sequence[int] = (),
     route: str = "auto",
 ) -> Training[TwoLayer]:
-    r"""Train every network on its points by the same kind of step.
-
-    Plain steps follow $-\nabla L$ with $L = \frac1n \sum_i \log(1 + e^{-q_i})$. Loss-normalised steps follow
-    $-\nabla \log L$, the same curve run through faster (Lyu and Li 2020):
+    r"""Train two-layer networks; leading dimensions are independent networks with points of their own.
 
     $$ \theta \leftarrow \theta + \eta_t \sum_i p_i\, y_i \nabla_\theta \Phi(x_i), \qquad
        p_i = -\partial_{q_i} \log L, \qquad
        \eta_t = \min\Bigl(\frac{c}{\sum_i p_i \lVert \nabla\Phi(x_i) \rVert^2},
-                          \frac{c_2}{\sum_i p_i \lVert \tilde x_i \rVert}\Bigr). $$
+                          \frac{c_2}{\sum_i p_i \lVert \tilde x_i \rVert}\Bigr) $$
 
-    The first cap keeps the softmax p stable at large margins, the second bounds the growth per step near a small
-    initialisation. The subgradient of the ReLU at 0 is 0, as in PyTorch.
+    for loss-normalised steps. The first cap keeps the softmax p stable at large margins, the second bounds the growth
+    per step near a small initialisation. The subgradient of the ReLU at 0 is 0, as in PyTorch.
 
     Args:
-        model: the initial networks, which are left as they are.
-        points: training points; leading dimensions as those of the model.
+        model: the initial networks, which are not changed.
+        points: training points.
         labels: ±1.
         descent: steps and stop.
         snapshots: step counts (0 to `descent.steps`, increasing) at which the networks are kept.
         route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
-    """
-    dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
-    return descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=snapshots)
-
-
-@runtime_checkable
-class Motion(Protocol[Networks]):
-    r"""Networks on their way, all in step; what differs between kinds of networks."""
-
-    steps: Int[Tensor, "*b"]
-
-    def margins(self) -> Float[Tensor, "*b n"]:
-        """The $q_i$ of the networks as they are; what a step needs besides may be remembered."""
-        ...
-
-    def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
-        """Take one step, in place, with the networks that move."""
-        ...
-
-    def networks(self) -> Networks:
-        """The networks as they are now."""
-        ...
-
-
-def descend(motion: Motion[Networks], descent: Descent, *, snapshots: Sequence[int] = ()) -> Training[Networks]:
-    """Take steps until every network has arrived; those that have wait for the others.
 
     Raises:
         ValueError: if a network diverges.
     """
-    every = 1 if motion.steps.device.type == "cpu" else _CHECK_EVERY
-    copies = {}
-    for step in range(descent.steps):
-        if step in snapshots:
-            copies[step] = motion.networks()
-        margins = motion.margins()
-        moving = margins.amin(-1) < descent.margin
-        if step % every == 0 and not bool(moving.any()):
-            break
-        motion.advance(margins, moving, descent)
-        motion.steps += moving
-    last, margins = motion.networks(), motion.margins()
-    if not bool(margins.isfinite().all()):  # NaN would count as one that was reached
-        count = int((~margins.isfinite()).any(-1).sum())
-        raise ValueError(f"`descent` must have shorter steps: {count} networks diverged with {descent}.")
-    return Training(last, margins, motion.steps, tuple(copies.get(step, last) for step in snapshots))
+    dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
+    return _descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=snapshots)
+
+
+def train_module(
+    module: nn.Module,
+    parameters: Mapping[str, Tensor],
+    points: Float[Tensor, "n d"],
+    labels: Float[Tensor, " n"],
+    descent: Descent,
+) -> Training[dict[str, Tensor]]:
+    r"""Train one network of any module, by automatic differentiation.
+
+    $$ \theta \leftarrow \theta + \eta_t\, g, \qquad g = -\nabla \log L, \qquad
+       \eta_t = \min\Bigl(\frac{c}{\lVert g \rVert^2}, c_2 \frac{\lVert \theta \rVert}{\lVert g \rVert}\Bigr) $$
+
+    for loss-normalised steps: to first order, the logarithm of the loss falls by at most $c$ in a step, and $c_2$ is
+    the longest step relative to the parameters. A network without gradient stays where it is.
+
+    Args:
+        module: the architecture; its own parameters are not read and may be on the `meta` device.
+        parameters: the initial ones by name, which are not changed.
+        points: training points.
+        labels: ±1.
+        descent: steps and stop, with smaller caps than for `train`: those make a network of degree 3 oscillate.
+
+    Raises:
+        ValueError: if the network diverges, or has not one output for each point.
+    """
+    return _descend(_Module(module, parameters, points, labels), descent)
 
 
 def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
@@ -150,7 +141,7 @@ def log_loss(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return torch.where(margins > _EXPONENTIAL_TAIL, -margins, softplus(-near).log())
 
 
-def pulls(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+def loss_shares(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     r"""$p_i = -\partial_{q_i} \log \sum_j \ell(q_j)$, each point's share of the direction; their sum tends to 1.
 
     Computed as $\operatorname{softmax}(\log \ell)_i \cdot (-\ell'/\ell)(q_i)$: large margins are subtracted first.
@@ -159,9 +150,43 @@ def pulls(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return losses.softmax(-1) * (logsigmoid(-margins) - losses).exp()
 
 
-def _products(rows: Float[Tensor, "*b n k"], vector: Float[Tensor, "*b k"]) -> Float[Tensor, "*b n"]:
-    """Every row times the vector, which stands on the left: on the right it takes a CPU five times as long."""
-    return (vector.unsqueeze(-2) @ rows.mT).squeeze(-2)
+@runtime_checkable
+class _State(Protocol[Networks]):
+    """Networks during training."""
+
+    steps: Int[Tensor, "*b"]
+
+    def margins(self) -> Float[Tensor, "*b n"]:
+        """The present $q_i$; the state may keep what the next step needs."""
+        ...
+
+    def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
+        """Take one step, in place, with the networks that move."""
+        ...
+
+    def networks(self) -> Networks:
+        """The present networks."""
+        ...
+
+
+def _descend(state: _State[Networks], descent: Descent, *, snapshots: Sequence[int] = ()) -> Training[Networks]:
+    """Take steps until every network has arrived; those that have wait for the others."""
+    every = 1 if state.steps.device.type == "cpu" else _CHECK_EVERY
+    copies = {}
+    for step in range(descent.steps):
+        if step in snapshots:
+            copies[step] = state.networks()
+        margins = state.margins()
+        moving = margins.amin(-1) < descent.margin
+        if step % every == 0 and not bool(moving.any()):
+            break
+        state.advance(margins, moving, descent)
+        state.steps += moving
+    last, margins = state.networks(), state.margins()
+    if not bool(margins.isfinite().all()):  # NaN would count as a margin that was reached
+        count = int((~margins.isfinite()).any(-1).sum())
+        raise ValueError(f"`descent` must have shorter steps: {count} networks diverged with {descent}.")
+    return Training(last, margins, state.steps, tuple(copies.get(step, last) for step in snapshots))
 
 
 class _TwoLayers:
@@ -184,16 +209,16 @@ class _TwoLayers:
         self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
 
     def margins(self) -> Float[Tensor, "*b n"]:
-        """See `Motion`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
+        """See `_State`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
         torch.baddbmm(*self.sides, out=self.result).clamp_min_(0)
         return self.labels * _products(self.height, self.outputs)
 
     def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
-        """See `Motion`."""
+        """See `_State`."""
         height = self.height
         active = torch.sign(height, out=self.active)  # 1 where a neuron is on, 0 where it is off or at its kink
         if descent.learning_rate is None:
-            share = pulls(margins)
+            share = loss_shares(margins)
             slopes = self.square * _products(active, self.outputs.square())
             slopes += torch.linalg.vector_norm(height, dim=-1).square()  # without an array of the squares
             length = torch.minimum(
@@ -208,6 +233,51 @@ class _TwoLayers:
         self.moved += push if self.dual else self.lifted.mT @ push
 
     def networks(self) -> TwoLayer:
-        """See `Motion`."""
+        """See `_State`."""
         change = (self.moved.mT @ self.lifted) if self.dual else self.moved.mT
         return TwoLayer(self.start.weights + change[..., :-1], self.start.biases + change[..., -1], self.outputs)
+
+
+def _products(rows: Float[Tensor, "*b n k"], vector: Float[Tensor, "*b k"]) -> Float[Tensor, "*b n"]:
+    """Every row times the vector, which is on the left: on the right it takes a CPU five times as long."""
+    return (vector.unsqueeze(-2) @ rows.mT).squeeze(-2)
+
+
+class _Module:
+    """One network of a module."""
+
+    def __init__(self, module: nn.Module, start: Mapping[str, Tensor], points: Tensor, labels: Tensor) -> None:
+        self.module, self.points, self.labels = module, points, labels
+        self.parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in start.items()}
+        self.steps = torch.zeros((), dtype=torch.int64, device=points.device)
+
+    def margins(self) -> Float[Tensor, " n"]:
+        """See `_State`; the graph of the margins is kept."""
+        outputs = functional_call(self.module, self.parameters, (self.points,), strict=True)
+        if outputs.shape != self.labels.shape:  # any other shape would broadcast to wrong margins
+            raise ValueError(f"`module` must give outputs (t,) for points (t, d), got {tuple(outputs.shape)}.")
+        self.graph = self.labels * outputs
+        return self.graph.detach()
+
+    def advance(self, margins: Float[Tensor, " n"], moving: Bool[Tensor, ""], descent: Descent) -> None:
+        """See `_State`."""
+        rate, tensors = descent.learning_rate, list(self.parameters.values())
+        strength = loss_shares(margins) if rate is None else torch.sigmoid(-margins) / len(margins)
+        gradients = torch.autograd.grad((strength * self.graph).sum(), tensors)
+        if rate is None:
+            steepness = _squared_norm(gradients).clamp_min(torch.finfo(margins.dtype).tiny)
+            size = _squared_norm(tensors)
+            length = torch.minimum(descent.stability / steepness, descent.growth * (size / steepness).sqrt())
+        else:
+            length = margins.new_tensor(rate)
+        with torch.no_grad():
+            for tensor, gradient in zip(tensors, gradients, strict=True):
+                tensor += torch.where(moving, length, 0.0) * gradient
+
+    def networks(self) -> dict[str, Tensor]:
+        """See `_State`."""
+        return {name: tensor.detach().clone() for name, tensor in self.parameters.items()}
+
+
+def _squared_norm(tensors: Sequence[Tensor]) -> Float[Tensor, ""]:
+    return torch.stack([tensor.detach().flatten().square().sum(-1) for tensor in tensors]).sum(0)

@@ -1,9 +1,8 @@
 r"""Minimum-norm least squares at many widths for the price of one.
 
 The prediction of $\hat\beta = F_p^+ y$ at a query $f$ is linear in the labels, $\hat y = w_p^\top y$ with
-$w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. These functions return $w_p$, or $\hat y$, for
-every width asked for: one QR serves all p ≤ n and one growing Gram matrix all p > n. Leading dimensions are
-independent designs. Nothing here is random.
+$w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. One QR decomposition gives $w_p$ for all p ≤ n,
+and one growing Gram matrix for all p > n. Leading dimensions are independent designs. Nothing here is random.
 """
 
 from collections.abc import Sequence
@@ -35,36 +34,26 @@ def nested_weights(
     r"""Weights $w_p$ of the training labels in the predictions at `queries`, for every p in `widths`.
 
     For $p \le n$, with $F = QR$: $w_p = \sum_{j \le p} Q_j u_j$, $u = R^{-\top} f$, and $u_j$ does not depend on p.
-    For $p > n$: $w_p = G_p^{-1} F_p f_p$, where $G_p = F_p F_p^\top$ grows by the new columns only. A design that is
-    close to losing rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
+    For $p > n$: $w_p = G_p^{-1} F_p f_p$, where $G_p = F_p F_p^\top$ grows by the new columns only. A design that
+    nearly loses rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
 
     The Gram matrix squares the condition number of the design: relative errors are $10^{-13}$ for Gaussian designs away
     from p = n, and at most about $10^{-8}$ next to it.
 
     Args:
         features: the widest design.
-        queries: the points asked about, in the same features.
+        queries: the points of the predictions, in the same features.
         widths: strictly increasing, from 1 to P.
     """
-    checked, rows = check_widths(widths, limit=features.shape[-1]), features.shape[-2]
+    rows = features.shape[-2]
     designs, points = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (features, queries))
-    narrow, wide = [p for p in checked if p <= rows], [p for p in checked if p > rows]
+    narrow, wide = [p for p in widths if p <= rows], [p for p in widths if p > rows]
     parts = [solve(designs, points, part) for solve, part in ((_narrow, narrow), (_wide, wide)) if part]
     weights, sound = (torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True))
     for index in (~sound).any(dim=0).nonzero().flatten().tolist():
-        lost, p = ~sound[:, index], checked[index]
+        lost, p = ~sound[:, index], widths[index]
         weights[lost, index] = points[lost, :, :p] @ torch.linalg.pinv(designs[lost, :, :p])
     return weights.reshape(*features.shape[:-2], *weights.shape[1:])
-
-
-def check_widths(widths: Sequence[int], *, limit: int | None = None) -> list[int]:
-    """Return `widths` as a list if they increase strictly from at least 1 to at most `limit`; raise otherwise."""
-    checked = [int(p) for p in widths]
-    increasing = all(low < high for low, high in zip([0, *checked], checked, strict=False))
-    if not checked or checked != list(widths) or not increasing or (limit is not None and checked[-1] > limit):
-        bound = "" if limit is None else f" of at most {limit}"
-        raise ValueError(f"`widths` must be strictly increasing whole numbers{bound} from 1, got {list(widths)!r}.")
-    return checked
 
 
 def _narrow(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
 r"""The attack on a deep network whose lower layers keep their input.
 
-The server sends a `models.clients.DeepStack`. Its two upper layers are a two-layer client whose inputs are *features*
-of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs with these
-features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
+The server sends a `trainers.federated.DeepStack`. Its two upper layers are a two-layer client whose inputs are
+*features* of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs
+with these features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.models.activations import Activation
-from leakage.models.clients import DeepStack, stack_features, stack_gain
+from leakage.trainers.federated import DeepStack, stack_features, stack_gain
 
 _LARGEST_ENTRY = 1024.0  # of an input, and of a scale of features
 _UNREACHABLE = 1e100  # the norm of inputs that do not exist
@@ -52,7 +52,7 @@ def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, 
 def invert_features(
     features: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str
 ) -> Float[Tensor, "B d"]:
-    r"""The inputs whose `models.clients.stack_features` these are.
+    r"""The inputs whose `trainers.federated.stack_features` these are.
 
     $x$ with $\sigma^k(x) = u$ for a plain stack and $\varphi(x) = \text{gain} \cdot u$ for a paired one; NaN where u is
     outside the range.

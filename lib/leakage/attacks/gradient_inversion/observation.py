@@ -17,7 +17,7 @@ from jaxtyping import Float, Real
 from torch import Tensor, nn
 
 from leakage.models.activations import ACTIVATIONS, Activation, activation
-from leakage.trainers.federated import find_loss
+from leakage.trainers.federated import LOSSES
 
 _PROBE_ROWS = 4  # neurons along whose weights a module is compared with the formula
 _FIRST_ROWS = 64  # neurons among which these are looked for first
@@ -82,7 +82,7 @@ class Observation:
         if not bool(readout.all()):
             raise ValueError(f"`module` must have no zero in {names[1]!r}: the gradient of such a neuron is lost.")
         found, bias = _identify_activation(module, weights, readout, activation)
-        chosen = find_loss(loss)
+        chosen = LOSSES[loss]
         scale = chosen.scale(batch)
         bottom, top = (gradient[name].detach() if name in gradient else None for name in names)
         if bottom is not None:

@@ -18,9 +18,7 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
 
 Features = Mapping[str, Float[Tensor, "t f"]]
 """Feature sets by name; each may have another number of columns, and all have the same rows."""
@@ -118,10 +116,10 @@ def _train_networks(tasks: Sequence[AttackTask], settings: Settings) -> list[dic
     starts, shuffles = [], []
     for task, sets, own in zip(tasks, prepared, rows.split([len(sets) for sets in prepared]), strict=True):
         starts += [_initial(shadow.shape[1], widest, settings.hidden, task.generator) for shadow, _ in sets]
-        shuffles.append([ensembles.shuffled(own, generator=task.generator) for _ in range(settings.recipe.epochs)])
+        shuffles.append([ensembles.shuffle_rows(own, generator=task.generator) for _ in range(settings.recipe.epochs)])
     labels = torch.cat([task.member.long().repeat(len(sets)) for task, sets in zip(tasks, prepared, strict=True)])
     fitted = ensembles.train(
-        Perceptrons.of(mlp.stack(starts)),
+        MlpEnsemble.of(mlp.stack(starts)),
         Examples((known.flatten(0, 1),), labels),
         rows,
         settings.recipe,

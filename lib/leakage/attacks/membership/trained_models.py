@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from leakage import arguments
 from leakage.attacks.membership import posterior
 from leakage.models import mlp
-from leakage.models.classifier import Classifier, Estimator, OfEstimator, OfModule, check_logits
+from leakage.models.classifier import Classifier, Estimator, EstimatorClassifier, ModuleClassifier, check_logits
 from leakage.models.mlp import Mlp
 
 _WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # layers that leave a trained network's answers to rows alone
@@ -129,7 +129,7 @@ class TrainedModels:
         if not np.array_equal(classes[place], truth):  # noqa: TID251  classes, which may be strings
             raise ValueError(f"`labels` must be classes that the estimators know, {arguments.shown(classes.tolist())}.")
         return cls(
-            [OfEstimator(one, classes) for one in estimators],
+            [EstimatorClassifier(one, classes) for one in estimators],
             torch.as_tensor(np.asarray(points, dtype=float)),
             torch.as_tensor(place),
             torch.as_tensor(seen.astype(bool)),
@@ -336,10 +336,10 @@ def _with_weights(module: nn.Module) -> Classifier:
         layers = [layer for layer in module if not isinstance(layer, _WITHOUT_EFFECT)]
         plain = layers and isinstance(layers[0], nn.Linear) and len(layers) % 2
         try:
-            return mlp.from_module(nn.Sequential(*layers)).to(torch.float64) if plain else OfModule(module)
+            return mlp.from_module(nn.Sequential(*layers)).to(torch.float64) if plain else ModuleClassifier(module)
         except ValueError:  # it has some other layer
-            return OfModule(module)
-    return OfModule(module)
+            return ModuleClassifier(module)
+    return ModuleClassifier(module)
 
 
 def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]) -> None:

@@ -21,9 +21,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Ensemble, Recipe, Recorder
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe, Recorder
 
 LOSS_ATTACKS: Mapping[str, str] = {
     "global": "global threshold",
@@ -130,7 +128,7 @@ def draw_halves(
 
 def measure_losses(networks: Ensemble, pool: Examples, validation: Examples) -> NetworkLosses:
     """Losses and errors of the networks in their present state."""
-    found, other = (networks.scores(asked) for asked in (pool, validation))
+    found, other = (networks.evaluate(asked) for asked in (pool, validation))
     return NetworkLosses(
         found.losses / found.answers,
         other.wrong.sum(-1).double() / other.answers.sum(-1),
@@ -150,8 +148,8 @@ def record_training(
 ) -> Trajectory:
     """Train the initial `networks` on halves of a pool, and record losses and errors after the given epochs."""
     recorder = Recorder(lambda seen: measure_losses(seen, pool, validation)._asdict())
-    ensembles.train(networks, pool, pairs.rows, recipe, generator=generator, observe=recorder, epochs_observed=epochs)
-    found = recorder.stacked()
+    ensembles.train(networks, pool, pairs.rows, recipe, generator=generator, observe=recorder, observed_epochs=epochs)
+    found = recorder.stack()
     when = found.pop("epochs")
     return Trajectory(NetworkLosses(**found), pairs.member, pairs.partner, when)
 
@@ -192,7 +190,7 @@ def audit_width(
     width, split = width_and_split
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
     draws = stream(seed, f"networks/{split}/{width}", features.device)
-    networks = Perceptrons.of(own.initial(width, generator=draws))
+    networks = MlpEnsemble.of(own.initial(width, generator=draws))
     (losses, error, validation_loss), member, partner, when = record_training(
         networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, generator=draws
     )

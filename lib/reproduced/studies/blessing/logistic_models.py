@@ -22,7 +22,7 @@ from leakage.metrics.intervals import Estimate
 from leakage.theory.logistic.fixed_point import Solution
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss
-from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, train_with_point, with_point
+from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, predict_with_point, train_with_point
 
 _BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite
 
@@ -235,11 +235,11 @@ def simulate_outputs(
 ) -> PointOutputs:
     """Outputs at the fixed points of models trained on `trials` data sets, without and with each point: Figure 2."""
     parts, again = [], [[] for _ in points.labels if refit]
-    for data, gram, model in _train_batches(ensemble, trials, penalty, generator, points):
-        parts.append(with_point(model, data.cross, points.squares, points.labels))
+    for data, model in _train_batches(ensemble, trials, penalty, generator, points):
+        parts.append(predict_with_point(model, data.cross, points.squares, points.labels))
         for j, column in enumerate(again):
             added = data.cross[..., j], points.squares[j], points.labels[j]
-            column.append(_require_convergence(train_with_point(model, gram, data.labels, *added)).logits[:, -1])
+            column.append(_require_convergence(train_with_point(model, data.labels, *added)).logits[:, -1])
     without, outputs, gamma = (torch.cat(column).mT.contiguous() for column in zip(*parts, strict=True))
     refits = torch.stack([torch.cat(column) for column in again]) if again else without[:, :0]
     return PointOutputs(without, outputs, gamma, refits)
@@ -261,7 +261,7 @@ def simulate(
     """
     limits = torch.tensor(list(thresholds), dtype=torch.float64, device=generator.device)
     parts = []
-    for data, _, model in _train_batches(ensemble, trials, penalty, generator, None):
+    for data, model in _train_batches(ensemble, trials, penalty, generator, None):
         alpha, sigma = _overlaps(ensemble, data, model)
         teacher = ensemble.kappa * gaussian((len(alpha), fresh), generator=generator)
         outputs = alpha[:, None] * teacher + sigma[:, None] * gaussian((len(alpha), fresh), generator=generator)
@@ -287,8 +287,8 @@ def simulate_leave_one_out(
     ensemble: Bilevel, *, penalty: float, generator: torch.Generator, refits: int = 0
 ) -> LeaveOneOut:
     """One trained model's outputs at its training points, and the outputs of the models without each of them."""
-    data, gram, model = next(_train_batches(ensemble, 1, penalty, generator, None))
-    found = leave_one_out(model, gram, data.labels)
+    data, model = next(_train_batches(ensemble, 1, penalty, generator, None))
+    found, gram = leave_one_out(model), model.gram
     kept = ~torch.eye(ensemble.n, dtype=torch.bool, device=gram.device)[:refits]
     index = kept.nonzero()[:, 1].reshape(refits, ensemble.n - 1)
     # Rows and columns of the Gram matrix without the point, one model for each.
@@ -356,13 +356,12 @@ def _draw_labels(teacher: Tensor, generator: torch.Generator) -> Tensor:
 
 def _train_batches(
     ensemble: Bilevel, trials: int, penalty: float, generator: torch.Generator, points: Points | None
-) -> Iterator[tuple[TrainingSets, Tensor, Fit]]:
-    """Training sets, their Gram matrices and models, a batch of bounded memory at a time."""
+) -> Iterator[tuple[TrainingSets, Fit]]:
+    """Training sets and models, a batch of bounded memory at a time."""
     per_batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ensemble.n**2)
     for begin in range(0, trials, per_batch):
         data = draw_training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
-        gram = data.gram()
-        yield data, gram, _require_convergence(fit(gram, data.labels, ridge=ensemble.ridge(penalty)))
+        yield data, _require_convergence(fit(data.gram(), data.labels, ridge=ensemble.ridge(penalty)))
 
 
 def _require_convergence(model: Fit) -> Fit:

@@ -19,7 +19,7 @@ from leakage.metrics.intervals import Estimate
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import MlpEnsemble
 from reproduced.studies.blessing.early_stopping import Rates, audit_losses, draw_halves, measure_losses
 
 
@@ -63,7 +63,7 @@ def audit_private_training(
     rate, spread = features.new_tensor(settings).reshape(-1, 2).unbind(-1)
     draws = stream(seed, f"private networks/{split}/{width}", features.device)
     trained = dp_sgd.train(
-        dp_sgd.for_settings(own.initial(width, generator=draws), len(settings)),
+        dp_sgd.repeat_for_settings(own.initial(width, generator=draws), len(settings)),
         own.pool,
         own.pairs.rows,
         recipe,
@@ -71,7 +71,7 @@ def audit_private_training(
         learning_rate=rate,
         generator=draws,
     )
-    networks = (Perceptrons.of(trained[:, setting]) for setting in range(len(settings)))
+    networks = (MlpEnsemble.of(trained[:, setting]) for setting in range(len(settings)))
     seen = [measure_losses(each, own.pool, own.validation) for each in networks]
     losses = torch.stack([one.losses for one in seen])
     return PrivateAudit(

@@ -275,7 +275,7 @@ def _train_batch(sets: LabelledSets, label: float, widths: Sequence[int]) -> Flo
 
 
 def _train(gram: Tensor, labels: Tensor, width: int) -> Machine:
-    return hard_margin(gram, labels) if width >= labels.shape[-1] else soft_margin(gram, labels, box=1.0)
+    return hard_margin(gram, labels) if width >= labels.shape[-1] else soft_margin(gram, labels, cost=1.0)
 
 
 def _histogram_advantage(*, member: Tensor, outsider: Tensor, bin_width: float) -> tuple[float, float]:

@@ -17,12 +17,10 @@ from torch import Tensor
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
 from leakage.models.initialisation import initial
-from leakage.models.transformer import PADDING, Transformer
 from leakage.runtime import stream
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.translators import Translators
+from leakage.trainers.ensembles import Examples, Recipe
 from reproduced.studies.blessing.early_stopping import Trajectory, record_training
+from reproduced.studies.blessing.transformers import PADDING, Transformer, TransformerEnsemble
 
 UNKNOWN, BEGIN, END = range(PADDING + 1, 4)
 """Numbers of a word outside the vocabulary, and of the frame of a target sentence."""
@@ -68,7 +66,7 @@ def train_translators(
     own, fresh = (
         encode_pairs(sentences, english, german, longest=longest, device=device) for sentences in (members, others)
     )
-    networks = Translators(module, initial(module, models, generator=draws))
+    networks = TransformerEnsemble(module, initial(module, models, generator=draws))
     return record_training(networks, own, fresh, recipe, pairs=pairs, epochs=epochs, generator=draws)
 
 

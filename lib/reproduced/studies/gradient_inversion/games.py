@@ -22,9 +22,8 @@ from leakage.metrics import trends
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.intervals import Estimate
 from leakage.metrics.reconstruction import match_error
-from leakage.models.clients import Client
 from leakage.runtime import DTYPE, stream
-from leakage.trainers.federated import batch_gradient
+from leakage.trainers.federated import Client, batch_gradient
 
 Attack = Callable[..., Reconstruction]
 

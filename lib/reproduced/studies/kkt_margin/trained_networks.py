@@ -5,15 +5,19 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from leakage.data import mixtures
 from leakage.data.images import balanced_split, parity, resize
-from leakage.models import convolutional, two_layer
+from leakage.models import initialisation, two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.trainers import margin_flow, module_flow
+from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+
+_FIRST_SCALE = 0.1  # of the first convolution's initial weights
+_CHUNK = 256  # images whose outputs are computed at once
 
 
 class Answers(NamedTuple):
@@ -158,16 +162,57 @@ def _two_layer(
 def _convolutional(
     points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
 ) -> _Fit:
-    module = convolutional.Convolutional(side, width=width)
-    start = convolutional.initial(module, len(points), generator=generator)
-    start = {name: tensor.to(points) for name, tensor in start.items()}
-    trained = module_flow.train(module, start, points, labels, descent)
+    module = Convolutional(side, width=width)
+    start = initial_convolutional(module, len(points), generator=generator)
+    trained = []
+    for run in range(len(points)):
+        own = {name: part[run].to(points) for name, part in start.items()}
+        trained.append(margin_flow.train_module(module, own, points[run], labels[run], descent))
 
+    @torch.no_grad()
     def predict(run: int, asked: Tensor) -> Tensor:
-        own = {name: tensor[run : run + 1] for name, tensor in trained.model.items()}
-        return module_flow.outputs(module, own, asked.unsqueeze(0)).squeeze(0)
+        return torch.cat([functional_call(module, trained[run].model, (part,)) for part in asked.split(_CHUNK)])
 
-    return trained.margins, trained.steps, predict
+    margins, steps = (torch.stack(parts) for parts in zip(*((one.margins, one.steps) for one in trained), strict=True))
+    return margins, steps, predict
+
+
+class Convolutional(nn.Module):
+    r"""$\Phi(\theta; x) = \langle v, [W_2 * [W_1 * x + b_1]_+]_+ \rangle$ for flattened square images $x$.
+
+    The 3 × 3 convolutions keep the size of the image. Only the first has biases, so that $\Phi$ is homogeneous of
+    degree 3 in its parameters. These are on PyTorch's `meta` device; `initial_convolutional` draws real ones.
+
+    Args:
+        side: pixels of a side of the images.
+        width: channels after the first convolution; after the second there are twice as many.
+    """
+
+    def __init__(self, side: int, *, width: int = 32) -> None:
+        super().__init__()
+        self.side, self.width = side, width
+        with torch.device("meta"):  # where PyTorch's own initialisation draws nothing
+            self.lower = nn.Conv2d(1, width, 3, padding=1)
+            self.upper = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)
+            self.output = nn.Linear(2 * width * side**2, 1, bias=False)
+
+    def forward(self, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+        r"""$\Phi$ of images given row by row, $d = \text{side}^2$."""
+        # With the channel last in memory: the convolutions keep this order, and are a fifth faster in it on a CPU.
+        images = points.reshape(-1, self.side, self.side, 1).permute(0, 3, 1, 2)
+        hidden = self.upper(self.lower(images).relu()).relu()
+        weights = self.output.weight.view(-1, self.side, self.side).permute(1, 2, 0)  # in the same order: no copies
+        return hidden.permute(0, 2, 3, 1).flatten(1) @ weights.flatten()
+
+
+def initial_convolutional(module: Convolutional, runs: int, *, generator: torch.Generator) -> dict[str, Tensor]:
+    r"""Parameters of `runs` networks, stacked, at PyTorch's default initialisation with a smaller first convolution.
+
+    Weights and biases of a layer are $U(-1, 1)/\sqrt{\text{fan-in}}$, those of the first convolution a tenth of that:
+    it plays the part of the small hidden weights in `two_layer.initial`.
+    """
+    drawn = initialisation.initial(module, runs, generator=generator, dtype=DTYPE).parameters
+    return {name: tensor * (_FIRST_SCALE if name.startswith("lower") else 1.0) for name, tensor in drawn.items()}
 
 
 NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Descent, torch.Generator], _Fit]] = {

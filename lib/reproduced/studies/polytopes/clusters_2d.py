@@ -26,9 +26,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
 from reproduced.studies.polytopes import windows
 from reproduced.studies.polytopes.windows import Densities, Discs, Norms, Ridge, SampledWindow, unit_square
 
@@ -224,13 +222,13 @@ def train_networks(
     last = task.recipe.epochs
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
-        Perceptrons.of(start.to(task.dtype)),
+        MlpEnsemble.of(start.to(task.dtype)),
         Examples((points,), labels),
         rows,
         task.recipe,
         generator=stream(seed, f"cluster batches/{group}", device),
         observe=lambda epoch, networks: snapshots.__setitem__(epoch, networks.to(DTYPE)),
-        epochs_observed=sorted(range(last + 1) if epochs is None else {*epochs, last}),
+        observed_epochs=sorted(range(last + 1) if epochs is None else {*epochs, last}),
     )
     right = snapshots[last](points.view(models, -1, 2)).argmax(-1) == labels.view(models, -1)
     return ClusterNetworks(snapshots, data, right.to(points.dtype).mean(-1))

@@ -27,9 +27,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
 
 # ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +107,7 @@ def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
     shuffles = stream(seed, f"shuffles/{split}", device)
     examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(Perceptrons.of(start), examples, rows[::2], task.recipe, generator=shuffles)
+    networks = ensembles.train(MlpEnsemble.of(start), examples, rows[::2], task.recipe, generator=shuffles)
     sides = []
     for index in range(2):
         own = rows[2 * index : 2 * index + 2].flatten()

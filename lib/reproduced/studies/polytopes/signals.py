@@ -20,8 +20,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.trainers import ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers.ensembles import Examples, MlpEnsemble
 from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
 
 MODELS_PER_REPETITION = 12
@@ -60,7 +59,7 @@ def attack_by_signals(
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
     examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(Perceptrons.of(start), examples, rows, task.recipe, generator=shuffles)
+    networks = ensembles.train(MlpEnsemble.of(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw = raw_signals(networks, data)
     lots = _uniform(member.shape, stream(seed, f"{name}/control", device))

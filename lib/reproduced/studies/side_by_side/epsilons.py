@@ -16,8 +16,8 @@ from leakage.metrics.epsilon_bounds import one_run
 from leakage.models import mlp
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd
-from leakage.trainers.criteria import Examples
 from leakage.trainers.dp_sgd import PrivateRecipe
+from leakage.trainers.ensembles import Examples
 
 GUESSES = tuple((each, each) for each in (25, 50, 100, 200, 400))
 """Numbers of guessed members and outsiders; the five bounds share the error probability."""
@@ -67,7 +67,7 @@ def bound_private_run(
     scale = learning_rate * rows.shape[1] / (points / 2)  # so that each example's step does not depend on their number
     start = mlp.initial((1,), (features.shape[1], hidden, data.classes), generator=draws, dtype=torch.float32)
     trained = dp_sgd.train(
-        dp_sgd.for_settings(start, len(noises)),
+        dp_sgd.repeat_for_settings(start, len(noises)),
         Examples((features,), labels),
         rows,
         recipe,

@@ -34,7 +34,7 @@ from leakage.theory.logistic.prox import curvature, loss, prox
 from leakage.theory.logistic.teacher import logit_rule
 from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
 from leakage.theory.ridge_evidence import Ratios
-from leakage.trainers.logistic_regression import Fit, fit, train_with_point, with_point
+from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
 from reproduced.studies.side_by_side import ridge_ladder
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
@@ -181,9 +181,9 @@ def measure_attacks(
     for number in range(ensembles):
         draws = stream(seed, f"logistic ladder/ensemble/{number}")
         asked = _draw_sample((points,), n, draws)
-        model, _, _, cross = _train(asked, penalty, models, n, draws)
+        model, _, cross = _train(asked, penalty, models, n, draws)
         squares = torch.stack([part.square().sum(-1) for part in asked.parts]).sum(0)
-        seen = with_point(model, cross.sum(-1), squares, asked.labels)
+        seen = predict_with_point(model, cross.sum(-1), squares, asked.labels)
         member = torch.rand(models, points, dtype=torch.float32, generator=draws) < 0.5
         outputs = (2 * asked.labels - 1) * torch.where(member, seen.outputs, seen.without)
         losses = loss(outputs, torch.ones_like(outputs))
@@ -246,26 +246,26 @@ def _draw_sample(shape: tuple[int, ...], n: int, generator: torch.Generator) -> 
 
 def _train(
     points: _Sample, penalty: float, trials: int, n: int, generator: torch.Generator
-) -> tuple[Fit, Float[Tensor, "T n n"], Float[Tensor, "T n"], Float[Tensor, "T n k 2"]]:
-    """Models, Gram matrices, labels, and inner products of rows with the points, for both kinds of features."""
+) -> tuple[Fit, Float[Tensor, "T n"], Float[Tensor, "T n k 2"]]:
+    """Models, labels, and inner products of rows with the points, for both kinds of features."""
     data = _draw_sample((trials, n), n, generator)
     gram = torch.stack([part @ part.mT for part in data.parts]).sum(0)
     cross = torch.stack([part @ asked.mT for part, asked in zip(data.parts, points.parts, strict=True)], -1)
     # The ridge belongs to the sum of the losses: μ = λ n / p.
     model = fit(gram, data.labels, ridge=penalty * DELTA)
     assert bool(model.converged.all())
-    return model, gram, data.labels, cross
+    return model, data.labels, cross
 
 
 def _train_parts(
     points: _Sample, penalty: float, trials: int, n: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "T k 2"], Float[Tensor, "T k 2"]]:
     """Outputs at each point's strong and weak part, of the models without the point and of those with it."""
-    model, gram, labels, cross = _train(points, penalty, trials, n, generator)
+    model, labels, cross = _train(points, penalty, trials, n, generator)
     without, within = torch.einsum("tn,tnkc->tkc", model.dual, cross), []
     for place, label in enumerate(points.labels):
         squares = torch.stack([part[place].square().sum() for part in points.parts])
-        again = train_with_point(model, gram, labels, cross[:, :, place].sum(-1), squares.sum(), label)
+        again = train_with_point(model, labels, cross[:, :, place].sum(-1), squares.sum(), label)
         assert bool(again.converged.all())
         others = torch.einsum("tn,tnc->tc", again.dual[:, :-1], cross[:, :, place])
         within.append(others + again.dual[:, -1:] * squares)

@@ -19,13 +19,10 @@ from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.data.points import Labelled
 from leakage.evaluation import evaluate
 from leakage.models import initialisation, mlp
-from leakage.models.classifier import Classifier, OfEstimator
+from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.runtime import stream
-from leakage.trainers import criteria, ensembles
-from leakage.trainers.criteria import Examples
-from leakage.trainers.ensembles import Recipe
-from leakage.trainers.modules import Modules
-from leakage.trainers.perceptrons import Perceptrons
+from leakage.trainers import ensembles
+from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe
 
 
 def train_models(
@@ -69,7 +66,7 @@ def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[...
         widths = (pool.features.shape[1], *hidden, classes)
         start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
         examples = Examples((pool.features,), pool.labels)
-        found = ensembles.train(Perceptrons.of(start), examples, pairs.rows, recipe, generator=generator)
+        found = ensembles.train(MlpEnsemble.of(start), examples, pairs.rows, recipe, generator=generator)
         return [found[i].to(torch.float64) for i in range(len(pairs.rows))]
 
     return train
@@ -97,7 +94,7 @@ def _train_convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: 
             nn.Linear(16 * (side // 2) ** 2, classes),
         )
     start = initialisation.initial(form, len(pairs.rows), generator=generator)
-    networks = Modules(form, start, criterion=criteria.classes)
+    networks = ModuleEnsemble(form, start)
     examples, recipe = Examples((pool.features,), pool.labels), Recipe(epochs=30, batch=32, learning_rate=3e-3)
     found = ensembles.train(networks, examples, pairs.rows, recipe, generator=generator).stack.parameters
 
@@ -116,7 +113,7 @@ def _train_forests(pool: Labelled, classes: int, pairs: Pairs, generator: torch.
         RandomForestClassifier(50, random_state=number).fit(x[rows], y[rows])
         for rows, number in zip(halves, seeds, strict=True)
     ]
-    return [OfEstimator(forest, np.arange(classes)) for forest in forests]
+    return [EstimatorClassifier(forest, np.arange(classes)) for forest in forests]
 
 
 KINDS: Mapping[str, Callable[..., list[Classifier]]] = {

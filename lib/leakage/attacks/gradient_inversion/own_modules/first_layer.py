@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from leakage import arguments
-from leakage.trainers.federated import find_loss
+from leakage.trainers.federated import LOSSES
 
 CROSS_ENTROPY = "cross_entropy"
 _PROBES = 8  # inputs with which a module is tried
@@ -251,7 +251,7 @@ def find_labels(
         return None, ()
     found = first.outputs(inputs)
     if loss != CROSS_ENTROPY:
-        chosen = find_loss(loss)
+        chosen = LOSSES[loss]
         values = (torch.sigmoid(found) if chosen.logistic else found) - residuals / chosen.scale(batch)
         return values.squeeze(-1), ()
     classes = residuals.argmin(dim=1)

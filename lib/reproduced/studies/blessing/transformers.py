@@ -1,22 +1,86 @@
-r"""Transformer(w): an encoder and a decoder of width w that translate sentences of word numbers.
+r"""Transformers of one width that translate sentences of word numbers, many at once, as an ensemble to be trained.
 
-The architecture is that of Vaswani et al. (2017): sinusoidal positions, layers normalised after each sum, feed-forward
-layers of 4w neurons, and the target's word vectors used again as output weights. Nothing attends to `PADDING`.
-There is no dropout. The module is a form without parameters (they are on PyTorch's `meta` device);
-`models.initialisation` draws them, stacked along a first dimension, and as such they must be put into it, for a call or
-for good: all networks are computed at once, each on sentences of its own, which lie one after the other in one row of
-places. Nothing here trains, tokenises or searches for a translation.
+The architecture is that of Vaswani et al. (2017): an encoder and a decoder of width w with sinusoidal positions, layers
+normalised after each sum, feed-forward layers of 4w neurons, and the target's word vectors used again as output
+weights. There is no dropout, and nothing attends to `PADDING`. All networks are computed at once: their parameters are
+stacked along a first dimension m, and the sentences of a network lie one after the other in one row of places, (m, bt).
+In a chapter of many small networks this takes half the time of `torch.func.vmap` over a module of one network.
 """
 
+import copy
 import math
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import embedding, layer_norm
+from torch.nn.functional import cross_entropy, embedding, layer_norm
+
+from leakage.models.initialisation import Stack
+from leakage.trainers.ensembles import Evaluation, Examples, concatenate, cross_entropies
+
+_CHUNK = 50  # sentences that are evaluated at once
 
 PADDING = 0
-"""The number of a word that is none: it fills the rows of shorter sentences up."""
+"""The number that fills up the rows of shorter sentences."""
+
+
+class TransformerEnsemble:
+    r"""A stack of Transformers: an `ensembles.Ensemble` that minimises the mean loss over all words of a batch.
+
+    Examples have two inputs, the source (n, s) and the target so far (n, t), and as targets the next word at every
+    place of it, `PADDING` where none is asked for. Each word is predicted from the right ones before it; nothing here
+    searches for a translation.
+    """
+
+    def __init__(self, form: "Transformer", stack: Stack) -> None:
+        self.form, self.stack = form, stack
+        # Put in place once, in the same memory: `functional_call` at every step takes longer than these networks.
+        self._leaves = {name: nn.Parameter(tensor) for name, tensor in stack.parameters.items()}
+        self._network = copy.deepcopy(form)
+        for name, leaf in self._leaves.items():
+            owner, _, own_name = name.rpartition(".")
+            setattr(self._network.get_submodule(owner), own_name, leaf)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Of the stack, in the form's order."""
+        return list(self.stack.parameters.values())
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def clone(self) -> "TransformerEnsemble":
+        """See `Ensemble.clone`."""
+        self.stack.check_finite()
+        return TransformerEnsemble(self.form, self.stack.clone())
+
+    def gradients(self, batch: Examples) -> list[Tensor]:
+        """See `Ensemble.gradients`."""
+        targets = batch.targets.flatten(1)
+        logits = self._logits(batch.inputs).flatten(0, 1)
+        losses = cross_entropy(logits, targets.flatten(), reduction="none", ignore_index=PADDING).view(targets.shape)
+        # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
+        total = (losses.sum(-1) / (targets != PADDING).sum(-1)).sum()
+        return [slope.contiguous() for slope in torch.autograd.grad(total, list(self._leaves.values()))]
+
+    @torch.no_grad()
+    def evaluate(self, examples: Examples) -> Evaluation:
+        """See `Ensemble.evaluate`: losses and mistakes are summed over the words of an example."""
+        parts = []
+        for first in range(0, len(examples), _CHUNK):
+            some = examples[slice(first, first + _CHUNK)]
+            asked = some.targets != PADDING
+            logits = self._logits(tuple(words.expand(len(self), *words.shape) for words in some.inputs))
+            logits = logits.view(len(self), *asked.shape, -1)[:, asked]
+            losses = torch.zeros(len(self), *asked.shape, dtype=torch.float64, device=logits.device)
+            wrong = torch.zeros_like(losses, dtype=torch.int64)
+            found = cross_entropies(logits, some.targets[asked].expand(len(self), -1))
+            losses[:, asked], wrong[:, asked] = found[0], found[1].long()
+            parts.append(Evaluation(losses.sum(-1), wrong.sum(-1), asked.sum(-1).expand(len(self), -1)))
+        return concatenate(parts)
+
+    def _logits(self, inputs: tuple[Tensor, ...]) -> Float[Tensor, "m bt words"]:
+        return self._network(*inputs) @ self._leaves["target.weight"].mT
 
 
 class Attention(nn.Module):
@@ -30,14 +94,10 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
         self.merge = nn.Linear(width, width)
 
-    def extra_repr(self) -> str:
-        """What PyTorch prints of the layer; the weights do not show how many heads share them."""
-        return f"heads={self.heads}"
-
     def forward(
         self, asking: Float[Tensor, "m bt w"], asked: Float[Tensor, "m bs w"], hidden: Float[Tensor, "#mbh s #t"]
     ) -> Float[Tensor, "m bt w"]:
-        r"""What each place of `asking` reads from those of `asked`; `hidden` is $-\infty$ where it may not, else 0."""
+        r"""What each place of `asking` reads from those of `asked`; `hidden` is $-\infty$ where it must not, else 0."""
         length = hidden.shape[-2]
         steps = asking.shape[1] // (asked.shape[1] // length)
         if asking is asked:
@@ -47,14 +107,13 @@ class Attention(nn.Module):
                 self._heads(asking, steps, self.query),
                 self._heads(asked, length, self.key, self.value),
             )
-        # The places that are asked stand before those that ask: a CPU takes a softmax over few neighbours in memory a
-        # number at a time, and over few rows many numbers at a time.
+        # Keys come before queries: over the first of two short dimensions a CPU vectorises the softmax.
         scores = torch.baddbmm(hidden, key, query.mT, alpha=1 / math.sqrt(query.shape[-1]))
         found = torch.bmm(scores.softmax(-2).mT, value).view(len(asking), -1, self.heads, steps, query.shape[-1])
         return _linear(self.merge, found.transpose(-2, -3).reshape(asking.shape))
 
     def _heads(self, places: Float[Tensor, "m bt w"], steps: int, *layers: nn.Linear) -> tuple[Tensor, ...]:
-        """What each layer makes of the places, (mbh, t, d): one matrix for every network, sentence and head."""
+        """The output of each layer at the places, (mbh, t, d): one matrix for every network, sentence and head."""
         weight, bias = (torch.cat([getattr(layer, part) for layer in layers], 1) for part in ("weight", "bias"))
         wide = torch.baddbmm(bias.unsqueeze(1), places, weight.mT)
         apart = wide.view(len(places), -1, steps, len(layers), self.heads, places.shape[-1] // self.heads)
@@ -92,20 +151,12 @@ class Layer(nn.Module):
 class Transformer(nn.Module):
     r"""A vector for every next word of a target sentence, given the source sentence and the words before.
 
-    Its products with the vectors of the target's words, `target.weight`, are the logits.
+    Its products with the vectors of the target's words, `target.weight`, are the logits. With $V_s$ and $V_t$ words and
+    L layers on either side there are $w (V_s + V_t) + L\,(28 w^2 + 32 w)$ parameters. They are on PyTorch's `meta`
+    device; stacked ones must be put in their place before a call.
 
-    Parameters, with $V_s, V_t$ words, L layers on either side:
-    $w (V_s + V_t) + L\,(28 w^2 + 32 w)$.
-
-    Source: Vaswani et al. (2017), section 3; widths as in Tan et al. (2023), section F: features w, feed-forward 4w.
-    The number of layers and heads and the dropout are not stated there; Vaswani et al. have 6, 8 and 0.1.
-
-    Args:
-        width: w, a multiple of `heads`.
-        source_words: words of the source language, with the special ones.
-        target_words: words of the target language, with the special ones.
-        layers: L.
-        heads: of every attention.
+    Source: Vaswani et al. (2017), section 3; widths as in Tan et al. (2023), section F, which does not state the number
+    of layers and heads and the dropout. Vaswani et al. have 6, 8 and 0.1.
     """
 
     def __init__(self, width: int, *, source_words: int, target_words: int, layers: int = 6, heads: int = 8) -> None:
@@ -118,13 +169,13 @@ class Transformer(nn.Module):
             self.decoder = nn.ModuleList(Layer(width, heads, memory=True) for _ in range(layers))
 
     def forward(self, source: Int[Tensor, "m b s"], target: Int[Tensor, "m b t"]) -> Float[Tensor, "m bt w"]:
-        """What follows each place of `target`, which must begin with a word, not with padding."""
+        """The vector for the word after each place of `target`, which must begin with a word, not with padding."""
         encoded = self._embed(self.source, source)
         padded = _forbidden((source == PADDING).repeat_interleave(self.heads, 1).flatten(0, 1), like=encoded)
         for layer in self.encoder:
             encoded = layer(encoded, padded.unsqueeze(-1))
         steps = torch.arange(target.shape[-1], device=target.device)
-        # Padding comes last, so that hiding the future hides it, too, from every place that counts.
+        # Padding comes last, so hiding the future hides it, too, from every place that counts.
         future = _forbidden(steps[:, None] > steps, like=encoded).unsqueeze(0)
         decoded = self._embed(self.target, target)
         for layer in self.decoder:
@@ -141,23 +192,23 @@ class Transformer(nn.Module):
 
 
 def _linear(layer: nn.Linear, places: Float[Tensor, "m n i"]) -> Float[Tensor, "m n o"]:
-    """What the layer does, with weights of its own for every network."""
+    """The layer, with weights of its own for every network."""
     return torch.baddbmm(layer.bias.unsqueeze(1), places, layer.weight.mT)
 
 
 def _normalised(layer: nn.LayerNorm, places: Float[Tensor, "m n w"]) -> Float[Tensor, "m n w"]:
-    """What the layer does, with weights of its own for every network."""
+    """The layer, with weights of its own for every network."""
     alike = layer_norm(places, layer.normalized_shape, eps=layer.eps)
     return torch.addcmul(layer.bias.unsqueeze(1), alike, layer.weight.unsqueeze(1))
 
 
 def _forbidden(hidden: Bool[Tensor, "*h"], *, like: Tensor) -> Float[Tensor, "*h"]:
-    r"""$-\infty$ where something is hidden and 0 elsewhere: added to scores, it costs their gradient no pass."""
+    r"""$-\infty$ where something is hidden and 0 elsewhere, to be added to scores."""
     return torch.zeros(hidden.shape, device=hidden.device, dtype=like.dtype).masked_fill_(hidden, -math.inf)
 
 
 def positions(length: int, width: int, *, like: Tensor) -> Float[Tensor, "length width"]:
-    r"""Where a word stands, $P_{t,2i} = \sin(t / 10000^{2i/w})$ and $P_{t,2i+1} = \cos(t / 10000^{2i/w})$.
+    r"""Vectors of the positions, $P_{t,2i} = \sin(t / 10000^{2i/w})$ and $P_{t,2i+1} = \cos(t / 10000^{2i/w})$.
 
     Source: Vaswani et al. (2017), section 3.5.
     """
