@@ -6,7 +6,7 @@ import pytest
 
 from declared import claim, declaration, save
 from leakage import runtime
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from reproduced.claims import ledger as claims
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Exact
