@@ -76,7 +76,7 @@ import torch
 from leakage import runtime
 from reproduced import figures
 from reproduced.claims.ledger import Ledger, glue
-from leakage.data import datasets
+from leakage.data import images
 ```
 
 ```{{code-cell}}
@@ -92,7 +92,6 @@ Sizes follow from the profile.
 ```{{code-cell}}
 run = runtime.begin(profile, seed, device)
 ledger = Ledger("mini", run)
-here = datasets.is_available("mnist")
 ```
 
 ## The game
@@ -231,9 +230,8 @@ BREACHES = [
     ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
     ("hidden_cells_only_report", 'glue("mini_mean"', 'x = mean\nglue("mini_mean"', "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
-    ("data_read_is_declared", 'datasets.is_available("mnist")', "True", "`data` declares mnist, which no cell reads"),
-    ("data_read_is_declared", 'is_available("mnist")', 'is_available("adult")', "the cells read adult"),
-    ("data_read_is_declared", "mean = share(draws)", "mean = tabular.load_adult()", "the cells read adult"),
+    ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
+    ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
 ]
 
 

@@ -161,7 +161,7 @@ def tpr_at_fpr(
 
 
 def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[float, float]:
-    r"""Conservative bounds of the true positive rate of the *laws* at a false positive rate of `fpr`.
+    r"""Bounds of the true positive rate of the *laws* at a false positive rate of `fpr`; conservative.
 
     The quantity bounded is the largest rate of members that *exceed* a threshold which at most a share `fpr` of the
     outsiders' law exceeds; ties so count against the attacker:
