@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from leakage import arguments
-from leakage.profiles import PROFILES
 
+PROFILES = ("smoke", "ci", "paper")
+"""The sizes in which a chapter runs, in rising order: whether it runs at all, what CI judges, the papers' sizes."""
 DTYPE = torch.float64
 """The precision of theory: laws, quadrature and exact samplers are not exact in float32."""
 _LARGEST_SEED = 2**32 - 1
