@@ -110,8 +110,8 @@ def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, l
     Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
 
     Args:
-        hits: how many trainings with the point were called so, and the number of all with it.
-        alarms: how many trainings without the point were called so, and the number of all without it. The
+        hits: how many trainings with the point were flagged, and the number of all trainings with it.
+        alarms: how many trainings without the point were flagged, and the number of all trainings without it. The
             threshold was chosen on other trainings.
         delta: $\delta \in [0, 1)$.
         level: the confidence.
