@@ -13,7 +13,7 @@ from statistics import median
 
 from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.data import labelled
+from leakage.data import tabular
 from leakage.runtime import stream
 from reproduced.claims.texts import table
 from reproduced.studies.side_by_side import targets
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Time every attack of the table.")
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
     options = parser.parse_args(arguments)
-    models = targets.train_models("MLP", labelled.load("digits"), points=500, models=12, name="digits", seed=0)
+    models = targets.train_models("MLP", tabular.load("digits"), points=500, models=12, name="digits", seed=0)
     with one_thread():
         text = table(HEADS, costs(models))
     print(text)

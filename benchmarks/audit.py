@@ -24,7 +24,7 @@ from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit import training
-from leakage.data import embedded, fetch, labelled
+from leakage.data import datasets, tabular
 from leakage.metrics.scores import rates
 from timing import Benchmark, Case, Disagreement, Side, equal
 
@@ -33,7 +33,7 @@ from timing import Benchmark, Case, Disagreement, Side, equal
 class Sizes:
     """How large everything is: by default as in the record, small in a test."""
 
-    data: str = "location" if fetch.available("location") else "digits"  # the set, by its name
+    data: str = "location" if datasets.is_available("location") else "digits"  # the set, by its name
     rows: int = 5010  # the most of it that are taken
     models: int = 16  # how many are trained on halves
     iterations: int = 300  # of the logistic regression, at most
@@ -62,7 +62,7 @@ def cases(sizes: Sizes) -> Iterator[Case]:
 
 def rows_of(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
     """The rows and their labels: the digits in grey, since as bits some are alike, and rounding decides RMIA's ties."""
-    found = embedded.digits() if sizes.data == "digits" else labelled.load(sizes.data)
+    found = tabular.load_digits() if sizes.data == "digits" else tabular.load(sizes.data)
     return found.features[: sizes.rows].double().numpy(), found.labels[: sizes.rows].numpy()
 
 

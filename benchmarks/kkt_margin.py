@@ -165,7 +165,9 @@ def same_answers(sizes: Sizes) -> str:
     """Evidence that networks trained in the span answer fresh points as those trained on explicit points do."""
     networks, dimension, width, steps = sizes.checked
     draws, rate = stream(0, "benchmark/checked"), 10 * sizes.rate
-    sample = mixtures.draw("mixture", rows=sizes.rows, fresh=1, dimension=dimension, runs=networks, generator=draws)
+    sample = mixtures.draw_sample(
+        "mixture", rows=sizes.rows, fresh=1, dimension=dimension, runs=networks, generator=draws
+    )
     start = two_layer.initial((networks,), width, sample.train.shape[-1], generator=draws)
     model = margin_flow.train(start, sample.train, sample.labels, Descent(steps, rate)).model
     full, points, labels = explicit("checked", sizes.rows + 1, dimension, width, batch=(networks,))

@@ -27,8 +27,7 @@ from chapter_reading import (
     prose,
     words,
 )
-from leakage import store
-from leakage.data import registry
+from leakage.data import datasets
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
 MOST_LINES = 25
@@ -275,10 +274,9 @@ def hidden_cells_only_report(chapter: Chapter) -> list[str]:
 
 def data_read_is_declared(chapter: Chapter) -> list[str]:
     declared = set(chapter.declaration.get("data") or ())
-    code = "\n".join(block.source for block in chapter.code)
-    read = {file.stem for file in store.imported_files(code) if file.parent.name == "data"} & registry.DATASETS.keys()
-    for name in ("available", "read_payload", "fetch"):
-        read |= {literal(call) for _, call in chapter.calls(name)} & registry.DATASETS.keys()
+    read = {name for name in datasets.DATASETS if any(chapter.calls(f"load_{name}"))}
+    for function in ("is_available", "load", "read_payload", "fetch"):
+        read |= {literal(call) for _, call in chapter.calls(function)} & datasets.DATASETS.keys()
     needed = {name for claim in chapter.claims for name in claim.get("needs") or ()}
     return [
         *(

@@ -2,14 +2,14 @@
 
 import torch
 
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.runtime import stream
 
 
-def draw(n: int, *, features: int, classes: int, flip: float) -> Labelled:
+def draw(n: int, *, features: int, classes: int, flip: float) -> LabelledData:
     """`n` rows; each bit of a row is its class's, flipped with probability `flip`."""
     generator = stream(0, "clustered bits")
     centres = torch.rand(classes, features, generator=generator) < 0.3
     labels = torch.randint(classes, (n,), generator=generator)
     flipped = torch.rand(n, features, generator=generator) < flip
-    return Labelled((centres[labels] ^ flipped).float(), labels)
+    return LabelledData((centres[labels] ^ flipped).float(), labels)

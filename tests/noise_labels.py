@@ -2,13 +2,13 @@
 
 import torch
 
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
 from reproduced.studies.polytopes.shadow_attacks import Task
 
 FEATURES = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
-NOISE = Labelled(FEATURES, torch.randint(4, (480,), generator=stream(0, "classes")))
+NOISE = LabelledData(FEATURES, torch.randint(4, (480,), generator=stream(0, "classes")))
 """480 points of 60 random bits, each with one of four classes by lot."""
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from leakage.data import registry
-from leakage.data.registry import DataFile, Dataset
+from leakage.data import datasets
+from leakage.data.datasets import DataFile, Dataset
 
 PACKINGS = (".bin", ".gz", ".tgz")
 
@@ -54,7 +54,7 @@ def dataset(*files: DataFile, any_file: bool = False, name: str = "tiny") -> Dat
 
 def register(patch: pytest.MonkeyPatch, *files: DataFile, any_file: bool = False, name: str = "tiny") -> None:
     """Put a data set of these files into the registry, for one test."""
-    patch.setitem(registry.DATASETS, name, dataset(*files, any_file=any_file, name=name))
+    patch.setitem(datasets.DATASETS, name, dataset(*files, any_file=any_file, name=name))
 
 
 def put(root: Path, packed: bytes, relative: str = "tiny/content.gz") -> Path:

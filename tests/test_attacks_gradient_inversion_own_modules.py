@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, normalize
 from leakage.attacks.gradient_inversion.own_modules.first_layer import NoRoute
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.data.gaussians import gaussian
-from leakage.metrics.reconstruction import match_error, matched
+from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.runtime import stream
 from leakage.trainers.federated import Client, batch_gradient
 from refusing import refused
@@ -91,7 +91,7 @@ def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, b
     if bias:
         assert found.certified
         assert found.ambiguities == ()
-        assert float((matched(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
+        assert float((match_inputs(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
         torch.testing.assert_close(found.labels.sort().values.to(labels), labels.sort().values, rtol=1e-3, atol=1e-3)
     else:
         assert not found.certified
@@ -109,7 +109,7 @@ def test_the_span_of_a_smooth_layer_leads_to_its_inputs(sizes, activation, dtype
     found = found_by(module, [*gradient.values()], 2, loss="cross_entropy" if sizes[-1] > 1 else "mean")
     assert found.route == "span"
     assert found.certified
-    error = matched(found.inputs, inputs.double()) - inputs
+    error = match_inputs(found.inputs, inputs.double()) - inputs
     assert float(error.norm(dim=1).max()) <= found.bound
     assert float(error.norm()) < EXACT[dtype]
     torch.testing.assert_close(found.labels.sort().values.to(labels), labels.sort().values, rtol=1e-3, atol=1e-3)
@@ -199,7 +199,7 @@ def test_what_is_certified_is_within_its_bound():
             continue
         if found.certified:
             certified += 1
-            assert float((matched(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
+            assert float((match_inputs(found.inputs, inputs.double()) - inputs).norm(dim=1).max()) <= found.bound
     assert certified >= 50
     assert refusals <= 60
 

@@ -9,7 +9,7 @@ import torch
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_attack import DIRECTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
-from leakage.metrics.reconstruction import match_error, matched
+from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced.studies.gradient_inversion.gradient_symmetries import mirror, mirror_labels
@@ -138,7 +138,7 @@ def test_the_label_is_the_output_less_the_residual():
 def test_the_signs_of_all_labels_are_right(activation):
     inputs, labels = batch_of(4, 20)
     found = attack(send(inputs, labels, activation=activation, m=20_000, bias=3.0), batch=4)
-    pairs = matched(torch.cat([found.inputs, found.labels[:, None]], 1), torch.cat([inputs, labels[:, None]], 1))
+    pairs = match_inputs(torch.cat([found.inputs, found.labels[:, None]], 1), torch.cat([inputs, labels[:, None]], 1))
     torch.testing.assert_close(pairs[:, -1].sign(), labels)
 
 

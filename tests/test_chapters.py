@@ -7,7 +7,7 @@ import yaml
 
 import chapter_rules
 from chapter_reading import Chapter, read_chapter, words
-from leakage.data import registry
+from leakage.data import datasets
 from reproduced.claims import declarations
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def test_every_claims_file_belongs_to_a_page_and_to_a_card():
         assert (BOOK / f"{path.stem}.md").exists(), f"{path.name} has no chapter"
         if declared.paper != "ours":  # a page without a paper has no card
             assert (declared.title, declared.paper) == (cards[path.stem]["title"], cards[path.stem]["key"]), path.name
-        assert set(declared.data) <= registry.DATASETS.keys(), path.name
+        assert set(declared.data) <= datasets.DATASETS.keys(), path.name
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -76,7 +76,7 @@ import torch
 from leakage import runtime
 from reproduced import figures
 from reproduced.claims.ledger import Ledger, glue
-from leakage.data import mnist
+from leakage.data import images
 ```
 
 ```{{code-cell}}
@@ -121,7 +121,7 @@ We draw a sample at $\\gamma = 1.5$ as Theorem 3.2 and Figure 2.1 ask.
 ```{{code-cell}}
 draws = torch.rand(100, generator=run.stream("draws"))
 mean = share(draws)
-digits = mnist.load()
+digits = images.load_mnist()
 ```
 
 ```{{code-cell}}
@@ -230,8 +230,8 @@ BREACHES = [
     ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
     ("hidden_cells_only_report", 'glue("mini_mean"', 'x = mean\nglue("mini_mean"', "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
-    ("data_read_is_declared", "from leakage.data import mnist\n", "", "`data` declares mnist, which no cell reads"),
-    ("data_read_is_declared", "import mnist", "import adult, mnist", "the cells read adult"),
+    ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
+    ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from declared import claim, declaration, save
 from leakage import runtime
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from reproduced.claims import ledger as claims
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Exact
@@ -23,7 +23,7 @@ def shown(monkeypatch):
 @pytest.fixture
 def ledger(tmp_path, shown, monkeypatch):
     """Open a ledger on the declarations in one profile, with all data at hand."""
-    monkeypatch.setattr(claims.fetch, "available", lambda name: True)
+    monkeypatch.setattr(claims.datasets, "is_available", lambda name: True)
 
     def open_ledger(profile="ci", **changes):
         save(tmp_path / "claims", declaration(**changes))
@@ -128,7 +128,7 @@ def test_a_claim_for_a_larger_profile_is_not_run_and_keeps_its_measurement(ledge
 
 
 def test_without_its_data_a_claim_is_not_run_whether_judged_or_not(ledger, shown, monkeypatch):
-    monkeypatch.setattr(claims.fetch, "available", lambda name: False)
+    monkeypatch.setattr(claims.datasets, "is_available", lambda name: False)
     why = "It needs MNIST, test set, which `make data` fetches."
     for judged in (False, True):
         book = ledger()

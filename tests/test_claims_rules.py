@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from reproduced.claims.measurements import Count, Exact
 from reproduced.claims.rules import Rule
 

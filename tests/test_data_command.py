@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from leakage.data import fetch, registry
+from leakage.data import datasets
 from patience import HANGS
 from reproduced import command_line
 from reproduced.run import data_command
@@ -75,7 +75,7 @@ def closed_address():
 
 
 def test_the_sets_that_claims_of_the_book_need_are_all_there_are():
-    assert data_command.needed_datasets(ROOT) == tuple(registry.DATASETS)
+    assert data_command.needed_datasets(ROOT) == tuple(datasets.DATASETS)
 
 
 @pytest.mark.parametrize("options", [("--needed",), BUILD])
@@ -90,8 +90,8 @@ def test_what_claims_need_is_fetched_once(folder, site, capsys, options):
 
 def test_without_a_network_one_line_says_so_and_a_build_goes_on(folder, capsys, monkeypatch, add):
     asked = []
-    original = fetch.fetch
-    monkeypatch.setattr(fetch, "fetch", lambda name, **given: asked.append((name, given)) or original(name, **given))
+    original = datasets.fetch
+    monkeypatch.setattr(datasets, "fetch", lambda name, **given: asked.append((name, given)) or original(name, **given))
     for name in NAMES:
         add(name, closed_address())
     status, told, complaints = run(capsys, *BUILD)
@@ -114,7 +114,7 @@ def test_a_set_that_cannot_be_had_keeps_no_other_set_away(folder, site, capsys, 
     status, told, (line,) = run(capsys, *arguments)
     assert (status, len(told)) == (1, 1)
     assert "http://127.0.0.1" in line
-    assert fetch.available("two")
+    assert datasets.is_available("two")
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [(("--needed",), 1), (BUILD, 0), (NAMES, 1)])
@@ -151,7 +151,7 @@ def test_the_list_names_states_and_damage_and_the_folder(folder, capsys):
     status, told, (line,) = run(capsys)
     assert status == 0
     states = {row.split()[0]: row.split()[1] for row in told if row and not row.startswith((" ", "Folder"))}
-    assert states.keys() == registry.DATASETS.keys()
+    assert states.keys() == datasets.DATASETS.keys()
     assert (states["one"], states["two"]) == ("damaged", "absent")
     assert f"{folder}/one/content.gz is refused" in line
     assert told[-1] == f"Folder: {folder} (set LEAKAGE_DATA to change it)"

@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.data.gaussians import chi_square, gaussian, gaussian_factor, gaussian_twin, sphere, standardised
+from leakage.data.gaussians import bartlett_factor, chi_square, gaussian, gaussian_equivalent, sphere, standardise
 from leakage.runtime import DTYPE, stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -41,12 +41,6 @@ def test_chi_square_takes_degrees_of_freedom_for_each_column():
     assert abs(torch.corrcoef(draws[:, 1:].T)[0, 1]) < 4 / math.sqrt(20_000)  # 4 standard errors
 
 
-@pytest.mark.parametrize("dof", [-1, -1e-9, math.nan, math.inf, torch.tensor([2.0, -1.0])])
-def test_impossible_degrees_of_freedom_are_refused(dof):
-    with pytest.raises(ValueError, match="`dof` must be finite and at least 0"):
-        chi_square(dof, (2,), generator=stream(0, "bad"))
-
-
 @pytest.mark.parametrize("dimension", [2, 3, 20])
 def test_points_on_the_sphere_are_uniform(dimension):
     points = sphere(5000, dimension, generator=stream(0, f"sphere {dimension}"))
@@ -58,7 +52,7 @@ def test_points_on_the_sphere_are_uniform(dimension):
 
 def test_standardised_inputs_are_centred_with_squared_norm_d_on_average():
     inputs = 5 + 3 * gaussian((50, 7), generator=stream(0, "inputs")).float()
-    outputs = standardised(inputs)
+    outputs = standardise(inputs)
     assert outputs.dtype == DTYPE
     torch.testing.assert_close(outputs.mean(0), torch.zeros(7, dtype=DTYPE), rtol=0, atol=1e-12)
     torch.testing.assert_close(outputs.square().sum(-1).mean(), torch.tensor(7.0, dtype=DTYPE))
@@ -66,36 +60,29 @@ def test_standardised_inputs_are_centred_with_squared_norm_d_on_average():
 
 @hypothesis_settings(max_examples=40)
 @given(scale=st.floats(1e-3, 1e3), shift=st.floats(-100, 100))
-def test_standardised_forgets_units_and_origin(scale, shift):
+def test_standardise_forgets_units_and_origin(scale, shift):
     inputs = gaussian((6, 3), generator=stream(0, "units"))
     # Rounding: a shift of 100 costs the digits by which it exceeds the spread, 1e-3.
-    torch.testing.assert_close(standardised(scale * inputs + shift), standardised(inputs), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(standardise(scale * inputs + shift), standardise(inputs), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("inputs", [torch.full((3, 2), 0.1), torch.zeros(4, 1), torch.tensor([[1.0], [math.nan]])])
-def test_inputs_without_a_scale_are_refused(inputs):
-    for dtype in (torch.float32, DTYPE):  # 0.1 is no binary fraction: its mean is not itself
-        with pytest.raises(ValueError, match="`inputs` must be finite and not all equal"):
-            standardised(inputs.to(dtype))
-
-
-def test_a_gaussian_twin_has_the_covariance_of_the_inputs():
+def test_gaussian_equivalent_rows_have_the_covariance_of_the_inputs():
     generator = stream(0, "twin")
-    inputs = standardised(gaussian((30, 4), generator=generator) @ gaussian((4, 6), generator=generator))
-    twin, covariance = gaussian_twin(inputs, 50_000, generator=generator), inputs.T @ inputs / 30
+    inputs = standardise(gaussian((30, 4), generator=generator) @ gaussian((4, 6), generator=generator))
+    rows, covariance = gaussian_equivalent(inputs, 50_000, generator=generator), inputs.T @ inputs / 30
     spread = covariance.diagonal().sqrt()
-    deviation = (twin.T @ twin / 50_000 - covariance) / (spread[:, None] * spread)
+    deviation = (rows.T @ rows / 50_000 - covariance) / (spread[:, None] * spread)
     assert deviation.abs().max() < 5 * math.sqrt(2 / 50_000)  # 21 entries, each of standard error √(2/N) at most
-    # Four directions carry everything, and the twin has no others.
-    off_support = twin @ torch.linalg.eigh(covariance).eigenvectors[:, :2]
+    # Four directions carry everything, and the rows have no others.
+    off_support = rows @ torch.linalg.eigh(covariance).eigenvectors[:, :2]
     assert off_support.abs().max() < 1e-6  # the square root of the rounding of the covariance
-    assert stats.kstest(twin[:, 0] / spread[0], stats.norm.cdf).pvalue > P_VALUE
+    assert stats.kstest(rows[:, 0] / spread[0], stats.norm.cdf).pvalue > P_VALUE
 
 
 @pytest.mark.parametrize("columns", [2, 4, 5, 9])
 def test_factor_has_the_gram_law_of_the_matrix(columns):
     generator = stream(0, f"wishart {columns}")
-    factor = gaussian_factor(4, columns, (3000,), generator=generator)
+    factor = bartlett_factor(4, columns, (3000,), generator=generator)
     matrix = gaussian((3000, 4, columns), generator=generator)
     direction = gaussian((4,), generator=generator)
     for summary in (
@@ -109,15 +96,9 @@ def test_factor_has_the_gram_law_of_the_matrix(columns):
 
 def test_factor_has_the_fewest_columns():
     generator = stream(0, "factor")
-    assert gaussian_factor(4, 100, (2,), generator=generator).shape == (2, 4, 4)
-    assert gaussian_factor(4, 3, (2,), generator=generator).shape == (2, 4, 3)
-    assert gaussian_factor(4, 0, (2,), generator=generator).shape == (2, 4, 0)
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, -1)])
-def test_impossible_shapes_are_refused(rows, columns):
-    with pytest.raises(ValueError, match="at least"):
-        gaussian_factor(rows, columns, (), generator=stream(0, "factor"))
+    assert bartlett_factor(4, 100, (2,), generator=generator).shape == (2, 4, 4)
+    assert bartlett_factor(4, 3, (2,), generator=generator).shape == (2, 4, 3)
+    assert bartlett_factor(4, 0, (2,), generator=generator).shape == (2, 4, 0)
 
 
 @pytest.mark.gpu
@@ -130,12 +111,3 @@ def test_draws_live_on_the_device_of_the_generator_and_keep_their_law():
     for column, dof in ((1, 1), (2, 7)):
         assert stats.kstest(draws[:, column].cpu(), stats.chi2(dof).cdf).pvalue > P_VALUE
     assert stats.kstest(gaussian((20_000,), generator=generator).cpu(), stats.norm.cdf).pvalue > P_VALUE
-
-
-@pytest.mark.parametrize("count", [5, 2**13 - 1, 2**13, 2**13 + 5, 2**14 + 16, 3 * 2**14 + 7])
-def test_many_draws_are_those_of_torch_up_to_rounding_and_leave_its_generator_alike(count):
-    ours, torchs = (stream(0, "normal") for _ in range(2))
-    drawn = gaussian((count,), generator=ours)
-    assert torch.allclose(drawn, torch.randn(count, generator=torchs, dtype=DTYPE), rtol=1e-13, atol=1e-14)
-    torch.testing.assert_close(ours.get_state(), torchs.get_state())
-    assert gaussian((2, count), generator=ours).shape == (2, count)

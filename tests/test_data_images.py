@@ -1,15 +1,25 @@
-"""Images shrink as Pillow shrinks them; splits are balanced, disjoint and blind to everything but the labels."""
+"""Images shrink as Pillow shrinks them; splits are balanced and disjoint; MNIST's idx files parse or are refused."""
+
+import struct
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
-from leakage.data import images, mnist
+from leakage.data import datasets, images
+from leakage.data.datasets import DataDamaged
 from leakage.data.images import balanced_split, load, parity, resize
 from leakage.runtime import stream
+from small_data import entry, pack, put, register, spoiled
 
 LABELS = torch.tensor([1.0] * 30 + [-1.0] * 20)
+N = 12
+PIXELS = bytes(i * 37 % 256 for i in range(N * 28 * 28))
+CODES = bytes(i % 10 for i in range(N))
 
 
 def noise(count=3, side=28):
@@ -62,19 +72,6 @@ def test_shrunk_images_may_leave_the_range_of_grey_values():
     assert float(shrunk.max()) > 1
 
 
-@pytest.mark.parametrize("side", [0, -3, 29])
-def test_a_side_beyond_the_images_own_is_refused(side):
-    with pytest.raises(ValueError, match=f"`side` must be a whole number at least 1 and at most 28, got {side}"):
-        resize(noise(), side=side)
-
-
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("shape", [(28, 28), (2, 28, 27), (1, 1, 8, 8)])
-def test_images_must_be_square(shape):
-    with pytest.raises(ValueError, match=r"`pixels` must have shape \(n, s, s\)"):
-        resize(torch.zeros(shape), side=4)
-
-
 def test_even_digits_are_positive():
     assert parity(torch.arange(10)).tolist() == [1.0, -1.0] * 5
     assert parity(torch.tensor([3]), dtype=torch.float64).dtype == torch.float64
@@ -125,20 +122,10 @@ def test_the_same_stream_gives_the_same_split():
     assert not torch.allclose(splits().train, splits(seed=1).train)
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"rows_per_class": 0}, {"rows_per_class": 21}, {"fresh": 45}, {"fresh": -1}, {"runs": 0}]
-)
-def test_sizes_beyond_the_rows_are_refused(sizes):
-    (name,) = sizes
-    with pytest.raises(
-        ValueError, match=rf"`{name}` (must be a whole number at least [01]|0 to 44)|`{name}` must be 1 to 20"
-    ):
+@pytest.mark.parametrize("sizes", [{"rows_per_class": 21}, {"fresh": 45}])
+def test_too_few_rows_are_refused(sizes):
+    with pytest.raises(ValueError, match="`rows_per_class` must be at most 20, and `fresh` at most 50"):
         splits(**sizes)
-
-
-def test_labels_must_be_signs():
-    with pytest.raises(ValueError, match=r"`labels` must be -1 or 1, got 0\.0"):
-        splits(labels=torch.tensor([1.0, -1.0, 0.0]))
 
 
 def test_the_embedded_digits_are_always_there():
@@ -152,7 +139,7 @@ def test_the_embedded_digits_are_always_there():
 
 def test_mnist_comes_as_numbers_from_zero_to_one(monkeypatch):
     loaded = torch.full((2, 28, 28), 255, dtype=torch.uint8), torch.tensor([4, 7])
-    monkeypatch.setattr(mnist, "load", lambda: loaded)
+    monkeypatch.setattr(images, "load_mnist", lambda: loaded)
     found = load("mnist", dtype=torch.float64)
     torch.testing.assert_close(found.pixels, torch.ones((2, 28, 28), dtype=torch.float64))
     assert found.labels.tolist() == [4, 7]
@@ -161,3 +148,108 @@ def test_mnist_comes_as_numbers_from_zero_to_one(monkeypatch):
 def test_an_unknown_source_is_answered_with_the_known_ones():
     with pytest.raises(ValueError, match="`source` must be one of mnist, digits; got 'cifar'"):
         images.load("cifar")
+
+
+# --- the files of MNIST
+
+
+def images_payload(*, magic=2051, n=N, height=28, width=28, body=PIXELS):
+    return struct.pack(">4I", magic, n, height, width) + body
+
+
+def labels_payload(*, magic=2049, n=N, body=CODES):
+    return struct.pack(">2I", magic, n) + body
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A function that makes files with these payloads the data set `mnist`."""
+
+    def put_both(images, labels):
+        payloads = {"images": images, "labels": labels}
+        files = [entry(payload, name=name, path=f"mnist/{name}.gz") for name, payload in payloads.items()]
+        register(monkeypatch, *files, name="mnist")
+        for file, payload in zip(files, payloads.values(), strict=True):
+            put(tmp_path, pack(payload), file.path)
+
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))
+    return put_both
+
+
+def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
+    small(images_payload(), labels_payload())
+    pixels, labels = images.load_mnist()
+    assert (len(pixels), pixels.dtype, labels.dtype) == (N, torch.uint8, torch.int64)
+    assert bytes(pixels.flatten().tolist()) == PIXELS
+    assert pixels[3, 5, 7] == PIXELS[3 * 784 + 5 * 28 + 7]
+    assert bytes(labels.tolist()) == CODES
+
+
+def test_loaded_tensors_can_be_written_to():
+    pixels = images.parse_mnist_images(images_payload())
+    pixels[0, 0, 0] = 9  # a view of the payload would warn or refuse
+    assert pixels[0, 0, 0] == 9
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        pytest.param(images_payload(magic=2049), "begins with the number 2051, found 2049", id="labels' magic"),
+        pytest.param(struct.pack("<4I", 2051, N, 28, 28) + PIXELS, "found 50855936", id="little-endian"),
+        pytest.param(images_payload(height=28, width=27), "28 by 28 pixels, found 28 by 27", id="narrow"),
+        pytest.param(images_payload(height=14, width=56), "28 by 28 pixels, found 14 by 56", id="reshaped"),
+        pytest.param(images_payload()[:-1], "the 9,408 bytes of content its header promises, found 9,407", id="cut"),
+        pytest.param(images_payload() + b"\0", "promises, found 9,409", id="too long"),
+        pytest.param(images_payload(n=2**32 - 1), "found 9,408", id="absurd count"),
+        pytest.param(images_payload()[:15], "an idx header of 16 bytes, found 15 bytes", id="half a header"),
+        pytest.param(b"", "found 0 bytes", id="nothing"),
+    ],
+)
+def test_images_of_another_form_are_refused(payload, message):
+    with pytest.raises(DataDamaged, match=f"^here: expected .*{message}") as caught:
+        images.parse_mnist_images(payload, source="here")
+    assert "`.venv/bin/leakage data`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        pytest.param(labels_payload(magic=2051), "begins with the number 2049, found 2051", id="images' magic"),
+        pytest.param(labels_payload()[:-1], "promises, found 11", id="cut"),
+        pytest.param(labels_payload(body=CODES[:-1] + b"\x0a"), "labels from 0 to 9, found 10", id="a tenth digit"),
+        pytest.param(b"\0\0\x08\x01", "an idx header of 8 bytes, found 4 bytes", id="half a header"),
+    ],
+)
+def test_labels_of_another_form_are_refused(payload, message):
+    with pytest.raises(DataDamaged, match=message):
+        images.parse_mnist_labels(payload)
+
+
+def test_images_without_their_labels_are_refused(small):
+    small(images_payload(), labels_payload(n=N - 1, body=CODES[:-1]))
+    with pytest.raises(DataDamaged, match="as many images as labels, found 12 and 11"):
+        images.load_mnist()
+
+
+@pytest.mark.parametrize(
+    ("parse", "payload"),
+    [
+        (images.parse_mnist_images, images_payload(n=2, body=PIXELS[:1568])),
+        (images.parse_mnist_labels, labels_payload()),
+    ],
+)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_spoiled_idx_file_is_parsed_or_refused(parse, payload, data):
+    with suppress(DataDamaged):
+        parse(data.draw(spoiled(payload)))
+
+
+@pytest.mark.skipif(not datasets.is_available("mnist"), reason="the MNIST test set is not in the data folder")
+def test_the_real_mnist_has_ten_thousand_digits():
+    pixels, labels = images.load_mnist()
+    assert pixels.shape == (10_000, 28, 28)
+    assert labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    # Published counts of each digit in the test set.
+    assert labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert (pixels.min(), pixels.max()) == (0, 255)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakage.data import fetch, multi30k
-from leakage.data.registry import DataDamaged
+from leakage.data import datasets, multi30k
+from leakage.data.datasets import DataDamaged
 from small_data import spoiled
 
 EN = b"A dog runs.\nTwo men talk.\n"
@@ -61,13 +61,13 @@ def test_an_unknown_split_is_refused():
         multi30k.load("test")
 
 
-@pytest.mark.skipif(not fetch.available("multi30k"), reason="Multi30k is not in the data folder")
+@pytest.mark.skipif(not datasets.is_available("multi30k"), reason="Multi30k is not in the data folder")
 @pytest.mark.parametrize(("split", "pairs"), [("train", 29_000), ("val", 1_014), ("test_2016_flickr", 1_000)])
 def test_the_real_splits_have_their_published_sizes(split, pairs):
     assert len(multi30k.load(split)) == pairs
 
 
-@pytest.mark.skipif(not fetch.available("multi30k"), reason="Multi30k is not in the data folder")
+@pytest.mark.skipif(not datasets.is_available("multi30k"), reason="Multi30k is not in the data folder")
 def test_the_real_pairs_are_translations():
     train = multi30k.load("train")
     assert train.en[0] == "Two young, White males are outside near many bushes."

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from leakage import runtime, store
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from patience import HANGS, wait_until
 from reproduced import grids, repository
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.data.gaussians import gaussian, sphere
-from leakage.metrics.reconstruction import match_error, matched
+from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.runtime import DTYPE, stream
 
 TRUTH = sphere(6, 9, generator=stream(0, "truth"))
@@ -15,14 +15,14 @@ ORDER = torch.tensor([3, 5, 0, 1, 4, 2])
 
 def test_the_order_of_the_rows_does_not_count():
     assert match_error(TRUTH[ORDER], TRUTH) == pytest.approx(0.0)
-    torch.testing.assert_close(matched(TRUTH[ORDER], TRUTH), TRUTH)
+    torch.testing.assert_close(match_inputs(TRUTH[ORDER], TRUTH), TRUTH)
 
 
 def test_signs_count_unless_they_are_waived():
     signs = torch.tensor([1, -1, 1, -1, -1, 1], dtype=DTYPE).unsqueeze(1)
     found = (signs * TRUTH)[ORDER]
     assert match_error(found, TRUTH, signs=False) == pytest.approx(0.0)
-    torch.testing.assert_close(matched(found, TRUTH, signs=False), TRUTH)
+    torch.testing.assert_close(match_inputs(found, TRUTH, signs=False), TRUTH)
     assert match_error(found, TRUTH) > 0.5
 
 
@@ -55,7 +55,7 @@ def test_a_failed_input_is_a_failed_reconstruction():
     found = TRUTH[ORDER].clone()
     found[2] = math.nan
     assert math.isnan(match_error(found, TRUTH))
-    rest = matched(found, TRUTH)
+    rest = match_inputs(found, TRUTH)
     torch.testing.assert_close(rest[1:], TRUTH[1:])  # row 2 stood for input 0, and the others are still in their places
 
 

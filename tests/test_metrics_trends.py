@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.metrics.trends import at_crossing, rank_correlation, slope
+from leakage.metrics.trends import rank_correlation, slope, value_at_crossing
 from leakage.runtime import stream
 
 X = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64)
@@ -46,18 +46,18 @@ def test_values_that_differ_by_rounding_share_their_rank():
 def test_a_curve_is_read_off_between_epochs():
     error = torch.tensor([0.8, 0.6, 0.4, 0.45, 0.3])
     advantage = torch.tensor([0.0, 0.1, 0.3, 0.4, 0.5])
-    assert float(at_crossing(error, advantage, target=0.5)) == pytest.approx(0.2)
-    assert float(at_crossing(error, advantage, target=0.42)) == pytest.approx(0.28), "the first crossing counts"
-    assert float(at_crossing(advantage, error, target=0.3)) == pytest.approx(0.4)
-    both = at_crossing(torch.stack([error, error]), torch.stack([advantage, -advantage]), target=0.5)
+    assert float(value_at_crossing(error, advantage, target=0.5)) == pytest.approx(0.2)
+    assert float(value_at_crossing(error, advantage, target=0.42)) == pytest.approx(0.28), "the first crossing counts"
+    assert float(value_at_crossing(advantage, error, target=0.3)) == pytest.approx(0.4)
+    both = value_at_crossing(torch.stack([error, error]), torch.stack([advantage, -advantage]), target=0.5)
     assert both.tolist() == pytest.approx([0.2, -0.2])
 
 
 def test_what_is_not_crossed_is_not_made_up():
     error, advantage = torch.tensor([0.8, 0.6, 0.4]), torch.tensor([0.1, 0.2, 0.3])
-    assert math.isnan(float(at_crossing(error, advantage, target=0.39)))
-    assert math.isnan(float(at_crossing(error, advantage, target=0.9)))
-    assert float(at_crossing(error, advantage, target=0.4)) == pytest.approx(0.3)
+    assert math.isnan(float(value_at_crossing(error, advantage, target=0.39)))
+    assert math.isnan(float(value_at_crossing(error, advantage, target=0.9)))
+    assert float(value_at_crossing(error, advantage, target=0.4)) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_what_is_not_crossed_is_not_made_up():
 )
 def test_the_first_epoch_says_whether_a_curve_must_rise_or_fall(level, target, expected):
     level, epochs = torch.tensor(level), torch.arange(3.0)
-    assert float(at_crossing(level, epochs, target=target)) == pytest.approx(expected, nan_ok=True)
-    assert float(at_crossing(-level, epochs, target=-target)) == pytest.approx(expected, nan_ok=True)
+    assert float(value_at_crossing(level, epochs, target=target)) == pytest.approx(expected, nan_ok=True)
+    assert float(value_at_crossing(-level, epochs, target=-target)) == pytest.approx(expected, nan_ok=True)

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import leakage
-from leakage.data import registry
+from leakage.data import datasets
 from patience import HANGS
 from reproduced.claims import declarations
 
@@ -159,14 +159,14 @@ def test_licences_agree():
 
 
 def test_the_readme_lists_the_data_sets_of_the_registry():
-    readers = {name: [] for name in registry.DATASETS}
+    readers = {name: [] for name in datasets.DATASETS}
     for path in sorted((ROOT / "book" / "claims").glob("*.yml")):
         for name in declarations.load(path).data:
             readers[name].append(f"`{path.stem}`")
     rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| .* MB \| (.*?) \| (.*?) \|$", readme(), re.MULTILINE)
     assert rows == [
         (dataset.name, dataset.title, dataset.licence, ", ".join(readers[dataset.name]))
-        for dataset in registry.DATASETS.values()
+        for dataset in datasets.DATASETS.values()
     ]
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval
 from refusing import refusals, refused
 from reproduced.figures import colour, dots, figure, png
 from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers

@@ -83,7 +83,7 @@ def real_book(tmp_path):
         'glue("half", "0.50")\nledger.verdicts()',
     )
     imports = "from leakage import runtime\nfrom reproduced import figures\n"
-    imports += "from leakage.metrics.intervals import Estimate\nfrom reproduced.claims.ledger import Ledger, glue"
+    imports += "from leakage.metrics.estimates import Estimate\nfrom reproduced.claims.ledger import Ledger, glue"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"
     one = f"{{id: r.one, claim: C., where: W, {rules}}}"

@@ -8,7 +8,7 @@ import pytest
 
 from declared import claim, declaration, save
 from kernels import without_kernels
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from miniature import add_chapter, edit, executions, leakage, make_repository, run
 from patience import HANGS
 from reproduced.claims import declarations, measurements

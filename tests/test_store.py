@@ -18,9 +18,9 @@ import torch
 
 import alterations
 from leakage import runtime, store
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.metrics import roc
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from patience import HANGS
 
 # ── keys of values ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +94,7 @@ def test_a_function_that_no_module_holds_is_refused():
 
 
 def test_data_are_read_for_their_key_once(monkeypatch):
-    one, same, other = (Labelled(torch.full((2, 3), value), torch.arange(2)) for value in (0.5, 0.5, 0.25))
+    one, same, other = (LabelledData(torch.full((2, 3), value), torch.arange(2)) for value in (0.5, 0.5, 0.25))
     assert store.digest(one) == store.digest(same) != store.digest(other)
     monkeypatch.setattr(store, "_describe_array", None)
     assert store.digest((one, 1)) == store.digest((same, 1))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.metrics.intervals import clopper_pearson
+from leakage.metrics.estimates import clopper_pearson
 from leakage.runtime import DTYPE
 from reproduced.studies.kkt_margin import network_intervals
 

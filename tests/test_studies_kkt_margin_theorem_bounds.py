@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from leakage.data.mixtures import LAWS, draw
+from leakage.data.mixtures import LAWS, draw_sample
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, output_bound
@@ -35,7 +35,7 @@ def test_each_stage_implies_the_one_before(law):
     for dimension in (300, 30_000, 60_000, 150_000):
         generator = stream(0, f"stages {dimension}")
         reached = list(
-            stage_flags(draw(law, rows=20, fresh=20, dimension=dimension, runs=20, generator=generator)).values()
+            stage_flags(draw_sample(law, rows=20, fresh=20, dimension=dimension, runs=20, generator=generator)).values()
         )
         for earlier, later in pairwise(reached):
             assert bool((earlier | ~later).all())
@@ -77,7 +77,7 @@ def test_the_tail_in_two_and_three_dimensions_is_as_in_school():
 
 def test_the_tail_is_that_of_points_drawn_on_the_sphere():
     runs, d = 100_000, 10
-    sample = draw("sphere", rows=2, fresh=0, dimension=d, runs=runs, generator=stream(0, "sphere"))
+    sample = draw_sample("sphere", rows=2, fresh=0, dimension=d, runs=runs, generator=stream(0, "sphere"))
     share = float((Geometry.of(sample.train).delta > math.sqrt(d) * math.log(d)).double().mean())
     expected = overlap_tail(d)
     assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / runs)
@@ -112,7 +112,7 @@ def test_with_n_fixed_the_learnable_case_stays_away_from_orthogonality():
     n, d = 8, 10**14
     case = LearnableCase(n, d)
     law = case.law(case.mean_squares[1])
-    sample = draw(law, rows=n, fresh=1, dimension=d, runs=50, generator=stream(0, "learnable"))
+    sample = draw_sample(law, rows=n, fresh=1, dimension=d, runs=50, generator=stream(0, "learnable"))
     # Two of eight points share an axis: δ/d → 1/n², Δ/d → 1 + 1/n². Noise of √d is left, a few times n² 1e-7 of δ.
     expected = torch.full((50,), n / (n**2 + 1), dtype=DTYPE)
     torch.testing.assert_close(Geometry.of(sample.train).ratio, expected, rtol=1e-4, atol=0)

@@ -33,7 +33,7 @@ DIGITS = load("digits")
 def span_answers(descent):
     """One fresh answer of each network, trained in the span, with its label."""
     generator = stream(0, "span")
-    sample = mixtures.draw("mixture", rows=6, fresh=1, dimension=DIMENSION, runs=RUNS, generator=generator)
+    sample = mixtures.draw_sample("mixture", rows=6, fresh=1, dimension=DIMENSION, runs=RUNS, generator=generator)
     start = two_layer.initial((RUNS,), 10, sample.train.shape[-1], generator=generator, hidden_scale=SCALE)
     model = margin_flow.train(start, sample.train, sample.labels, descent).model
     answers = fresh_outputs(model, sample, generator, hidden_scale=SCALE)

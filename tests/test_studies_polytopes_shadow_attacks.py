@@ -8,7 +8,7 @@ import torch
 import noise_labels
 from leakage.attacks.membership import attack_models
 from leakage.attacks.membership.attack_models import Settings
-from leakage.data.labelled import LOADERS
+from leakage.data.tabular import LOADERS
 from leakage.trainers.ensembles import Recipe
 from noise_labels import NOISE
 from reproduced.studies.polytopes import shadow_attacks

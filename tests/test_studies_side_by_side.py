@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import noise_labels
-from leakage.data import labelled
+from leakage.data import tabular
 from leakage.evaluation import evaluate
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
 from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.output_law import average_advantage
@@ -155,7 +155,7 @@ def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
 
 
 def test_noise_lowers_what_one_private_training_shows_and_fits():
-    data = labelled.load("digits")
+    data = tabular.load("digits")
     settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0, seed=3)
     found = epsilons.bound_private_run(0, **settings)
     assert float(found.member_accuracy[0]) > 0.8 > float(found.member_accuracy[1])

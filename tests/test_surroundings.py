@@ -141,13 +141,13 @@ def test_a_damaged_set_is_named_with_its_file_and_stays_as_it_is(lacking, tmp_pa
 
 
 def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, lacking):
-    from leakage.data import fetch, registry
+    from leakage.data import datasets
 
-    files = registry.DATASETS["mnist"].files
+    files = datasets.DATASETS["mnist"].files
 
     def states(*given):
-        found = [fetch.FileStatus(file, Path(file.path), state) for file, state in zip(files, given, strict=True)]
-        monkeypatch.setattr(fetch, "status", lambda name: tuple(found))
+        found = [datasets.FileStatus(file, Path(file.path), state) for file, state in zip(files, given, strict=True)]
+        monkeypatch.setattr(datasets, "status", lambda name: tuple(found))
 
     states("verified", "verified")
     assert lacking(needs=(("mnist",),)) == ""
@@ -158,11 +158,11 @@ def test_a_set_is_here_if_all_its_files_are_good(monkeypatch, lacking):
 
 
 def test_either_form_of_a_set_is_enough(monkeypatch, lacking):
-    from leakage.data import fetch, registry
+    from leakage.data import datasets
 
-    found = [fetch.FileStatus(file, Path(file.path), "absent") for file in registry.DATASETS["adult"].files]
-    found[0] = fetch.FileStatus(found[0].file, found[0].path, "verified")
-    monkeypatch.setattr(fetch, "status", lambda name: tuple(found))
+    found = [datasets.FileStatus(file, Path(file.path), "absent") for file in datasets.DATASETS["adult"].files]
+    found[0] = datasets.FileStatus(found[0].file, found[0].path, "verified")
+    monkeypatch.setattr(datasets, "status", lambda name: tuple(found))
     assert lacking(needs=(("adult",),)) == ""
 
 

@@ -7,7 +7,7 @@ import torch
 
 from kkt_points import Symmetric
 from leakage.data.gaussians import gaussian
-from leakage.data.mixtures import draw
+from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.bounds import (
@@ -105,7 +105,7 @@ def test_ceiling_and_floor_meet_when_the_points_are_orthogonal():
 
 def test_a_trained_network_keeps_within_the_bounds_where_they_speak():
     generator = stream(0, "trained")
-    sample = draw("mixture, random labels", rows=8, fresh=500, dimension=20_000, runs=2, generator=generator)
+    sample = draw_sample("mixture, random labels", rows=8, fresh=500, dimension=20_000, runs=2, generator=generator)
     start = initial((2,), 80, sample.train.shape[-1], generator=generator, output_scale=0.1)
     model = train(start, sample.train, sample.labels, Descent(steps=5000, margin=60.0)).model
     found, geometry = check(model, sample.train, sample.labels), Geometry.of(sample.train)

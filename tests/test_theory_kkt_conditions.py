@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from kkt_points import Symmetric
 from last_bits import LastBits
 from leakage.data.gaussians import gaussian
-from leakage.data.mixtures import draw
+from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
 from leakage.theory.kkt.conditions import check
@@ -26,7 +26,7 @@ SETTLED = 2e-7
 @cache
 def trained(*, dimension=20, steps=300, runs=1, width=60, name="conditions"):
     generator = stream(0, name)
-    sample = draw("mixture", rows=10, fresh=0, dimension=dimension, runs=runs, generator=generator)
+    sample = draw_sample("mixture", rows=10, fresh=0, dimension=dimension, runs=runs, generator=generator)
     start = initial((runs,), width, sample.train.shape[-1], generator=generator)
     return train(start, sample.train, sample.labels, Descent(steps=steps)).model, sample.train, sample.labels
 

@@ -11,7 +11,7 @@ The whole public surface is on this page; the modules behind it have the rest.
     Likelihood ratios over shadow models, from losses.
 `auc`, `roc_curve`, `tpr_at_fpr`, `best_advantage`
     What scores of members and outsiders achieve, with intervals.
-`Estimate`, `mean_interval`, `wilson`, `clopper_pearson`, `newcombe`
+`Estimate`, `mean_interval`, `wilson_interval`, `clopper_pearson`, `newcombe_interval`
     Numbers with intervals.
 `invert`, `recover`
     Training rows from a gradient: of a module of your own, and of the two-layer networks of the theory.
@@ -37,11 +37,11 @@ _HOMES = {
     "roc_curve": "leakage.metrics.roc",
     "tpr_at_fpr": "leakage.metrics.roc",
     "best_advantage": "leakage.metrics.roc",
-    "Estimate": "leakage.metrics.intervals",
+    "Estimate": "leakage.metrics.estimates",
     "mean_interval": "leakage.metrics.estimates",
-    "wilson": "leakage.metrics.intervals",
-    "clopper_pearson": "leakage.metrics.intervals",
-    "newcombe": "leakage.metrics.intervals",
+    "wilson_interval": "leakage.metrics.estimates",
+    "clopper_pearson": "leakage.metrics.estimates",
+    "newcombe_interval": "leakage.metrics.estimates",
     "invert": "leakage.attacks.gradient_inversion.own_modules.invert",
     "recover": "leakage.attacks.gradient_inversion.recover",
 }

@@ -47,7 +47,7 @@ from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.table import ATTACKS, Attack, without_draws
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
-from leakage.metrics.intervals import Estimate, newcombe
+from leakage.metrics.estimates import Estimate, newcombe_interval
 from leakage.metrics.scores import FPRS, Scores
 
 METRICS = ("auc", "advantage")
@@ -231,7 +231,7 @@ class Evaluation:
             flagged = self.results[name].flagged
             assert flagged is not None  # as the scores are
             counts = [(int(flagged[target][kind].sum()), int(kind.sum())) for kind in (member, ~member)]
-            return newcombe(*counts, level=level)
+            return newcombe_interval(*counts, level=level)
         return roc.tpr_at_fpr(**kinds, fpr=fpr_of(metric), level=level)
 
     # ── rates ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,23 +1,22 @@
 """Where a computation runs, in which size, and with which random numbers.
 
 A chapter begins with `begin(profile, seed, device)` and chooses its sizes with `settings`. Only this module asks
-whether a GPU exists; everything else takes device and dtype from its tensors. Nothing here computes a result.
+whether a GPU exists; all other code takes device and dtype from its tensors.
 """
 
 import hashlib
-import re
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
 import torch
 
 from leakage import arguments
-from leakage.profiles import PROFILES
 
+PROFILES = ("smoke", "ci", "paper")
+"""The sizes in which a chapter runs, in rising order: whether it runs at all, what CI judges, the papers' sizes."""
 DTYPE = torch.float64
-"""The precision of the theory: laws, quadrature and exact samplers lose their claim to exactness in float32."""
+"""The precision of theory: laws, quadrature and exact samplers are not exact in float32."""
 _LARGEST_SEED = 2**32 - 1
-_DEVICE = re.compile(r"auto|cpu|cuda(?::(0|[1-9][0-9]{0,3}))?")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Run:
     device: torch.device
 
     def stream(self, name: str) -> torch.Generator:
-        """The named random stream of this run, on its device (see `stream`)."""
+        """The random stream of this run with this name, on its device (see `stream`)."""
         return stream(self.seed, name, self.device)
 
 
@@ -48,32 +47,29 @@ def check_profile(profile: object) -> str:
 
 
 def check_seed(seed: object) -> int:
-    """Return `seed` if it is an integer in [0, 2³²); raise `ValueError` otherwise (a `bool` is not an integer here)."""
+    """Return `seed` if it is an integer in [0, 2³²); raise `ValueError` otherwise (a `bool` is not accepted)."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
         raise ValueError(f"`seed` must be a whole number from 0 to {_LARGEST_SEED}; got {arguments.shown(seed)}.")
     return seed
 
 
 def pick_device(device: object = "auto") -> torch.device:
-    """The device named, or with `auto` the first CUDA device if there is one and the CPU otherwise.
+    """The device with this name: `cpu`, `cuda`, `cuda:N`, or `auto` for the first GPU if there is one, else the CPU.
 
     Raises:
-        ValueError: if the name is malformed, or names a CUDA device this machine does not have.
+        ValueError: if the machine has no such device; the message lists the devices it has.
     """
-    if not isinstance(device, str) or not _DEVICE.fullmatch(device):
-        raise ValueError(f"`device` must be auto, cpu, cuda or cuda:N; got {arguments.shown(device)}.")
-    if device == "auto":
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    name = arguments.choice("device", device, ["auto", "cpu", *(["cuda", *gpus] if gpus else [])])
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Before `torch.device`, which counts devices in eight bits: its cuda:256 is cuda:0.
-    if device != "cpu" and int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
-        raise ValueError(f"`device` {device!r} is not on this machine; use auto or cpu.")
-    return torch.device(device)
+    return torch.device(name)
 
 
 def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator fixed by `seed`, `name` and device type, whatever was drawn before it.
+    """A random generator fixed by `seed`, `name` and the type of device, whatever was drawn before.
 
-    Streams with different names are independent for every practical purpose: their states come from SHA-256.
+    The state comes from SHA-256, so streams with different names are independent for every practical purpose.
     """
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little"))
@@ -82,7 +78,7 @@ def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Ge
 def settings(profile: str, **profiles: dict[str, Any]) -> Any:
     """The frozen settings object of `profile`, from one dictionary for each of `PROFILES`.
 
-    The dictionaries must have the same names with the same types, so that a size misspelt in one profile is found
+    All dictionaries must have the same names with the same types, so that a name misspelt in one profile is found
     whichever profile runs.
 
     Raises:
@@ -91,10 +87,10 @@ def settings(profile: str, **profiles: dict[str, Any]) -> Any:
     check_profile(profile)
     if set(profiles) != set(PROFILES):
         raise ValueError(f"`settings` needs exactly the profiles {', '.join(PROFILES)}; got {', '.join(profiles)}.")
-    shapes = {name: {key: type(value) for key, value in sizes.items()} for name, sizes in profiles.items()}
-    for name, shape in shapes.items():
-        if shape != shapes[profile]:
-            differing = sorted(k for k in {*shape, *shapes[profile]} if shape.get(k) is not shapes[profile].get(k))
-            raise ValueError(f"`settings` of {name} and {profile} differ in: {', '.join(differing)}.")
-    fields = [(key, type(value), field(default=value)) for key, value in profiles[profile].items()]
+    chosen = {name: type(value) for name, value in profiles[profile].items()}
+    for other, sizes in profiles.items():
+        types = {name: type(value) for name, value in sizes.items()}
+        if differing := sorted(name for name in {*types, *chosen} if types.get(name) is not chosen.get(name)):
+            raise ValueError(f"`settings` of {other} and {profile} differ in: {', '.join(differing)}.")
+    fields = [(name, type(value), field(default=value)) for name, value in profiles[profile].items()]
     return make_dataclass("Settings", fields, frozen=True)()

@@ -351,12 +351,12 @@ def record(options: argparse.Namespace) -> int:
 
 def data(options: argparse.Namespace) -> int:
     """Fetch the data sets NAMES; without a name, list what the book knows and what is here."""
-    from leakage.data import registry
+    from leakage.data import datasets
     from reproduced.run import data_command
 
     for name in options.names:
-        if name not in registry.DATASETS:
-            raise UserError(f"{name!r} is no data set; known are: {', '.join(registry.DATASETS)}.")
+        if name not in datasets.DATASETS:
+            raise UserError(f"{name!r} is no data set; known are: {', '.join(datasets.DATASETS)}.")
     if (options.names and options.needed) or (options.if_possible and not options.needed):
         raise UserError("--needed goes without names, and --if-possible goes with it.")
     if options.needed:

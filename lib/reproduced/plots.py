@@ -15,8 +15,7 @@ from matplotlib.collections import PolyCollection
 from torch import Tensor
 
 from leakage import arguments
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval
 from reproduced.palette import colour, dots, line, look
 
 

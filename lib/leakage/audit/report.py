@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from leakage import __version__
 from leakage.audit.result import Audit, Table
 from leakage.evaluation import curve_fprs, measure, tpr_at
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 
 # ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_at
-from leakage.metrics.intervals import Estimate, clopper_pearson
+from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.metrics.scores import Scores, round_ties
 
 _FEW = 10  # members or outsiders of a slice, on average over targets

@@ -5,16 +5,15 @@ Line i of one language translates line i of the other. Nothing here tokenises, l
 
 from dataclasses import dataclass
 
-from leakage.arguments import choice
-from leakage.data import fetch
-from leakage.data.registry import lines, malformed
+from leakage import arguments
+from leakage.data.datasets import format_error, read_payload, split_lines
 
 SPLITS = ("train", "val", "test_2016_flickr")
 
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """Sentences in two languages; `en[i]` and `de[i]` say the same."""
+    """Sentences in two languages; `de[i]` translates `en[i]`."""
 
     en: tuple[str, ...]
     de: tuple[str, ...]
@@ -24,17 +23,15 @@ class SentencePairs:
 
 
 def load(split: str = "train") -> SentencePairs:
-    """The pairs of one split: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`.
-
-    Args:
-        split: one of `SPLITS`.
+    """The pairs of one of `SPLITS`: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`.
 
     Raises:
-        DataAbsent: if the files are not here.
-        DataDamaged: if a file is not what it should be.
+        ValueError: if the split is unknown.
+        DataAbsent: if the files are not on this machine.
+        DataDamaged: if one does not have the registered content.
     """
-    choice("split", split, SPLITS)
-    en, de = (fetch.read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
+    arguments.choice("split", split, SPLITS)
+    en, de = (read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
     return parse(en, de, source=f"multi30k/{split}")
 
 
@@ -46,13 +43,13 @@ def parse(en: bytes, de: bytes, *, source: str = "payload") -> SentencePairs:
     """
     english, german = _sentences(en, source=f"{source}.en"), _sentences(de, source=f"{source}.de")
     if len(english) != len(german):
-        raise malformed(source, "as many English as German sentences", f"{len(english):,} and {len(german):,}")
+        raise format_error(source, "as many English as German sentences", f"{len(english):,} and {len(german):,}")
     return SentencePairs(english, german)
 
 
 def _sentences(payload: bytes, *, source: str) -> tuple[str, ...]:
-    found = lines(payload, "UTF-8", source=source)
-    for number, line in enumerate(found, start=1):
+    lines = split_lines(payload, "UTF-8", source=source)
+    for number, line in enumerate(lines, start=1):
         if not line.strip() or "\r" in line:
-            raise malformed(source, f"a sentence and a plain line break in line {number:,}", repr(line))
-    return tuple(found)
+            raise format_error(source, f"a sentence and a plain line break in line {number:,}", repr(line))
+    return tuple(lines)

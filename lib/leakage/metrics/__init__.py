@@ -1,1 +1,1 @@
-"""How attacks and models are measured: what scores achieve, with intervals, and how far a reconstruction is off."""
+"""Metrics of attacks and of reconstructions, with confidence intervals."""

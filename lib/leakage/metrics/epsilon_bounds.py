@@ -1,4 +1,4 @@
-r"""Lower bounds of ε from how well membership is guessed, beside the upper ones of `trainers.privacy_accounting`.
+r"""Lower bounds of ε from how well membership is guessed; `trainers.privacy_accounting` has the upper bounds.
 
 A training is (ε, δ)-differentially private if no set of outcomes is more than $e^\varepsilon$ times as likely, plus δ,
 for one data set than for another that differs by one point. An attack that guesses better than that allows refutes it.
@@ -8,30 +8,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Real
-from scipy import optimize
+from scipy import optimize, stats
 from torch import Tensor
 
-from leakage import arguments
-from leakage.metrics.estimates import as_sample
-from leakage.metrics.intervals import at_least, clopper_pearson
+from leakage.metrics.estimates import as_sample, clopper_pearson
 from leakage.metrics.scores import round_ties
 
-_LOT = 0  # seed of the order of equal scores: the same points give the same bound
-_MOST = 64.0  # nats; no sample of this world refutes as much
+_TIE_SEED = 0  # of the order of equal scores, so that the same points give the same bound
+_LARGEST_EPSILON = 64.0  # nats; no sample of realistic size refutes more
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What ε is at least, with a stated confidence.
+    """A lower bound of ε with a stated confidence.
 
     Attributes:
-        epsilon: the lower bound, in nats, 0 where nothing is refuted.
-        delta: the δ it is for.
+        epsilon: the lower bound, in nats; 0 if nothing is refuted.
+        delta: the δ for which it holds.
         level: the probability, at least, with which such a bound is right.
-        guesses: how many guesses it rests on.
-        correct: how many of these were right.
+        guesses: the number of guesses behind it.
+        correct: how many of them were right.
     """
 
     epsilon: float
@@ -52,65 +51,51 @@ def one_run(
     delta: float,
     level: float = 0.95,
 ) -> Bound:
-    r"""A lower bound of ε from one training in which each of m points was put in by the throw of a fair coin.
+    r"""A lower bound of ε from one training in which a fair coin decided for each of m points whether it was included.
 
-    The $k_+$ points with the highest scores are guessed to be members, the $k_-$ with the lowest to be outsiders, of
-    others nothing is said. If the training is (ε, δ)-private, then of r guesses v or more are right with probability
+    The $k_+$ points with the highest scores are guessed to be members, the $k_-$ with the lowest to be outsiders; the
+    others are not guessed. If the training is (ε, δ)-private, then of r guesses v or more are right with probability
 
     $$ p \le f(v) + 2 m \delta \max_{1 \le i \le v} \frac{f(v - i) - f(v)}{i}, \qquad
        f(v) = \Pr\bigl(\operatorname{Bin}(r, \tfrac{e^\varepsilon}{1 + e^\varepsilon}) \ge v\bigr), $$
 
-    whatever the attack is and however the points depend on each other. The bound is the largest ε for which p is below
-    $1 - \text{level}$, shared out equally among the numbers of guesses that are tried. It is conservative.
+    for every attack and any dependence between the points. The bound is the largest ε for which p is below
+    $1 - \text{level}$, divided by the number of pairs in `guesses`; the best pair counts. It is conservative.
 
     Source: Steinke, Nasr and Jagielski (2023), Privacy Auditing with One (1) Training Run, Theorem 5.2.
 
     Args:
-        scores: of the points whose coin was thrown, and of no others; larger for likelier members. Equal scores
-            stand in an order drawn by lot: that in which the points come may tell the coins.
+        scores: of the points whose coin was thrown, and of no others; larger for likelier members. Equal scores are
+            put in random order, because the order of the points may reveal the coins.
         member: the coins.
-        guesses: pairs $(k_+, k_-)$, chosen before the scores were seen.
+        guesses: pairs $(k_+, k_-)$ with $1 \le k_+ + k_- \le m$, chosen before the scores were seen.
         delta: $\delta \in [0, 1)$.
         level: the confidence.
-
-    Raises:
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are points, or a number is out of
-            its range.
     """
-    arguments.number("level", level, above=0, below=1)
-    arguments.number("delta", delta, least=0, below=1)
     ranked = round_ties(as_sample(scores, "scores"))
-    arguments.truth("member", member, "points", points=len(ranked))
-    if not guesses:
-        raise ValueError("`guesses` must have a pair (members, outsiders) at least; got none.")
-    lot = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_LOT)).to(ranked.device)
-    right = member[lot[torch.sort(ranked[lot], descending=True, stable=True).indices]]
+    shuffled = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_TIE_SEED)).to(ranked.device)
+    right = member[shuffled[torch.sort(ranked[shuffled], descending=True, stable=True).indices]]
     found = []
-    for pair in guesses:
-        first, last = (arguments.count("guesses", count, least=0, most=len(right)) for count in pair)
-        if not 1 <= first + last <= len(right):
-            raise ValueError(f"`guesses` must be 1 to {len(right)} in sum, the points there are; got {pair}.")
+    for first, last in guesses:
         correct = int(right[:first].sum()) + int((~right[len(right) - last :]).sum())
-        found.append(
-            (_largest(correct, first + last, len(right), delta, (1 - level) / len(guesses)), first + last, correct)
-        )
+        error = (1 - level) / len(guesses)
+        epsilon = _largest_refuted(correct, first + last, points=len(right), delta=delta, error=error)
+        found.append((epsilon, first + last, correct))
     epsilon, count, correct = max(found)
     return Bound(epsilon, delta, level, count, correct)
 
 
 def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: float) -> float:
-    """How probable so many right guesses or more are, at most, if the training is private: p of `one_run`."""
+    """The bound p of `one_run`: how probable so many right guesses are, at most, in a private training."""
     if correct == 0:
         return 1.0
     chance = 1 / (1 + math.exp(-epsilon))
-    least = float(at_least(correct, trials=guesses, chance=chance))
+    tail = float(stats.binom.sf(correct - 1, guesses, chance))
     if delta == 0:
-        return least
-    from scipy import stats  # slow to import, and most who import this module do without it
-
-    steps = torch.arange(1, correct + 1)
-    below = torch.as_tensor(stats.binom.pmf((correct - steps).numpy(), guesses, chance)).cumsum(0)
-    return min(1.0, least + 2 * points * delta * float((below / steps).max()))
+        return tail
+    steps = np.arange(1, correct + 1)
+    gains = stats.binom.pmf(correct - steps, guesses, chance).cumsum() / steps
+    return min(1.0, tail + 2 * points * delta * float(gains.max()))
 
 
 def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, level: float = 0.95) -> Bound:
@@ -120,37 +105,35 @@ def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, l
        \log \frac{1 - \mathrm{FPR}_{\text{high}} - \delta}{1 - \mathrm{TPR}_{\text{low}}}\Bigr) $$
 
     with Clopper–Pearson ends, each one-sided at half the error, so that both hold together: it is conservative. Many
-    points of one training are not independent trials; for these there is `one_run`.
+    points of one training are not independent trials; `one_run` is for these.
 
     Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
 
     Args:
-        hits: trainings with the point that were accused, and all of them.
-        alarms: trainings without it that were accused, and all of them. The threshold was chosen on others.
+        hits: how many trainings with the point were flagged, and the number of all trainings with it.
+        alarms: how many trainings without the point were flagged, and the number of all trainings without it. The
+            threshold was chosen on other trainings.
         delta: $\delta \in [0, 1)$.
         level: the confidence.
-
-    Raises:
-        ValueError: as `clopper_pearson`, or if δ is outside [0, 1).
     """
-    arguments.number("delta", delta, least=0, below=1)
-    # An interval leaves half of its error on either side, and one side is all that is used.
+    # An interval leaves half of its error on either side, and only one side is used.
     tpr, fpr = clopper_pearson(*hits, level=level), clopper_pearson(*alarms, level=level)
     ratios = ((tpr.low - delta, fpr.high), (1 - fpr.high - delta, 1 - tpr.low))
     epsilon = max(0.0, *(math.log(above / under) for above, under in ratios if above > 0))
-    return Bound(epsilon, delta, level, hits[1] + alarms[1], hits[0] + alarms[1] - alarms[0])
+    return Bound(epsilon, delta, level, hits[1] + alarms[1], correct=hits[0] + alarms[1] - alarms[0])
 
 
-def _largest(correct: int, guesses: int, points: int, delta: float, error: float) -> float:
-    """The largest ε up to which all are refuted at this error."""
+def _largest_refuted(correct: int, guesses: int, *, points: int, delta: float, error: float) -> float:
+    """The largest ε such that it and every smaller one are refuted at this error."""
 
     def excess(epsilon: float) -> float:
         return p_value(correct, guesses, points=points, epsilon=epsilon, delta=delta) - error
 
     if excess(0.0) >= 0:
         return 0.0
-    if excess(_MOST) < 0:
-        return _MOST
-    # What is refuted at some ε is refuted at every smaller one, so any crossing is a bound, whether or not p grows.
-    low = next(step for step in range(int(_MOST)) if excess(step + 1.0) >= 0)
+    if excess(_LARGEST_EPSILON) < 0:
+        return _LARGEST_EPSILON
+    # If ε is refuted, so is every smaller one, because privacy at ε implies privacy at any larger one. So any crossing
+    # is a bound, even if p is not monotone.
+    low = next(step for step in range(int(_LARGEST_EPSILON)) if excess(step + 1.0) >= 0)
     return float(optimize.brentq(excess, low, low + 1.0, xtol=1e-9))  # pyright: ignore[reportArgumentType]

@@ -1,8 +1,8 @@
-"""The advantage of an attacker who reads both laws off histograms, and how much of it is noise.
+"""The advantage of an attacker who estimates both laws by histograms, and its bias.
 
-This is the estimator of `tan2022parameters`. It is here to be compared with: it tests on the very draws it was fitted
-to, so it finds an advantage where there is none (`histogram_null_bias`), and it cannot see what is finer than a bin.
-Leading axes are a batch. Nothing here draws or trains.
+This is the estimator of `tan2022parameters`, kept for comparison: it tests on the draws to which it was fitted, so it
+shows an advantage where there is none (`histogram_null_bias`), and it misses differences finer than a bin. Leading axes
+are a batch. Nothing here draws or trains.
 """
 
 import math
@@ -33,15 +33,15 @@ def histograms(
 ) -> Histograms:
     """Histograms of both samples over equal bins between two percentiles of the pooled sample.
 
-    Source: `tan2022parameters`, appendix D. The text puts the outer edges at the minimum and maximum; the released
-    plotting code, followed here, at the 0.01 and 99.99 percentiles, with 150 edges (149 bins) and dropping what lies
-    outside. Masses are shares of what was kept, as the text has them sum to 1.
+    Source: `tan2022parameters`, appendix D. In the text the outer edges are the minimum and maximum; in the released
+    plotting code, followed here, the 0.01 and 99.99 percentiles, with 150 edges (149 bins), and values outside are
+    dropped. Masses are shares of the values kept, because in the text they sum to 1.
 
     Args:
-        member: values under the first law; leading axes are a batch.
-        outsider: values under the second law; the same batch.
+        member: values under the first law.
+        outsider: values under the second law.
         edges: number of edges, at least 2, one more than bins.
-        percentiles: where the outer edges lie, in percent, interpolated linearly.
+        percentiles: positions of the outer edges, in percent, interpolated linearly.
         outside: `drop` values beyond the outer edges, or `clip` them into the outer bins.
     """
     member, outsider = as_sample(member, "member"), as_sample(outsider, "outsider")
@@ -58,38 +58,38 @@ def histogram_advantage(
     percentiles: tuple[float, float] = (0.01, 99.99),
     outside: Literal["drop", "clip"] = "drop",
 ) -> Float[Tensor, "*batch"]:
-    r"""The plug-in advantage of a likelihood-ratio attacker who reads both laws off histograms.
+    r"""The plug-in advantage of a likelihood-ratio attacker who estimates both laws by histograms.
 
     $$ \sum_b \max\big(0,\, \hat f_b^{\text{member}} - \hat f_b^{\text{outsider}}\big) $$
 
-    It tests on what it was fitted to: where nothing leaks it shows `histogram_null_bias`, while binning hides what is
-    finer than a bin. Source, options and errors: see `histograms`.
+    Where nothing leaks its mean is `histogram_null_bias`. Source and options: see `histograms`.
     """
     both = histograms(member=member, outsider=outsider, edges=edges, percentiles=percentiles, outside=outside)
     return (both.member - both.outsider).clamp(min=0).sum(-1)
 
 
 def histogram_null_bias(masses: Float[Tensor, "*batch bins"], *, samples: float) -> Float[Tensor, "*batch"]:
-    r"""What `histogram_advantage` shows on average when both laws are one.
+    r"""The mean of `histogram_advantage` if both laws are the same.
 
     $$ \tfrac12 \sum_b \mathbb E |\hat f_b - \hat f_b'| \approx \sum_b \tfrac{\lambda_b}{S}
        \big(I_0(2\lambda_b) + I_1(2\lambda_b)\big) e^{-2\lambda_b}, \qquad \lambda_b = S f_b (1 - f_b) $$
 
-    The right-hand side is the mean absolute difference of two Poisson counts of the binomial's variance: from 30
-    draws on it is right to 0.7 %, from full bins, where it is $\sum_b \sqrt{f_b (1 - f_b) / \pi S}$, to empty ones.
+    The right-hand side is the mean absolute difference of two Poisson counts with the binomial's variance. From 30
+    draws on its error is at most 0.7 %, in full bins, where it is $\sum_b \sqrt{f_b (1 - f_b) / \pi S}$, and in empty
+    ones.
 
     Source: own derivation; the Poisson case is T. A. Ramasubban (1958), Biometrika 45.
 
     Args:
-        masses: $f_b$, the law's mass in each bin, at most 1 in all; in practice the mean of both histograms.
-        samples: $S$, draws behind each histogram; for unequal sizes their harmonic mean.
+        masses: $f_b$, the law's mass in each bin, at most 1 in total; in practice the mean of both histograms.
+        samples: $S$, draws of each histogram; for unequal sizes their harmonic mean.
     """
     rate = samples * masses * (1 - masses)
     return (rate * (torch.special.i0e(2 * rate) + torch.special.i1e(2 * rate))).sum(-1) / samples
 
 
 def _percentile(values: Float[Tensor, "*batch n"], percent: float) -> Float[Tensor, "*batch 1"]:
-    """Linear interpolation between two order statistics, as `numpy.percentile` does it, for a batch of any size."""
+    """Linear interpolation between two order statistics, as `numpy.percentile`; `torch.quantile` limits the size."""
     position = percent / 100 * (values.shape[-1] - 1)
     below, above = (values.kthvalue(whole(position) + 1, keepdim=True).values for whole in (math.floor, math.ceil))
     return torch.lerp(below, above, position - math.floor(position))
@@ -99,10 +99,7 @@ def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges
     """Shares of the values in each bin, closed below and, the last one, above; with `drop`, of those in any bin."""
     bins = grid.shape[-1] - 1
     cell = torch.searchsorted(grid[..., 1:-1].contiguous(), values.contiguous(), right=True)
-    if outside == "drop":
-        cell.masked_fill_(
-            (values < grid[..., :1]) | (values > grid[..., -1:]), bins
-        )  # a cell more, for what is dropped
+    if outside == "drop":  # into a further cell, which is cut off
+        cell.masked_fill_((values < grid[..., :1]) | (values > grid[..., -1:]), bins)
     counts = values.new_zeros((*grid.shape[:-1], bins + 1)).scatter_add(-1, cell, torch.ones_like(values))[..., :bins]
-    kept = counts.sum(-1, keepdim=True)
-    return counts / kept
+    return counts / counts.sum(-1, keepdim=True)

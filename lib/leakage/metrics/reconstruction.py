@@ -1,6 +1,6 @@
-r"""How far a reconstructed batch is from the true one; the order of the inputs, and their signs if asked, do not count.
+r"""Error of a reconstructed batch, whatever the order of the inputs and, if asked, their signs.
 
-For chapters and tests alone: whatever is called here has seen the secret, and no attack may.
+For chapters and tests only: these functions see the secret, which no attack may.
 """
 
 import torch
@@ -14,27 +14,26 @@ def match_error(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, sig
 
     $$ \min_\pi \sqrt{ \frac1B \sum_i \lVert \hat x_{\pi(i)} - x_i \rVert^2 } . $$
 
-    Source: Wang et al., eq. (5.1). Without `signs`, each $\hat x$ may also be turned into $-\hat x$, which the paper
-    does not do.
-
-    Returns:
-        The error; NaN if an input that was found is not finite.
+    Source: Wang et al., eq. (5.1). If `signs` is false, each $\hat x$ may also be replaced by $-\hat x$, which the
+    paper does not do. NaN if a found input is not finite.
     """
-    gaps = matched(found, truth, signs=signs) - truth
+    gaps = match_inputs(found, truth, signs=signs) - truth
     return float(gaps.square().sum(-1).mean().sqrt())
 
 
-def matched(found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: bool = True) -> Float[Tensor, "B d"]:
-    r"""The rows of `found` in the order of the inputs they stand for, and without `signs` turned towards them."""
-    # By differences: where inputs are long and alike, their products hold no digit of a distance.
+def match_inputs(
+    found: Float[Tensor, "B d"], truth: Float[Tensor, "B d"], *, signs: bool = True
+) -> Float[Tensor, "B d"]:
+    """The rows of `found` in the order of the true inputs that they match best; with signs flipped, too, if allowed."""
+    # Distances by differences: those by matrix products lose all digits where inputs are long and alike.
     distances = torch.cdist(truth, found, compute_mode="donot_use_mm_for_euclid_dist")
-    turned = distances if signs else torch.cdist(truth, -found, compute_mode="donot_use_mm_for_euclid_dist")
-    costs = torch.minimum(distances, turned).square()
-    # A row that is not finite fits all inputs alike: it gets what the others leave, and stays in the result.
+    flipped = distances if signs else torch.cdist(truth, -found, compute_mode="donot_use_mm_for_euclid_dist")
+    costs = torch.minimum(distances, flipped).square()
+    # A row that is not finite costs the same everywhere: it gets the input that the others leave.
     _, order = linear_sum_assignment(costs.nan_to_num(0, 0, 0).cpu().numpy())
-    picked = torch.as_tensor(order, device=found.device)
-    rows = found[picked]
+    assigned = torch.as_tensor(order, device=found.device)
+    rows = found[assigned]
     if signs:
         return rows
-    nearer = (turned < distances).gather(1, picked.unsqueeze(1))
+    nearer = (flipped < distances).gather(1, assigned.unsqueeze(1))
     return torch.where(nearer, -rows, rows)

@@ -1,39 +1,44 @@
-"""How well scores tell members from outsiders.
+"""How well the scores of one model separate members from outsiders.
 
-Scores are oriented: larger means "more likely a member", and a threshold calls a member whatever *reaches* it. `member`
-and `outsider` are independent samples of finite scores of one model; they are compared to nine digits, on their own
-device, by the counts of `scores`, and intervals are over points. Nothing here trains, draws or touches a file, and what
-is measured on the data it was tuned on says so.
+Larger scores mean likelier members, and a threshold calls a point a member if its score *reaches* it. `member` and
+`outsider` are independent samples of finite scores; they are compared to nine digits (`scores.round_ties`), on their
+own device. Intervals are over points. Numbers that are measured on the data they were tuned on say so.
 """
 
+import functools
 import math
 import warnings
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Real
-from scipy import special
+from scipy import optimize, special, stats
 from torch import Tensor
 
-from leakage import arguments
-from leakage.metrics.estimates import as_sample
-from leakage.metrics.intervals import Estimate, clopper_pearson, newcombe, wilson
-from leakage.metrics.low_rates import tpr_bounds
+from leakage.metrics.estimates import (
+    Estimate,
+    as_sample,
+    clopper_pearson,
+    clopper_pearson_ends,
+    newcombe_interval,
+    wilson_interval,
+)
 from leakage.metrics.scores import Scores, round_ties
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
 
 
-class Evaluation(NamedTuple):
-    """What a fixed threshold achieves."""
+class ThresholdRates(NamedTuple):
+    """The rates of a fixed threshold."""
 
     advantage: Estimate
     tpr: Estimate
     fpr: Estimate
 
 
-class Roc(NamedTuple):
-    """The corners of a ROC curve, from (0, 0) to (1, 1); `thresholds` fall, and `inf` calls nobody a member."""
+class RocCurve(NamedTuple):
+    """The corners of a ROC curve, from (0, 0) to (1, 1); `thresholds` fall from infinity, which flags nobody."""
 
     fpr: Float[Tensor, " corners"]
     tpr: Float[Tensor, " corners"]
@@ -41,9 +46,9 @@ class Roc(NamedTuple):
 
 
 class KsTest(NamedTuple):
-    """Kolmogorov and Smirnov's distance of two samples, how often one law gives a larger one, and that of the laws.
+    """Result of `ks_test`: the statistic, its p-value, and the distance of the laws with an interval.
 
-    A large p-value is no evidence that two laws are one; an upper end of `distance` says how far apart they can be.
+    A large p-value is no evidence that two laws are equal; the upper end of `distance` bounds how far apart they are.
     """
 
     statistic: float
@@ -51,21 +56,17 @@ class KsTest(NamedTuple):
     distance: Estimate
 
 
-def evaluate(
+def evaluate_threshold(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
-) -> Evaluation:
-    """Advantage, true and false positive rate of calling a member whatever reaches `threshold`.
+) -> ThresholdRates:
+    """Advantage, true and false positive rate of calling a point a member if its score reaches `threshold`.
 
-    The threshold must not depend on these scores: take it from `calibrate_threshold` on others. The rates carry exact
-    binomial intervals, the advantage Newcombe's; all are conservative.
-
-    Raises:
-        ValueError: if a sample is empty, not finite or has more than one axis, or `threshold` is NaN.
+    The threshold must not depend on these scores: take it from `calibrate_threshold` on others. The rates have
+    Clopper–Pearson intervals, the advantage Newcombe's; all are conservative.
     """
-    arguments.number("threshold", threshold, finite=False)
-    hits, alarms = map(int, _ranked(member, outsider).count_flagged(threshold))
-    return Evaluation(
-        advantage=newcombe((hits, len(member)), (alarms, len(outsider)), level=level),
+    hits, alarms = map(int, Scores.from_groups(member=member, outsider=outsider).count_flagged(threshold))
+    return ThresholdRates(
+        advantage=newcombe_interval((hits, len(member)), (alarms, len(outsider)), level=level),
         tpr=clopper_pearson(hits, len(member), level=level),
         fpr=clopper_pearson(alarms, len(outsider), level=level),
     )
@@ -74,66 +75,53 @@ def evaluate(
 def membership_advantage(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Estimate:
-    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; see `evaluate`.
+    r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; conservative.
 
-    The interval, Newcombe's, is conservative.
+    See `evaluate_threshold`.
     """
-    return evaluate(member=member, outsider=outsider, threshold=threshold, level=level).advantage
+    return evaluate_threshold(member=member, outsider=outsider, threshold=threshold, level=level).advantage
 
 
 def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
-    r"""The largest advantage any one threshold has *on these very scores*, in [0, 1].
+    r"""The largest advantage that any threshold has *on these very scores*, in [0, 1].
 
     $$ \max_t \, \big(\hat F_{\text{outsider}}(t) - \hat F_{\text{member}}(t)\big), $$
 
-    the one-sided Kolmogorov–Smirnov distance. The threshold is chosen on the data it is measured on, so the estimate
-    is optimistic, by some $0.9/\sqrt n$ where nothing leaks (two samples of n); `calibrate_threshold` and `evaluate`
-    are not. The interval is for the best advantage of the laws themselves and is valid for every pair of laws: the
-    Dvoretzky–Kiefer–Wolfowitz bands of the two samples, each at half the error, added up. So it is wide, and
-    conservative.
+    the one-sided Kolmogorov–Smirnov distance. The threshold is chosen on the data on which it is measured, so the
+    estimate is optimistic, by some $0.9/\sqrt n$ where nothing leaks (two samples of n); `calibrate_threshold` with
+    `evaluate_threshold` is not. The interval is for the best advantage of the laws and holds for every pair of laws: it
+    adds the Dvoretzky–Kiefer–Wolfowitz bands of both samples, each at half the error. So it is wide and conservative.
 
     Source of the bands: P. Massart (1990), Annals of Probability 18.
-
-    Raises:
-        ValueError: as `evaluate`.
     """
-    arguments.number("level", level, above=0, below=1)
-    best = float(_ranked(member, outsider).best_advantage())
-    half = _bands(member, outsider, level=level)
+    best = float(Scores.from_groups(member=member, outsider=outsider).best_advantage())
+    half = _dkw_bands(member, outsider, level=level)
     n = len(member) + len(outsider)
     return Estimate(best, max(best - half, 0.0), min(best + half, 1.0), n=n, level=level)
 
 
-def curve(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> Roc:
-    """The ROC curve, one corner for each distinct score: tied scores make one slanted step, in no one's favour.
-
-    Raises:
-        ValueError: as `evaluate`.
-    """
-    thresholds, hits, alarms = _corners(_ranked(member, outsider))
-    return Roc(fpr=alarms.double() / len(outsider), tpr=hits.double() / len(member), thresholds=thresholds)
+def roc_curve(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> RocCurve:
+    """The ROC curve, one corner for each distinct score: tied scores make one slanted step, in nobody's favour."""
+    thresholds, hits, alarms = _corners(Scores.from_groups(member=member, outsider=outsider))
+    return RocCurve(fpr=alarms.double() / len(outsider), tpr=hits.double() / len(member), thresholds=thresholds)
 
 
 def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
-    r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$.
+    r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$; two scores or more of either kind.
 
-    The interval is Wilson's for a share, with the number of pairs that are worth as much as these samples,
+    The interval is Wilson's for a share, with the number of pairs that these samples are worth,
 
     $$ N = A' (1 - A') / V', $$
 
-    where A' and DeLong's variance V' are those of the samples with one more score above all others and one more below.
-    They matter where a sample is small or nearly separated and the plain variance too small, and vanish against many.
-    The interval is conservative for few scores and near 0 and 1. Perfectly separated or all-equal scores have an exact
-    one: min(m, n) independent pairs all came out alike.
+    where A' and DeLong's variance V' are those of both samples with one more score above all others and one more below.
+    The added scores matter for small or nearly separated samples, whose plain variance is too small. The interval is
+    conservative for few scores and near 0 and 1. For perfectly separated or all-equal scores it is exact: min(m, n)
+    independent pairs all had the same outcome.
 
     Source: E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson (1988), Biometrics 44; E. B. Wilson (1927), JASA 22; the
-    scores added, after A. Agresti, B. A. Coull (1998), The American Statistician 52, are ours.
-
-    Raises:
-        ValueError: as `evaluate`, or if a sample has fewer than two scores.
+    added scores, after A. Agresti, B. A. Coull (1998), The American Statistician 52, are ours.
     """
-    arguments.number("level", level, above=0, below=1)
-    ranked = _ranked(member, outsider, least=2)
+    ranked = Scores.from_groups(member=member, outsider=outsider)
     area, n = float(ranked.auc()), len(member) + len(outsider)
     both = torch.cat([ranked.member, ranked.outsider])
     if area in (0.0, 1.0) or bool((both == both[0]).all()):
@@ -146,17 +134,16 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
     variance = sum(float(shares.var()) / len(shares) for shares in wider.placements())
     smoothed = float(wider.auc())
     size, quantile = smoothed * (1 - smoothed) / variance, float(special.ndtri((1 + level) / 2))
-    return Estimate(area, *wilson(area, size=size, quantile=quantile), n=n, level=level)
+    return Estimate(area, *wilson_interval(area, size=size, quantile=quantile), n=n, level=level)
 
 
 def tpr_at_fpr(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float, level: float = 0.95
 ) -> Estimate:
-    """The share of members found while at most a share `fpr` of these outsiders is accused.
+    """The share of members found while at most a share `fpr` of these outsiders is flagged; conservative interval.
 
-    A member counts as found if it scores strictly above the first outsider that must not be accused: ties are decided
-    against the attacker. The interval is that of `tpr_bounds`: it allows for the sampling of the members and for that
-    of the threshold, and is conservative.
+    A member counts as found if it scores strictly above the first outsider that must not be flagged: ties count against
+    the attacker. The interval is that of `tpr_bounds`, and allows for the sampling of members and threshold.
 
     Args:
         member: scores of the members.
@@ -165,32 +152,67 @@ def tpr_at_fpr(
         level: coverage of the interval.
 
     Raises:
-        ValueError: as `evaluate`; if `fpr` is outside (0, 1); or if n·fpr < 1, where no rate that small can be seen.
+        ValueError: if there are fewer than `1 / fpr` outsiders, with which so small a rate cannot be measured.
     """
-    arguments.number("level", level, above=0, below=1)
-    ranked = _ranked(member, outsider)
-    found = int(ranked.hits_at_fpr(arguments.number("fpr", fpr, above=0, below=1)))
+    ranked = Scores.from_groups(member=member, outsider=outsider)
+    found = int(ranked.hits_at_fpr(fpr))
     low, high = tpr_bounds(ranked, fpr=fpr, level=level)
     return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
 
 
-def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:
-    """The threshold an attacker would choose on these scores, to be judged on others with `evaluate`.
+def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[float, float]:
+    r"""Bounds of the true positive rate of the *laws* at a false positive rate of `fpr`; conservative.
 
-    Without `fpr` it maximises the advantage, and of several best ones takes the one that accuses fewest; with `fpr` it
-    is the lowest that accuses at most this share of the outsiders. It lies midway between the last score it includes
-    and the next one, so that it stands for neither. `inf`, calling nobody a member, if no score is worth including.
+    The quantity bounded is the largest rate of members that *exceed* a threshold which at most a share `fpr` of the
+    outsiders' law exceeds; ties so count against the attacker:
+
+    $$ \theta = \Pr(s_m > q), \qquad q = \min\{t : \Pr(s_o > t) \le \text{fpr}\} . $$
+
+    With the outsiders in falling order $x_1 \ge \dots \ge x_n$, $x_0 = \infty$, $x_{n+1} = -\infty$, with
+    $N(x)$ members above x, $B \sim \text{Bin}(n, \text{fpr})$ and the ends of Clopper and Pearson for m members at a
+    one-sided error ε,
+
+    $$ \text{low} = \min_j \text{CP}^-\big(N(x_j);\, \varepsilon(\Pr(B \le j))\big), \quad
+       \text{high} = \max_j \text{CP}^+\big(N(x_{j+1});\, \varepsilon(\Pr(B \ge j))\big), \quad
+       \varepsilon(p) = \Phi\big({-\sqrt{c - z^2}}\big), \quad z = \max(0, \Phi^{-1}(1 - p)), $$
+
+    over the ranks with $z^2 \le c$, where $\tfrac12 \Pr(\chi^2_1 > c) + \tfrac14 \Pr(\chi^2_2 > c)$ is half the
+    error. If J outsiders reach q, then $x_J \ge q$, and low exceeds θ only if the p-values of J and of the members
+    beyond q, which are independent and at least uniform, have $z^2 + z'^2 > c$; high likewise, with the outsiders
+    beyond q. So each end holds at any size, for all laws, with ties. Sharing the error between ranks and members on a
+    circle, not a rectangle, makes the ends narrower where both matter.
+
+    Where n·fpr < 1 the outsiders show little of q: low is 0 unless $(1 - \text{fpr})^n$ is below some 0.01, and high
+    still holds. Source: own derivation.
+
+    Args:
+        ranked: the scores of one model, however few.
+        fpr: false positive rate allowed, in (0, 1).
+        level: coverage of the interval.
+    """
+    members = len(ranked.member)
+    (lower, under), (upper, over) = _rank_errors(len(ranked.outsider), float(fpr), float(level))
+    low, _ = clopper_pearson_ends(_members_beyond(ranked, lower), members, error=under)
+    _, high = clopper_pearson_ends(_members_beyond(ranked, upper + 1), members, error=over)
+    return float(low.min()), float(high.max())
+
+
+def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:
+    """The threshold that an attacker would choose on these scores; judge it on others with `evaluate_threshold`.
+
+    Without `fpr` it maximises the advantage, and of several best ones is the one that flags fewest; with `fpr` it is
+    the lowest that flags at most this share of the outsiders. It lies midway between the last score that it includes
+    and the next one. `inf`, which flags nobody, if no score is worth including.
 
     Raises:
-        ValueError: as `evaluate`, and with `fpr` as `tpr_at_fpr`.
+        ValueError: with `fpr`, as `tpr_at_fpr`.
     """
-    ranked = _ranked(member, outsider)
+    ranked = Scores.from_groups(member=member, outsider=outsider)
     thresholds, hits, alarms = _corners(ranked)
     if fpr is None:
         chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
     else:
-        spared = ranked.threshold_at_fpr(arguments.number("fpr", fpr, above=0, below=1))
-        chosen = int((thresholds > spared).sum()) - 1
+        chosen = int((thresholds > ranked.threshold_at_fpr(fpr)).sum()) - 1
     if chosen == 0:
         return math.inf
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
@@ -200,48 +222,64 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
 
 
 def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"], *, level: float = 0.95) -> KsTest:
-    """Whether two samples follow one law: the two-sided two-sample Kolmogorov–Smirnov test.
+    """The two-sided two-sample Kolmogorov–Smirnov test of whether two samples follow one law.
 
-    The interval of the distance adds up the bands of both samples, as that of `best_advantage` does, and is
-    conservative.
-
-    The p-value is exact up to 1000 observations in each sample and asymptotic above, where it can be up to 6 %
-    too small; ties make it conservative.
-
-    Raises:
-        ValueError: if a sample is empty, not finite or has more than one axis, or `level` is outside (0, 1).
+    The p-value is exact up to 1000 observations in each sample and asymptotic above, where it can be up to 6 % too
+    small; ties make it conservative. The interval of the distance adds the bands of both samples, as in
+    `best_advantage`, and is conservative.
     """
-    from scipy import stats  # slow to import, and most who import this module do without it
-
-    arguments.number("level", level, above=0, below=1)
-    a, b = _sample("sample_a", sample_a), _sample("sample_b", sample_b)
+    a, b = as_sample(sample_a, "sample_a"), as_sample(sample_b, "sample_b")
     method = "exact" if max(len(a), len(b)) <= _EXACT_KS else "asymp"
     with warnings.catch_warnings():
-        # Where the exact p-value is 1, rounding can lift it above 1; SciPy then says so and gives the asymptotic 1.
+        # An exact p-value of 1 can exceed 1 by rounding; SciPy then warns and returns the asymptotic 1.
         warnings.filterwarnings("ignore", "ks_2samp: Exact calculation unsuccessful", RuntimeWarning)
         statistic, p_value = tuple(stats.ks_2samp(a.cpu().numpy(), b.cpu().numpy(), method=method))
-    found, half = float(statistic), _bands(a, b, level=level)
+    found, half = float(statistic), _dkw_bands(a, b, level=level)
     distance = Estimate(found, max(found - half, 0.0), min(found + half, 1.0), n=min(len(a), len(b)), level=level)
     return KsTest(found, float(p_value), distance)
 
 
-def _bands(*samples: Tensor, level: float) -> float:
-    """The bands of Dvoretzky, Kiefer and Wolfowitz around two distribution functions, each at half the error, added."""
+def _dkw_bands(*samples: Tensor, level: float) -> float:
+    """The sum of the Dvoretzky–Kiefer–Wolfowitz bands of two distribution functions, each at half the error."""
     return sum(math.sqrt(math.log(4 / (1 - level)) / (2 * len(sample))) for sample in samples)
 
 
-def _ranked(member: Tensor, outsider: Tensor, *, least: int = 1) -> Scores:
-    groups = {"member": member, "outsider": outsider}
-    return Scores.from_groups(**{name: _sample(name, group, least=least) for name, group in groups.items()})
-
-
-def _sample(name: str, values: Tensor, *, least: int = 1) -> Float[Tensor, " n"]:
-    return arguments.tensor(name, as_sample(values, name, least=least), "n")
-
-
 def _corners(ranked: Scores) -> tuple[Float[Tensor, " corners"], Int[Tensor, " corners"], Int[Tensor, " corners"]]:
-    """Every distinct score from the top, with the numbers of members and outsiders that reach it; first inf: nobody."""
+    """Infinity and every distinct score, falling, with the numbers of members and outsiders that reach it."""
     levels = torch.unique(torch.cat([ranked.member, ranked.outsider])).flip(0)
     thresholds = torch.cat([levels.new_full((1,), math.inf), levels])
     hits, alarms = (len(s) - torch.searchsorted(s, thresholds) for s in (ranked.member, ranked.outsider))
     return thresholds, hits, alarms
+
+
+@functools.lru_cache(maxsize=64)
+def _rank_errors(
+    outsiders: int, fpr: float, level: float
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The ranks of the lower and of the upper end in `tpr_bounds`, with the error left to the members at each."""
+    ranks, radius = stats.binom(outsiders, fpr), _squared_radius((1 - level) / 2)
+    smallest = special.ndtr(-math.sqrt(radius))  # tails below it have z² > c
+    first, median, last = int(ranks.ppf(smallest)), int(ranks.ppf(0.5)), int(ranks.isf(smallest))
+    # Beyond the median z stays 0, and the ranks there bound less tightly than the median itself.
+    lower, upper = np.arange(first, median + 1), np.arange(median, last + 1)
+    scores = (-special.ndtri(tails).clip(max=0) for tails in (ranks.cdf(lower), ranks.sf(upper - 1)))
+    under, over = (special.ndtr(-np.sqrt((radius - np.square(z)).clip(0))) for z in scores)
+    return (lower, under), (upper, over)
+
+
+def _squared_radius(error: float) -> float:
+    """c of `tpr_bounds`: two normal variables, negative ones set to 0, have a sum of squares above it at this rate."""
+
+    def excess(squared: float) -> float:
+        return float(special.chdtrc(1, squared) / 2 + special.chdtrc(2, squared) / 4 - error)
+
+    found = optimize.brentq(excess, 0.0, float(special.chdtri(2, error)), xtol=1e-12)
+    return float(found)  # pyright: ignore[reportArgumentType]
+
+
+def _members_beyond(ranked: Scores, ranks: np.ndarray) -> np.ndarray:
+    """How many members exceed the outsiders of these ranks; 1 is the highest, 0 above all and n + 1 below all."""
+    ends = ranked.outsider.new_tensor([math.inf])
+    falling = torch.cat([ends, ranked.outsider.flip(0), -ends])
+    cuts = falling[torch.as_tensor(ranks, device=falling.device)]
+    return (len(ranked.member) - torch.searchsorted(ranked.member, cuts, right=True)).cpu().numpy()

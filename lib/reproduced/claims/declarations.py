@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError, WithJsonSchema, model_validator
 
 from leakage import arguments
-from leakage.profiles import PROFILES
+from leakage.runtime import PROFILES
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.rules import Rule

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakage.data import fetch, registry
+from leakage.data import datasets
 from reproduced.claims import measurements, texts
 from reproduced.claims.declarations import NOT_RUN, Claim, load
 from reproduced.claims.measurements import Measurement
@@ -131,9 +131,9 @@ class Ledger:
 
 def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:
     """Why the claim cannot be judged: the data sets it needs that are absent, by default from this machine; or ""."""
-    gone = absent or (lambda name: not fetch.available(name))
+    gone = absent or (lambda name: not datasets.is_available(name))
     missing = [name for name in claim.needs if gone(name)]
-    titles = " and ".join(registry.dataset(name).title for name in missing)
+    titles = " and ".join(datasets.DATASETS[name].title for name in missing)
     return f"It needs {titles}, which `make data` fetches." if missing else ""
 
 
@@ -142,7 +142,7 @@ def glue(name: str, text: str, *, needs: str = "") -> None:
 
     If data set `needs` is absent, the text is "(not run)": what a stand-in gives says nothing about it.
     """
-    if needs and not fetch.available(needs):
+    if needs and not datasets.is_available(needs):
         text = "(not run)"
     if not isinstance(text, str):
         raise ValueError(f"`text` of {name!r} must be a formatted string, got {type(text).__name__}.")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from leakage import arguments
-from leakage.metrics.intervals import Estimate, clopper_pearson
+from leakage.metrics.estimates import Estimate, clopper_pearson
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
 from reproduced.claims.measurements import Count, Exact, Measurement

@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from leakage.data import fetch, registry
+from leakage.data import datasets
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
 from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine_text, provenance, table
 from reproduced.pages.claim_tables import full_scale
@@ -142,7 +142,7 @@ def lacking_data(ledgers: Iterable[ChapterFindings]) -> str:
         for one in ledger.judgements
         if one.verdict == NOT_RUN and one.claim.profile_suffices(ledger.run["profile"])
     ]
-    lacking = [name for name in sorted({name for claim in needs for name in claim}) if not fetch.available(name)]
+    lacking = [name for name in sorted({name for claim in needs for name in claim}) if not datasets.is_available(name)]
     counts = Counter(name for claim in needs for name in claim if name in lacking)
     if not counts:
         return ""
@@ -153,11 +153,11 @@ def lacking_data(ledgers: Iterable[ChapterFindings]) -> str:
     these = ", ".join(absent) if damaged else "these sets" if len(absent) > 1 else "this set"
     cures = [f"`make data` fetches {these}"] * bool(absent)
     cures += [
-        f"{name} is damaged ({files}): move it away and run `{registry.COMMAND} {name}`"
+        f"{name} is damaged ({files}): move it away and run `{datasets.FETCH_COMMAND} {name}`"
         for name, files in damaged.items()
     ]
     return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
 
 
 def _damaged_files(name: str) -> str:
-    return ", ".join(found.file.path for found in fetch.status(name) if found.state == "damaged")
+    return ", ".join(found.file.path for found in datasets.status(name) if found.state == "damaged")

@@ -24,7 +24,7 @@ from reproduced.claims.declarations import Declarations
 from reproduced.run.book import Book, UserError, code, write_notebook, write_text
 from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Task, run_chapters
 
-ABSENT = "absent"  # what `leakage.data.fetch.checksum` says of a data set that is not on this machine
+ABSENT = "absent"  # what `leakage.data.datasets.checksum` says of a data set that is not on this machine
 EXECUTION_KEY = "repro"
 PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
 _EXECUTION = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
@@ -125,10 +125,10 @@ def _own_files(book: Book, chapter: str) -> set[Path]:
 
 def data_checksum(name: str) -> str:
     """The checksum of a data set of the library's registry; a `UserError` for one that is not in it."""
-    from leakage.data import fetch  # data sets may be large: only for chapters that declare one
+    from leakage.data import datasets  # data sets may be large: only for chapters that declare one
 
     try:
-        return fetch.checksum(name)
+        return datasets.checksum(name)
     except ValueError as error:
         raise UserError(f"a claims file declares data that the registry does not have: {error}") from error
 

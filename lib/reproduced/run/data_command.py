@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from leakage.data import fetch, registry
+from leakage.data import datasets
 from reproduced import repository
 
 HURRIED_SECONDS = 5.0
@@ -32,29 +32,29 @@ def needed_datasets(root: Path | None) -> tuple[str, ...]:
 
     files = sorted((repository.find_root(root) / "book" / "claims").glob("*.yml"))
     names = {name for file in files for claim in declarations.load(file).by_id.values() for name in claim.needs}
-    return tuple(name for name in registry.DATASETS if name in names)
+    return tuple(name for name in datasets.DATASETS if name in names)
 
 
 def list_datasets() -> Iterator[Line]:
     """Every data set of the registry with its states, checksums and size, then the folder."""
-    for name, entry in registry.DATASETS.items():
-        here = [found for found in fetch.status(name) if found.state != "absent"]
+    for name, entry in datasets.DATASETS.items():
+        here = [found for found in datasets.status(name) if found.state != "absent"]
         states = ", ".join(dict.fromkeys(found.state for found in here)) or "absent"
         shown = entry.files if not entry.any_file else [here[0].file if here else entry.files[-1]]
         size = sum(file.size for file in shown) / 1e6
         yield Line(f"{name:<16} {states:<20} {size:>5.1f} MB  {entry.title} ({entry.licence})")
         for file in entry.files:
             yield Line(f"{'':<16} {file.name}: SHA-256 {file.sha256}")
-        yield from (Line(text, fault=True) for text in fetch.complaints(name))
-    yield Line(f"\nFolder: {registry.folder()} (set LEAKAGE_DATA to change it)")
+        yield from (Line(text, fault=True) for text in datasets.describe_damage(name))
+    yield Line(f"\nFolder: {datasets.data_folder()} (set LEAKAGE_DATA to change it)")
 
 
 def fetch_named(names: Iterable[str]) -> Iterator[Line]:
     """Fetch what is missing of these data sets; a failure does not stop the others."""
     for name in names:
         try:
-            found = fetch.fetch(name)
-        except (OSError, registry.DataDamaged) as error:
+            found = datasets.fetch(name)
+        except (OSError, datasets.DataDamaged) as error:
             yield Line(str(error), fault=True)
         else:
             yield from (Line(f"{one.path}: {one.state}") for one in found)
@@ -74,20 +74,20 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
         return
     patience = {"timeout": HURRIED_SECONDS, "retries": 0} if hurried else {}
     for place, name in enumerate(names):
-        if fetch.available(name):
+        if datasets.is_available(name):
             # A set in several forms is whole where one of them is good.
-            yield from (Line(text) for text in fetch.complaints(name))
+            yield from (Line(text) for text in datasets.describe_damage(name))
             if not hurried:
-                yield Line(f"{name}: verified, in {registry.folder()}")
+                yield Line(f"{name}: verified, in {datasets.data_folder()}")
             continue
         try:
-            fetch.fetch(name, **patience)
-            yield Line(f"{name}: verified, in {registry.folder()}")
-        except (OSError, registry.DataDamaged) as error:
-            if not hurried or not isinstance(error, fetch.ServerUnreachable):
+            datasets.fetch(name, **patience)
+            yield Line(f"{name}: verified, in {datasets.data_folder()}")
+        except (OSError, datasets.DataDamaged) as error:
+            if not hurried or not isinstance(error, datasets.ServerUnreachable):
                 yield Line(str(error), fault=True)
                 continue
-            missing = ", ".join(one for one in names[place:] if not fetch.available(one))
+            missing = ", ".join(one for one in names[place:] if not datasets.is_available(one))
             later = "The book goes on without; `make data` tries again, OFFLINE=1 does not try."
             yield Line(f"not fetched: {missing}. {error} {later}", fault=True)
             return

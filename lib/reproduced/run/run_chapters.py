@@ -250,7 +250,7 @@ def kernel_variables(*, library: Path, build: Path) -> dict[str, str]:
 
     What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel.
     """
-    from leakage.data import registry
+    from leakage.data import datasets
 
     variables = {
         **{name: str(THREADS) for name in THREAD_VARIABLES},
@@ -265,7 +265,7 @@ def kernel_variables(*, library: Path, build: Path) -> dict[str, str]:
         repository.QUIET_VARIABLE: "1",
     }
     # Kernels start in another folder.
-    return variables | ({"LEAKAGE_DATA": str(registry.folder())} if os.environ.get("LEAKAGE_DATA") else {})
+    return variables | ({"LEAKAGE_DATA": str(datasets.data_folder())} if os.environ.get("LEAKAGE_DATA") else {})
 
 
 def one_line(text: object) -> str:

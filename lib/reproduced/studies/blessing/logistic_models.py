@@ -17,8 +17,8 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian, gaussian_factor
-from leakage.metrics.intervals import Estimate
+from leakage.data.gaussians import bartlett_factor, gaussian
+from leakage.metrics.estimates import Estimate
 from leakage.theory.logistic.fixed_point import Solution
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.prox import curvature, inverse_prox, loss
@@ -196,7 +196,7 @@ def draw_points(ensemble: Bilevel, count: int, *, generator: torch.Generator) ->
     """Draw `count` points with labels, which stay fixed while training sets vary."""
     first = gaussian((count, 1), generator=generator)
     rest, weak = (
-        gaussian_factor(count, columns, (), generator=generator) if count else first[:, :0]
+        bartlett_factor(count, columns, (), generator=generator) if count else first[:, :0]
         for columns in (ensemble.d - 1, ensemble.p - ensemble.d)
     )
     strong = torch.cat([first, rest], dim=-1)
@@ -211,7 +211,7 @@ def draw_training_sets(
     """Draw `trials` training sets whose rows of p features have at most 2n + 2k + 1 coordinates, k points being fixed.
 
     The basis begins with the directions of the teacher and the fixed points. The rest of the rows enters only through
-    its Gram matrix, and is drawn as the Bartlett factor of that (`gaussian_factor`); with no more features than rows
+    its Gram matrix, and is drawn as the Bartlett factor of that (`bartlett_factor`); with no more features than rows
     that is the plain draw.
     """
     points = draw_points(ensemble, 0, generator=generator) if points is None else points
@@ -346,7 +346,7 @@ def _draw_rows(n: int, columns: int, explicit: int, trials: int, generator: torc
     """Rows whose first `explicit` coordinates are drawn one by one; the others only give their Gram matrix its law."""
     explicit = min(explicit, columns)
     first = gaussian((trials, n, explicit), generator=generator)
-    return torch.cat([first, gaussian_factor(n, columns - explicit, (trials,), generator=generator)], dim=-1)
+    return torch.cat([first, bartlett_factor(n, columns - explicit, (trials,), generator=generator)], dim=-1)
 
 
 def _draw_labels(teacher: Tensor, generator: torch.Generator) -> Tensor:

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.metrics.estimates import mean_of_groups
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_of_groups
 from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe

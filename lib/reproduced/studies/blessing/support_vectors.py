@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.data.embedded import digits
 from leakage.data.gaussians import gaussian, sphere
+from leakage.data.tabular import load_digits
 from leakage.metrics.histograms import histogram_null_bias, histograms
 from leakage.metrics.roc import calibrate_threshold
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
@@ -157,7 +157,7 @@ def digit_pixels(generator: torch.Generator) -> FeatureModel:
     It stands in for Appendix G.5.5, which projects CIFAR-10's aeroplanes and cars: that set is not among ours. The
     point is the first zero, as the paper's is the first aeroplane. `rows` and `fresh` must sum to an even number.
     """
-    every = digits()
+    every = load_digits()
     pixels = every.features.to(generator.device)
     zeros, ones = (pixels[(every.labels == digit).to(pixels.device)] for digit in (0, 1))
 

@@ -19,8 +19,7 @@ from leakage.attacks.gradient_inversion import server_weights
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics import trends
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.reconstruction import match_error
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import Client, batch_gradient

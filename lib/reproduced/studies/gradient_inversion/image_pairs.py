@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion import moments, recover, tensor_attack
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.metrics.reconstruction import match_error, matched
+from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.runtime import DTYPE, stream
 from reproduced.studies.gradient_inversion.games import Game, play_round
 
@@ -61,7 +61,7 @@ def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
         rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
         for name, attack in PAIR_ATTACKS.items():
             found = attack(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
-            images[name].append(matched(found, inputs))
+            images[name].append(match_inputs(found, inputs))
             errors[name].append(match_error(found, inputs))
     return PairAnswers(
         {name: torch.stack(found) for name, found in images.items()},

@@ -9,8 +9,7 @@ from scipy import special
 from torch import Tensor
 
 from leakage.metrics import trends
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate, clopper_pearson, wilson
+from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, wilson_interval
 
 _AT_EACH_END = 0.02  # of a sequence: with less, the interval of ten sequences of five places covered too little
 
@@ -71,5 +70,5 @@ def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " n
     variance = float((weights * (values - mean).square()).sum() / (weights.sum() - 1) / many)
     quantile = float(special.stdtrit(many - 1, 0.975))
     middle = float(found.mean())
-    ends = wilson(min(max((1 + middle) / 2, 0.0), 1.0), size=mean * (1 - mean) / variance, quantile=quantile)
+    ends = wilson_interval(min(max((1 + middle) / 2, 0.0), 1.0), size=mean * (1 - mean) / variance, quantile=quantile)
     return Estimate(middle, *(2 * end - 1 for end in ends), n=many)

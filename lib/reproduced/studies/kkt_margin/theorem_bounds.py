@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float
 from scipy import special
 from torch import Tensor
 
-from leakage.data.mixtures import Law, Sample, clusters, draw
-from leakage.metrics.intervals import Estimate, clopper_pearson
+from leakage.data.mixtures import Law, Sample, draw_sample, gaussian_mixture
+from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, activation_sums, output_bound
 from leakage.theory.kkt.conditions import check
@@ -51,7 +51,7 @@ def measure_stages(
     at_once = max(1, _MOST_NUMBERS // (rows * (rows + fresh)))
     for dimension, first in itertools.product(dimensions, range(0, runs, at_once)):
         size = min(at_once, runs - first)
-        sample = draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
+        sample = draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
         ratios.append(Geometry.of(sample.train).ratio)
         for name, reached in stage_flags(sample).items():
             shares[name].append(reached.to(sample.train).mean(-1))
@@ -150,7 +150,7 @@ class LearnableCase:
     def law(self, mean_square: float) -> Law:
         r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
         r = math.sqrt(mean_square)
-        return clusters([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
+        return gaussian_mixture([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
 
 
 # ── the bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────

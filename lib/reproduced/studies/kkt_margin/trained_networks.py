@@ -63,7 +63,9 @@ def train_on_gaussians(
     """
     name = f"{law}/{dimension}/{rows}/{width}"
     draws = stream(seed, f"points/{name}", device)
-    sample = mixtures.draw(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=draws).to(dtype)
+    sample = mixtures.draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=draws).to(
+        dtype
+    )
     start = two_layer.initial(
         (runs,),
         width,

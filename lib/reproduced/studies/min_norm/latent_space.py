@@ -7,7 +7,7 @@ variance, one for each random design, and never draw $\theta$ or $\varepsilon$. 
 
 **Reduction** (not in the paper). With $W = QR$, rotate the features so that $Q$'s columns come first: the design
 becomes $[A, U_2]$ with $A = ZR^\top + U_1$ and $p - d$ columns $U_2$ of pure noise, the query $(a_0, 0)$ with
-$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`gaussian_factor`).
+$a_0 = Rz_0$. Rotating the rows too, $[Z, U_1]$ becomes a factor with at most 2d rows (`bartlett_factor`).
 What is left:
 
 - $p < n$. Projecting out $U_2$ leaves the regression on $A$ alone with $m = n - p + d$ rows,
@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
+from leakage.data.gaussians import bartlett_factor, chi_square, gaussian
 from leakage.runtime import DTYPE
 
 _CHUNK = 2**22  # numbers of the factors held at once, to bound memory: some ten times as many are held in all
@@ -110,7 +110,7 @@ def _reduced_weights(
     r"""$Z^\top w$ and $\lVert w \rVert^2$ of all trials at once, by the reduction of the module's docstring."""
     head, d = factor.shape[-2:]  # head = min(p, d): features that carry signal once rotated
     effective = rows if p >= rows else rows - p + head
-    core = gaussian_factor(d + head, effective, (*corner.shape[:-1], trials), generator=generator)
+    core = bartlett_factor(d + head, effective, (*corner.shape[:-1], trials), generator=generator)
     latents = core[..., :d, :]  # Z^T, d x (at most 2d)
     signal = factor.unsqueeze(-3) @ latents + core[..., d:, :]  # A^T
     target = corner.unsqueeze(-2).expand(*core.shape[:-2], head).unsqueeze(-1)
@@ -121,7 +121,7 @@ def _reduced_weights(
     else:
         kept = core.shape[-1]
         spare = p - head - (rows - kept)  # noise columns left once the other rows are solved for
-        noise = gaussian_factor(kept, spare, core.shape[:-2], generator=generator)
+        noise = bartlett_factor(kept, spare, core.shape[:-2], generator=generator)
         q, r = torch.linalg.qr(torch.cat([signal, noise.mT], dim=-2))
         weights = torch.linalg.solve_triangular(r, q[..., :head, :].mT @ target, upper=True)
         rest = chi_square(rows - kept, core.shape[:-2], generator=generator)

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import chi_square, gaussian, gaussian_factor
+from leakage.data.gaussians import bartlett_factor, chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import nested_weights
@@ -116,7 +116,7 @@ def _draw_designs(
         points = torch.ones((count, 1, 1), dtype=DTYPE, device=generator.device)
         if rows > 1:
             column = gaussian((count, rows - 1, 1), generator=generator)
-            rest = gaussian_factor(rows - 1, design.D - 1, (count,), generator=generator)
+            rest = bartlett_factor(rows - 1, design.D - 1, (count,), generator=generator)
             first = torch.cat([points, torch.zeros_like(rest[:, :1])], dim=-1)
             points = torch.cat([first, torch.cat([column, rest], dim=-1)], dim=-2)
         rank = points.shape[-1]

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from leakage.geometry.boundary import decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide_networks
-from leakage.metrics.estimates import mean_interval, median
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval, median_interval
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
@@ -592,7 +591,7 @@ def last_to_first_ratios(measure: str, *, motions: Mapping[str, Motion]) -> dict
             ratio = motion.upstream[:, -1] / motion.own[:, -1]
         else:
             ratio = getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
-        found[phase] = median(torch.where(ratio.isnan(), 1.0, ratio).clamp(max=_LARGEST))
+        found[phase] = median_interval(torch.where(ratio.isnan(), 1.0, ratio).clamp(max=_LARGEST))
     return found
 
 

@@ -19,7 +19,7 @@ from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import AttackTask, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.data.membership_splits import quarters
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.geometry.distances import nearest
 from leakage.geometry.rays import label_change
 from leakage.metrics.scores import Scores
@@ -38,7 +38,7 @@ RECIPE = Recipe(epochs=60, batch=100)
 class Task:
     """The data, the shape of the networks and their training, on the device of the data; `size` points a quarter."""
 
-    data: Labelled
+    data: LabelledData
     size: int
     hidden: tuple[int, ...] = (128,)
     recipe: Recipe = RECIPE

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrate_scores
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.geometry.jacobian_norms import frobenius_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -92,7 +92,7 @@ def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
 
 
-def raw_signals(networks: Mlp, data: Labelled) -> dict[str, Float[Tensor, "models n"]]:
+def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "models n"]]:
     r"""The raw signals of every model at every point.
 
     Members lie closer to hyperedges, so the cell distance has a minus sign. Those whose names begin with `answer` are

@@ -17,8 +17,7 @@ from leakage.geometry.distances import inscribed_radius
 from leakage.geometry.patterns import Gates, adapted, joined, pattern, read_out
 from leakage.geometry.polygons import fans, following, in_use
 from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes.windows import box_corners

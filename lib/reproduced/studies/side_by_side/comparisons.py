@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.evaluation import AttackResult, Evaluation, evaluate
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
 
 HEADS = ("attack", "sees", "AUC", "advantage", "TPR at 1 %", "TPR at 0.1 %")

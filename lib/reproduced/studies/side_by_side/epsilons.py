@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.models import mlp
 from leakage.runtime import stream
@@ -42,7 +42,7 @@ def bound_noisy_coins(run: int, *, noise: float, points: int, seed: int) -> floa
 def bound_private_run(
     run: int,
     *,
-    data: Labelled,
+    data: LabelledData,
     points: int,
     noises: tuple[float, ...],
     steps: int,

@@ -16,8 +16,7 @@ from torch.distributions import MultivariateNormal
 from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.lira import lira_of_logits
 from leakage.data.gaussians import gaussian
-from leakage.metrics.estimates import mean_interval
-from leakage.metrics.intervals import Estimate
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import Scores
 from leakage.runtime import stream

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
-from leakage.data.points import Labelled
+from leakage.data.tabular import LabelledData
 from leakage.evaluation import evaluate
 from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, EstimatorClassifier
@@ -26,7 +26,7 @@ from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Re
 
 
 def train_models(
-    kind: str, data: Labelled, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0
+    kind: str, data: LabelledData, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0
 ) -> TrainedModels:
     """`models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
 
@@ -39,7 +39,7 @@ def train_models(
     anew = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < flipped
     labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws, device=device)
     pairs = complementary_pairs(points, models, generator=draws)
-    pool = Labelled(features, labels)
+    pool = LabelledData(features, labels)
     trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}", device))
     return TrainedModels(trained, features.double(), labels, pairs.member, pairs.partner)
 
@@ -62,7 +62,7 @@ def count_questions(models: TrainedModels, name: str, *, seed: int) -> float:
 
 
 def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
-    def train(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+    def train(pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
         widths = (pool.features.shape[1], *hidden, classes)
         start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
         examples = Examples((pool.features,), pool.labels)
@@ -83,7 +83,9 @@ class _MaxPool(nn.Module):
         return images
 
 
-def _train_convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+def _train_convolutional(
+    pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator
+) -> list[Classifier]:
     """Networks of two convolutions over square images, whose pixels are the features."""
     side = round(pool.features.shape[1] ** 0.5)
     with torch.device("meta"):
@@ -105,7 +107,7 @@ def _train_convolutional(pool: Labelled, classes: int, pairs: Pairs, generator: 
     return [network(number) for number in range(len(pairs.rows))]
 
 
-def _train_forests(pool: Labelled, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+def _train_forests(pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
     """Forests of fifty trees."""
     seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator, device=generator.device).tolist()
     x, y, halves = (part.cpu().numpy() for part in (pool.features, pool.labels, pairs.rows))
