@@ -43,8 +43,6 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
         for name in ("interval", "results")
     },
-    "leakage.evaluation.evaluate": "gives an Evaluation, whose intervals are tested",
-    "reproduced.studies.side_by_side.comparisons.combine_signals_by_step": "gives an Evaluation, as evaluate does",
     "leakage.evaluation.mean_estimate": "of one model passes on to metrics.roc; over models see test_audit",
     **{
         f"leakage.evaluation.Evaluation.{name}": "over models and points see test_evaluation, over models test_audit"
