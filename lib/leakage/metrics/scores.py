@@ -15,13 +15,13 @@ from torch import Tensor
 from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
-BITS = 30
+_BITS = 30
 """Significant bits to which scores are compared, about nine decimal digits. Rounding errors spare 40 of the 53."""
 _ROUNDED_UP = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
 def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
-    """Each number rounded to `BITS` significant bits: numbers that are equal but for rounding errors become equal.
+    """Each number rounded to `_BITS` significant bits: numbers that are equal but for rounding errors become equal.
 
     The precision is relative, so the unit does not matter; order and signs are kept. Two numbers on either side of a
     rounding boundary stay different: with boundaries 1e-9 and errors 1e-15 apart, that is one pair in a million.
@@ -31,7 +31,7 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     (`lira`, `rmia`).
     """
     # A float64 holds its sign, its exponent and then 52 bits of its significand, so a carry out of these is right, too.
-    unit = 1 << (53 - BITS)
+    unit = 1 << (53 - _BITS)
     return ((values.detach().view(torch.int64) + unit // 2) & -unit).view(torch.float64)
 
 

@@ -8,7 +8,7 @@ that it has on the shadow's points.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -90,16 +90,13 @@ def score_with_trees(
     Source: Peinemann (2021), Section 7.4, with the histogram trees of scikit-learn.
     """
     settings = settings or Settings()
+    sizes: dict[str, Any] = dict(
+        learning_rate=settings.rate, max_iter=settings.trees, max_leaf_nodes=settings.leaves, early_stopping=False
+    )
     scores = {}
     for name in shadow:
         known, asked = _clamp(shadow[name], target[name])
-        trees = HistGradientBoostingClassifier(
-            learning_rate=settings.rate,
-            max_iter=settings.trees,
-            max_leaf_nodes=settings.leaves,
-            early_stopping=False,
-            random_state=0,
-        ).fit(known.cpu().numpy(), member.cpu().numpy())
+        trees = HistGradientBoostingClassifier(**sizes, random_state=0).fit(known.cpu().numpy(), member.cpu().numpy())
         scores[name] = torch.as_tensor(trees.decision_function(asked.cpu().numpy()), device=asked.device)
     return scores
 
