@@ -65,7 +65,7 @@ def classifiers(start, points, generator, *, batched):
     examples, recipe = Examples((points,), (points[:, 0] > 0).long()), ensembles.Recipe(1, 2, optimiser="sgd")
     networks = ModuleEnsemble(FORM, start, batched=batched)
     half = torch.arange(4, device=points.device).expand(2, 4)
-    return ensembles.train(networks, examples, half, recipe, generator=generator).evaluate(examples)
+    return ensembles.train(networks, examples, half, recipe, generator=generator).compute_losses(examples)
 
 
 def stack(weights):

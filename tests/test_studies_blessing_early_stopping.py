@@ -166,7 +166,7 @@ def test_the_record_has_the_form_that_attacks_read():
 
 def test_before_training_the_losses_are_those_of_the_initial_networks():
     start = initial(network(), 4, generator=stream(0, "networks"))
-    expected = ModuleEnsemble(network(), start).evaluate(draw_examples(40, "pool"))
+    expected = ModuleEnsemble(network(), start).compute_losses(draw_examples(40, "pool"))
     torch.testing.assert_close(record().recorded.losses[0], expected.losses)
 
 

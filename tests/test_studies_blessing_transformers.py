@@ -179,7 +179,7 @@ def test_scores_are_summed_over_words_and_do_not_depend_on_the_chunks(monkeypatc
     shared = Examples(
         tuple(words.expand(MODELS, -1, -1) for words in EXAMPLES.inputs), EXAMPLES.targets.expand(MODELS, -1, -1)
     )
-    whole = ensemble.evaluate(EXAMPLES)
+    whole = ensemble.compute_losses(EXAMPLES)
     torch.testing.assert_close(
         whole.losses, expected_losses(ensemble.stack.parameters, shared).sum(-1), rtol=1e-9, atol=1e-12
     )
@@ -191,13 +191,13 @@ def test_scores_are_summed_over_words_and_do_not_depend_on_the_chunks(monkeypatc
     torch.testing.assert_close(whole.wrong, wrong.sum(-1))
     torch.testing.assert_close(whole.answers, asked.sum(-1))
     monkeypatch.setattr(transformers, "_CHUNK", 1)
-    parts = ensemble.evaluate(EXAMPLES)
+    parts = ensemble.compute_losses(EXAMPLES)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(parts.wrong, whole.wrong)
 
 
 def test_losses_of_float32_networks_are_judged_in_float64():
-    assert networks(torch.float32).evaluate(EXAMPLES).losses.dtype == DTYPE
+    assert networks(torch.float32).compute_losses(EXAMPLES).losses.dtype == DTYPE
 
 
 def test_the_initial_networks_are_left_as_they_are():
@@ -206,7 +206,7 @@ def test_the_initial_networks_are_left_as_they_are():
     rows = torch.arange(12).expand(MODELS, -1)
     found = ensembles.train(start, EXAMPLES, rows, Recipe(2, 5, 0.01), generator=stream(0, "shuffle"))
     torch.testing.assert_close(dict(start.stack.parameters), dict(before.parameters))
-    assert float(found.evaluate(EXAMPLES).losses.sum()) < float(start.evaluate(EXAMPLES).losses.sum())
+    assert float(found.compute_losses(EXAMPLES).losses.sum()) < float(start.compute_losses(EXAMPLES).losses.sum())
 
 
 def test_a_network_that_diverges_is_not_given_away():

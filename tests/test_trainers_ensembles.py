@@ -121,10 +121,10 @@ def test_the_initial_networks_are_left_as_they_are_and_precision_follows_them():
 def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
     examples, _ = a_problem()
     networks, labels = a_start(), examples.targets
-    monkeypatch.setattr(ensembles, "_LARGEST_EVALUATION", 3 * 9 * 7)  # 7 points at a time
+    monkeypatch.setattr(ensembles, "_LARGEST_LAYER", 3 * 9 * 7)  # 7 points at a time
     outputs = networks(examples.inputs[0])
     expected = torch.stack([cross_entropy(each, labels, reduction="none") for each in outputs])
-    found = networks.evaluate(examples)
+    found = networks.compute_losses(examples)
     assert torch.allclose(found.losses, expected, atol=1e-14)
     torch.testing.assert_close(found.wrong.bool(), outputs.argmax(-1) != labels)
     assert bool((found.answers == 1).all())
@@ -132,7 +132,7 @@ def test_losses_and_mistakes_are_those_of_the_outputs(monkeypatch):
 
 def test_a_tiny_loss_is_not_rounded_to_zero():
     sure = MlpEnsemble((torch.zeros(1, 2, 3),), (torch.tensor([[40.0, 10.0]]),))
-    loss = sure.evaluate(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
+    loss = sure.compute_losses(Examples((torch.zeros(1, 3),), torch.tensor([0]))).losses
     assert loss.dtype == torch.float64
     assert float(loss) == pytest.approx(9.4e-14, rel=0.1)  # e^-30, with float64 rounding of 1 beside it
 
@@ -260,7 +260,7 @@ def test_an_ensemble_equals_separate_trainings_with_their_running_means(how):
     # biases are, which the normalisation takes away again; 4e-10 is measured there.
     assert differences(found, Stack(*torch.func.stack_module_state(modules)).clone()) < 1e-8
     evaluated = torch.stack([copy.deepcopy(module).eval()(examples.inputs[0]) for module in modules])
-    score = ensemble_of(found, Network(), **how).evaluate(examples)
+    score = ensemble_of(found, Network(), **how).compute_losses(examples)
     expected = nn.functional.cross_entropy(
         evaluated.flatten(0, 1), examples.targets.repeat(STACKED), reduction="none"
     ).unflatten(0, (STACKED, -1))
@@ -273,7 +273,7 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
     before, module = stack.clone(), modules[0].eval()
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     ensembles.train(ensemble_of(stack, module), examples, rows, IMAGE_RECIPE, generator=stream(0, "shuffles"))
-    ensemble_of(stack, module).evaluate(examples)
+    ensemble_of(stack, module).compute_losses(examples)
     assert differences(stack, before) == 0
     assert not module.training
     torch.testing.assert_close(dict(module.state_dict()), state)
@@ -281,9 +281,9 @@ def test_neither_the_module_nor_the_start_nor_the_scored_networks_change():
 
 def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
     _, stack, examples, _ = image_problem()
-    whole = ensemble_of(stack, Network()).evaluate(examples)
+    whole = ensemble_of(stack, Network()).compute_losses(examples)
     monkeypatch.setattr(ensembles, "_CHUNK", 7)
-    parts = ensemble_of(stack, Network(), batched=True).evaluate(examples)
+    parts = ensemble_of(stack, Network(), batched=True).compute_losses(examples)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(parts.wrong, whole.wrong)
     assert whole.losses.dtype == DTYPE
@@ -291,14 +291,14 @@ def test_scores_do_not_depend_on_the_chunks_or_the_route(monkeypatch):
 
 def test_losses_of_float32_networks_are_judged_in_float64():
     stack = Stack({"weight": torch.tensor([[[40.0], [0.0]]]), "bias": torch.zeros(1, 2)}, {})
-    score = ensemble_of(stack, nn.Linear(1, 2)).evaluate(Examples((torch.ones(1, 1),), torch.tensor([0])))
+    score = ensemble_of(stack, nn.Linear(1, 2)).compute_losses(Examples((torch.ones(1, 1),), torch.tensor([0])))
     assert float(score.losses) == pytest.approx(4.248354255291589e-18, rel=1e-9)  # e^-40, which float32 rounds to 0
 
 
 def test_networks_learn_what_can_be_learnt():
     _, stack, examples, rows = image_problem(torch.float32)
     found = train_stack(stack, examples, rows, replace(IMAGE_RECIPE, epochs=25))
-    score = ensemble_of(found, Network()).evaluate(examples)
+    score = ensemble_of(found, Network()).compute_losses(examples)
     own = score.wrong.gather(-1, rows)
     assert int(own.sum()) == 0
 

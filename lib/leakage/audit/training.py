@@ -180,7 +180,7 @@ def _train_at_once(
     def compute() -> Answers:
         examples, networks = Examples((X,), y), ModuleEnsemble(module, stack)
         done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
-        score = done.evaluate(examples)
+        score = done.compute_losses(examples)
         return score.losses, score.wrong == 0
 
     weights = stack.parameters | stack.buffers

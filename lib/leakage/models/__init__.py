@@ -1,1 +1,1 @@
-"""Networks that are attacked, as parameters and the functions they compute; nothing here trains."""
+"""Networks as parameters and the functions they compute, and classifiers of other libraries; nothing here trains."""

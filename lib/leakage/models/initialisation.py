@@ -1,7 +1,7 @@
-r"""Parameters and buffers for many networks of one form, drawn from a named stream instead of PyTorch's global one.
+r"""Many networks of one PyTorch module: their parameters and buffers, stacked, and their random initial values.
 
-Networks are stacked along a first dimension, by the module's own names, as `torch.func.functional_call` wants them. The
-form may be on the `meta` device; it is never changed. Nothing here trains.
+Tensors are stacked along a first dimension under the module's own names, as `torch.func.functional_call` takes them.
+They are drawn from a generator instead of PyTorch's global one. The module may be on the `meta` device.
 """
 
 import math
@@ -16,7 +16,7 @@ from leakage.data.gaussians import gaussian
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Networks of one form.
+    """Networks of one module.
 
     Attributes:
         parameters: what training changes, by name, each (models, ...).
@@ -49,7 +49,7 @@ class Stack:
 
 
 def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Stack:
-    r"""`models` networks of the module's form, on the device of `generator`.
+    r"""`models` networks of the module, on the device of `generator`.
 
     Linear and convolutional layers get PyTorch's default, weights and biases $U(\pm 1/\sqrt{\text{fan-in}})$;
     normalisations 1 and 0, with running means 0 and variances 1; word vectors $N(0, 1/\text{width})$, PyTorch's being

@@ -1,1 +1,1 @@
-"""Trainers: many models fitted in one tensor program."""
+"""Training of many models at once: ensembles of networks, DP-SGD, exact solvers, and steps towards the margin."""

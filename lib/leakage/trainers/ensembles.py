@@ -24,7 +24,7 @@ from tqdm import tqdm
 from leakage.models.initialisation import Stack
 from leakage.models.mlp import Mlp
 
-_LARGEST_EVALUATION = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
+_LARGEST_LAYER = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
 _CHUNK = 125  # examples that a module evaluates at once
 
 
@@ -46,7 +46,7 @@ class Examples:
         return Examples(tuple(tensor[rows] for tensor in self.inputs), self.targets[rows])
 
 
-class Evaluation(NamedTuple):
+class ExampleLosses(NamedTuple):
     """Losses and mistakes of networks on examples.
 
     Attributes:
@@ -60,9 +60,9 @@ class Evaluation(NamedTuple):
     answers: Int[Tensor, "*models b"]
 
 
-def concatenate(parts: Iterable[Evaluation]) -> Evaluation:
-    """The evaluation of several chunks of examples."""
-    return Evaluation(*(torch.cat(field, -1) for field in zip(*parts, strict=True)))
+def concatenate(parts: Iterable[ExampleLosses]) -> ExampleLosses:
+    """The losses of several chunks of examples as one."""
+    return ExampleLosses(*(torch.cat(field, -1) for field in zip(*parts, strict=True)))
 
 
 def cross_entropies(
@@ -109,7 +109,7 @@ class Ensemble(Protocol):
         """
         ...
 
-    def evaluate(self, examples: Examples) -> Evaluation:
+    def compute_losses(self, examples: Examples) -> ExampleLosses:
         """Losses and mistakes of every network on every example, (models, n), in float64."""
         ...
 
@@ -145,15 +145,15 @@ class MlpEnsemble(Mlp):
         weights = [signal.mT @ below for signal, below in zip(mean, inputs, strict=True)]
         return [*weights, *(signal.sum(-2) for signal in mean)]
 
-    def evaluate(self, examples: Examples) -> Evaluation:
-        """See `Ensemble.evaluate` and `cross_entropies`."""
+    def compute_losses(self, examples: Examples) -> ExampleLosses:
+        """See `Ensemble.compute_losses` and `cross_entropies`."""
         (points,), dtype = examples.inputs, self.weights[0].dtype
-        chunk = max(1, _LARGEST_EVALUATION // (len(self) * max(self.widths[1:])))
+        chunk = max(1, _LARGEST_LAYER // (len(self) * max(self.widths[1:])))
         parts = []
         for asked, classes in zip(points.split(chunk), examples.targets.split(chunk), strict=True):
             targets = classes.expand(len(self), -1)
             losses, wrong = cross_entropies(self(asked.to(dtype)), targets)
-            parts.append(Evaluation(losses, wrong.long(), torch.ones_like(targets)))
+            parts.append(ExampleLosses(losses, wrong.long(), torch.ones_like(targets)))
         return concatenate(parts)
 
 
@@ -233,20 +233,20 @@ class ModuleEnsemble:
         return found
 
     @torch.no_grad()
-    def evaluate(self, examples: Examples) -> Evaluation:
-        """See `Ensemble.evaluate` and `cross_entropies`; with running means."""
+    def compute_losses(self, examples: Examples) -> ExampleLosses:
+        """See `Ensemble.compute_losses` and `cross_entropies`; with running means."""
         self.module.eval()
 
-        def judge(logits: Tensor, targets: Tensor) -> Evaluation:
+        def judge(logits: Tensor, targets: Tensor) -> ExampleLosses:
             losses, wrong = cross_entropies(logits, targets)
-            return Evaluation(losses, wrong.long(), torch.ones_like(targets))
+            return ExampleLosses(losses, wrong.long(), torch.ones_like(targets))
 
         chunks = [examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK)]
         found = [
             concatenate(self._apply(judge, self.stack[index], chunk, shared=True) for chunk in chunks)
             for index in self._groups()
         ]
-        return found[0] if self.batched else Evaluation(*(torch.stack(part) for part in zip(*found, strict=True)))
+        return found[0] if self.batched else ExampleLosses(*(torch.stack(part) for part in zip(*found, strict=True)))
 
     def _groups(self) -> Iterable[int | slice]:
         """Indices of the networks that are computed at once."""

@@ -1,4 +1,4 @@
-r"""Minimum-norm least squares at many widths for the price of one.
+r"""Minimum-norm least squares at many widths, by one factorisation each side of p = n.
 
 The prediction of $\hat\beta = F_p^+ y$ at a query $f$ is linear in the labels, $\hat y = w_p^\top y$ with
 $w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. One QR decomposition gives $w_p$ for all p ≤ n,

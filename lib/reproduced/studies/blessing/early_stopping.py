@@ -128,7 +128,7 @@ def draw_halves(
 
 def measure_losses(networks: Ensemble, pool: Examples, validation: Examples) -> NetworkLosses:
     """Losses and errors of the networks in their present state."""
-    found, other = (networks.evaluate(asked) for asked in (pool, validation))
+    found, other = (networks.compute_losses(asked) for asked in (pool, validation))
     return NetworkLosses(
         found.losses / found.answers,
         other.wrong.sum(-1).double() / other.answers.sum(-1),

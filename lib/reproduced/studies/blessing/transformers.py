@@ -4,7 +4,7 @@ The architecture is that of Vaswani et al. (2017): an encoder and a decoder of w
 normalised after each sum, feed-forward layers of 4w neurons, and the target's word vectors used again as output
 weights. There is no dropout, and nothing attends to `PADDING`. All networks are computed at once: their parameters are
 stacked along a first dimension m, and the sentences of a network lie one after the other in one row of places, (m, bt).
-In a chapter of many small networks this takes half the time of `torch.func.vmap` over a module of one network.
+For small networks this takes half the time of `torch.func.vmap` over a module of one network.
 """
 
 import copy
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm
 
 from leakage.models.initialisation import Stack
-from leakage.trainers.ensembles import Evaluation, Examples, concatenate, cross_entropies
+from leakage.trainers.ensembles import ExampleLosses, Examples, concatenate, cross_entropies
 
 _CHUNK = 50  # sentences that are evaluated at once
 
@@ -64,8 +64,8 @@ class TransformerEnsemble:
         return [slope.contiguous() for slope in torch.autograd.grad(total, list(self._leaves.values()))]
 
     @torch.no_grad()
-    def evaluate(self, examples: Examples) -> Evaluation:
-        """See `Ensemble.evaluate`: losses and mistakes are summed over the words of an example."""
+    def compute_losses(self, examples: Examples) -> ExampleLosses:
+        """See `Ensemble.compute_losses`: losses and mistakes are summed over the words of an example."""
         parts = []
         for first in range(0, len(examples), _CHUNK):
             some = examples[slice(first, first + _CHUNK)]
@@ -76,7 +76,7 @@ class TransformerEnsemble:
             wrong = torch.zeros_like(losses, dtype=torch.int64)
             found = cross_entropies(logits, some.targets[asked].expand(len(self), -1))
             losses[:, asked], wrong[:, asked] = found[0], found[1].long()
-            parts.append(Evaluation(losses.sum(-1), wrong.sum(-1), asked.sum(-1).expand(len(self), -1)))
+            parts.append(ExampleLosses(losses.sum(-1), wrong.sum(-1), asked.sum(-1).expand(len(self), -1)))
         return concatenate(parts)
 
     def _logits(self, inputs: tuple[Tensor, ...]) -> Float[Tensor, "m bt words"]:
