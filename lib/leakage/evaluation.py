@@ -136,10 +136,10 @@ class Evaluation:
         Raises:
             ValueError: if an attack or a metric is not there.
         """
-        if arguments.choice("interval", interval, ("rows", "population")) == "rows":
+        if arguments.check_choice("interval", interval, ("rows", "population")) == "rows":
             if over is not None:
                 raise ValueError("a difference of attacks (`over`) has an interval for `population` only.")
-            return self._rows_interval(name, metric, arguments.number("level", level, above=0, below=1))
+            return self._rows_interval(name, metric, arguments.check_number("level", level, above=0, below=1))
         return self.contrast({name: 1.0} if over is None else {name: 1.0, over: -1.0}, metric, level=level)
 
     def contrast(self, weights: Mapping[str, float], metric: str = "auc", *, level: float = 0.95) -> Estimate:
@@ -150,7 +150,7 @@ class Evaluation:
         Raises:
             ValueError: as `interval`.
         """
-        arguments.number("level", level, above=0, below=1)
+        arguments.check_number("level", level, above=0, below=1)
         values = _weighted(weights, {name: self._rate(name, metric) for name in weights})
         if self.models.partner is not None and self.models.targets is None:
             values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
@@ -242,7 +242,7 @@ class Evaluation:
         Raises:
             ValueError: if it was not run, or the models do not offer what it needs.
         """
-        scores = self.results[arguments.choice("name", name, self.results)].scores
+        scores = self.results[arguments.check_choice("name", name, self.results)].scores
         if scores is None:
             raise ValueError(f"`{name}` has no scores: it {self.results[name].missing}.")
         return scores
@@ -252,7 +252,7 @@ class Evaluation:
         scores, result = self.scores(name), self.results[name]
         if metric not in result.rates and metric.startswith("tpr@"):
             return measure(scores, result.flagged, self.models.target_member, [metric])[metric]
-        return result.rates[arguments.choice("metric", metric, result.rates)]
+        return result.rates[arguments.check_choice("metric", metric, result.rates)]
 
     def _without_points(self, name: str, metric: str) -> Float64[Tensor, "groups targets"] | None:
         """The rates with a group of points left out; None where too few would be left."""
@@ -297,7 +297,7 @@ def evaluate(
         ValueError: if a name is unknown, or an attack gives no finite score for each target and point.
     """
     if not isinstance(attacks, Mapping):
-        attacks = {arguments.choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
+        attacks = {arguments.check_choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     generator = generator or _default_generator(models)
     own = {name: one if isinstance(one, Attack) else Attack(without_draws(one)) for name, one in attacks.items()}
     results = {name: _run(models, name, attack, fprs, generator) for name, attack in own.items()}
@@ -332,9 +332,9 @@ def scores_and_flags(
     if isinstance(found, Tensor) and found.shape == (count, points) != (targets, points):
         given, scores = found.double(), models.select_targets(found).double()
     else:
-        found = arguments.real(f"scores of {name}", found, "targets points", targets=targets, points=points)
+        found = arguments.check_real(f"scores of {name}", found, "targets points", targets=targets, points=points)
         given, scores = found.double(), found.double()
-    arguments.real(f"scores of {name}", scores)
+    arguments.check_real(f"scores of {name}", scores)
     if attack.signed:
         return scores, scores > 0
     if len(given) == count and models.shadow_support.both:

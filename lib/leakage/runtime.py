@@ -43,7 +43,7 @@ def begin(profile: str = "ci", seed: int = 0, device: str = "auto") -> Run:
 
 def check_profile(profile: object) -> str:
     """Return `profile` if it is one of `PROFILES`; raise `ValueError` otherwise."""
-    return arguments.choice("profile", profile, PROFILES)
+    return arguments.check_choice("profile", profile, PROFILES)
 
 
 def check_seed(seed: object) -> int:
@@ -60,7 +60,7 @@ def pick_device(device: object = "auto") -> torch.device:
         ValueError: if the machine has no such device; the message lists the devices it has.
     """
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    name = arguments.choice("device", device, ["auto", "cpu", *(["cuda", *gpus] if gpus else [])])
+    name = arguments.check_choice("device", device, ["auto", "cpu", *(["cuda", *gpus] if gpus else [])])
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)

@@ -76,10 +76,10 @@ def figure(
     Raises:
         ValueError: if `width` is unknown, or `height` or a number of panels is not positive.
     """
-    arguments.choice("width", width, WIDTHS)
-    arguments.number("height", height, above=0)
+    arguments.check_choice("width", width, WIDTHS)
+    arguments.check_number("height", height, above=0)
     for number in panels:
-        arguments.count("panels", number, least=1)
+        arguments.check_count("panels", number, least=1)
     use_style()
     new = Figure(figsize=(WIDTHS[width], height), layout="constrained")
     return new, new.subplots(*panels, sharex=sharex, sharey=sharey)
@@ -164,7 +164,7 @@ def frames(
             "`frames` needs at least two pictures, and as many `labels` and `alts`; "
             f"got {len(pictures)}, {len(labels)} and {len(alts)}."
         )
-    arguments.count("first", first, most=len(pictures) - 1)
+    arguments.check_count("first", first, most=len(pictures) - 1)
     texts = [("name", name), ("slider_label", slider_label), *((f"labels[{i}]", text) for i, text in enumerate(labels))]
     for argument, text in texts:
         if not text.strip():

@@ -82,7 +82,7 @@ def look(quantity: str) -> Look:
     Raises:
         ValueError: if `quantity` is not in `QUANTITIES`; the message lists them.
     """
-    return QUANTITIES[arguments.choice("quantity", quantity, QUANTITIES)]
+    return QUANTITIES[arguments.check_choice("quantity", quantity, QUANTITIES)]
 
 
 def colour(quantity: str) -> str:
@@ -106,5 +106,5 @@ def shades(count: int) -> list[str]:
     Raises:
         ValueError: unless `count` is from 1 to 8; more cannot be told apart: show fewer curves, or a heat map.
     """
-    steps = np.linspace(0, _LIGHTEST_SHADE, arguments.count("count", count, least=1, most=_MOST_SHADES))
+    steps = np.linspace(0, _LIGHTEST_SHADE, arguments.check_count("count", count, least=1, most=_MOST_SHADES))
     return [matplotlib.colors.to_hex(shade) for shade in matplotlib.colormaps["viridis"](steps)]

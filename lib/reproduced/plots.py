@@ -49,7 +49,8 @@ def histogram(
     import seaborn as sns
 
     values, edges = _array(values).ravel(), _array(edges)
-    arguments.filled("values", arguments.real("values", torch.as_tensor(values, dtype=torch.float64), finite=False))
+    if not values.size or bool(np.isnan(values).any()):
+        raise ValueError("`values` must be numbers, one at least.")
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
     sns.histplot(
         x=inside,
@@ -83,7 +84,7 @@ def curve(
     import seaborn as sns
 
     x = _array(x)
-    arguments.tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
+    arguments.check_tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
     if len(np.unique(x)) < len(x):
         raise ValueError("`x` must be different numbers, one for each sample.")
     drawn = [_array(sample).ravel() for sample in samples]
@@ -136,7 +137,7 @@ def heat_map(
     import seaborn as sns
 
     values = _array(values)
-    arguments.tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
+    arguments.check_tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
     sns.heatmap(
         values,
         vmin=0.0,
@@ -161,7 +162,7 @@ def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, 
         ValueError: as `look`, or if there are not as many estimates as `x`.
     """
     x = _array(x)
-    arguments.tensor("x", torch.as_tensor(x), "estimates", estimates=len(estimates))
+    arguments.check_tensor("x", torch.as_tensor(x), "estimates", estimates=len(estimates))
     ax.vlines(x, [e.low for e in estimates], [e.high for e in estimates], color=colour(quantity), linewidth=1.6)
     ax.plot(x, [e.estimate for e in estimates], **dots(quantity), label=label)
 

@@ -85,10 +85,10 @@ def _to_row(name: str, values: Any, *, truth: bool = False) -> Tensor:
 def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
     if not hasattr(values, "__len__") or len(values) != 2:
         raise ValueError(f"`{name}` must be {rule}, got {arguments.shown(values)}.")
-    first, second = (arguments.count(name, value) for value in values)
+    first, second = (arguments.check_count(name, value) for value in values)
     return first, second
 
 
 def _check_promise(delta: float, level: float) -> dict[str, float]:
-    delta = arguments.number("delta", delta, least=0, below=1)
-    return {"delta": delta, "level": arguments.number("level", level, above=0, below=1)}
+    delta = arguments.check_number("delta", delta, least=0, below=1)
+    return {"delta": delta, "level": arguments.check_number("level", level, above=0, below=1)}

@@ -111,7 +111,7 @@ def _spread_target_row(
             "target and the others never saw the rows, say which with `target`."
         )
     spread = torch.zeros(models, rows, dtype=torch.bool)
-    spread[arguments.count("target", target, most=models - 1)] = member[0]
+    spread[arguments.check_count("target", target, most=models - 1)] = member[0]
     return spread
 
 
@@ -148,7 +148,7 @@ def _find_targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[i
     inside = member.sum(-1)
     fewest = torch.minimum(inside, member.shape[1] - inside)
     if target is not None:
-        target = arguments.count("target", target, most=len(member) - 1)
+        target = arguments.check_count("target", target, most=len(member) - 1)
         if int(fewest[target]) < _LEAST:
             raise ValueError(
                 f"`member` must have {_LEAST} members and {_LEAST} outsiders of the target, model {target}."

@@ -192,7 +192,7 @@ class Audit:
         Raises:
             ValueError: if `k` is no whole number from 1 on.
         """
-        k = arguments.count("k", k, least=1)
+        k = arguments.check_count("k", k, least=1)
         scores, member, cuts = self._strongest_scores()
         found, times, outranks, score = (np.zeros(member.shape[1]) for _ in range(4))
         for own, marks, cut in zip(scores, member, cuts, strict=True):

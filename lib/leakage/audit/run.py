@@ -41,8 +41,8 @@ def run_audit(
     """
     if isinstance(fprs, float | str):
         raise TypeError(f"`fprs` must be several rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},).")
-    rates = tuple(dict.fromkeys(arguments.number("fprs", fpr, above=0, below=1) for fpr in fprs))
-    level = arguments.number("level", level, above=0, below=1)
+    rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
+    level = arguments.check_number("level", level, above=0, below=1)
     evaluation = evaluate(inputs.models, possible_attacks(inputs.models), fprs=rates, remeasure=remeasure)
     outsiders = fewest_outsiders(inputs.models)
     seen = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]

@@ -218,7 +218,7 @@ def _check_new(factory: Callable[[], Any]) -> None:
 
 def _check_labels(y: Tensor, module: nn.Module, X: Tensor) -> None:
     """Refuse labels that are no class of the module, before it is trained."""
-    arguments.whole("y", y, most=ModuleClassifier(module)(X[:2]).shape[-1] - 1)
+    arguments.check_whole("y", y, most=ModuleClassifier(module)(X[:2]).shape[-1] - 1)
 
 
 def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
@@ -240,7 +240,7 @@ def _to_classes(y: Any) -> Tensor:
     labels = to_tensor("y", y)
     if labels.is_floating_point() and bool((labels == labels.round()).all()):
         labels = labels.long()
-    return arguments.whole("y", labels, "rows").long()
+    return arguments.check_whole("y", labels, "rows").long()
 
 
 # ── halves ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +252,7 @@ def _draw_halves(
     """Random halves and their complements; `equal` halves of an odd number of rows are drawn independently instead."""
     if rows < 4:
         raise ValueError(f"`X` must have four rows or more, two for each half, got {rows}.")
-    if arguments.count("models", models, least=2) % 2:
+    if arguments.check_count("models", models, least=2) % 2:
         raise ValueError(f"`models` must be even, got {models}: each model has a partner, trained on the other half.")
     member, _ = complementary_halves(rows, models, generator=draws)
     if equal and rows % 2:

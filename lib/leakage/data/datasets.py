@@ -85,7 +85,7 @@ class Dataset:
 
     def file(self, name: str) -> DataFile:
         """The file called `name`; raises `ValueError` with the known names if there is none."""
-        arguments.choice("file", name, [file.name for file in self.files])
+        arguments.check_choice("file", name, [file.name for file in self.files])
         return next(file for file in self.files if file.name == name)
 
 
@@ -323,7 +323,7 @@ def split_lines(payload: bytes, encoding: str, *, source: str) -> list[str]:
 
 
 def _dataset(name: str) -> Dataset:
-    return DATASETS[arguments.choice("name", name, DATASETS)]
+    return DATASETS[arguments.check_choice("name", name, DATASETS)]
 
 
 def _is_complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:

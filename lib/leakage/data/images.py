@@ -65,7 +65,7 @@ def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
         DataAbsent: if the files of MNIST are not on this machine.
         DataDamaged: if one does not have the registered content.
     """
-    return SOURCES[arguments.choice("source", source, SOURCES)](dtype)
+    return SOURCES[arguments.check_choice("source", source, SOURCES)](dtype)
 
 
 def resize(pixels: Float[Tensor, "n s s"], *, side: int) -> Float[Tensor, "n side side"]:

@@ -30,7 +30,7 @@ def load(split: str = "train") -> SentencePairs:
         DataAbsent: if the files are not on this machine.
         DataDamaged: if one does not have the registered content.
     """
-    arguments.choice("split", split, SPLITS)
+    arguments.check_choice("split", split, SPLITS)
     en, de = (read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
     return parse(en, de, source=f"multi30k/{split}")
 

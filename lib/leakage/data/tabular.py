@@ -62,7 +62,7 @@ def load(name: str) -> LabelledData:
         DataAbsent: if its file is not on this machine.
         DataDamaged: if the file does not have the registered content.
     """
-    return LOADERS[arguments.choice("name", name, LOADERS)]()
+    return LOADERS[arguments.check_choice("name", name, LOADERS)]()
 
 
 def load_npz(path: str | os.PathLike[str]) -> LabelledData:

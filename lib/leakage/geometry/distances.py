@@ -55,7 +55,7 @@ def nearest(network: Mlp, points: Float[Tensor, "*b t d"], *, count: int = 1) ->
         ValueError: if there are fewer than `count` neurons, or as in `hyperedge_distances`.
     """
     found = hyperedge_distances(network, points)
-    arguments.count("count", count, least=1, most=found.shape[-1])
+    arguments.check_count("count", count, least=1, most=found.shape[-1])
     values, neurons = found.topk(count, dim=-1, largest=False, sorted=True)
     return Nearest(values, neurons)
 

@@ -37,7 +37,7 @@ def smooth(network: Mlp, points: Float[Tensor, "*b t d"], *, sharpness: float = 
     Raises:
         ValueError: if the sharpness β is not positive, or as in `pattern`.
     """
-    arguments.number("sharpness", sharpness, above=0)
+    arguments.check_number("sharpness", sharpness, above=0)
     check(network, points)
     return tuple(torch.sigmoid(sharpness * layer) for layer in network.preactivations(points)[:-1])
 
@@ -94,7 +94,7 @@ def split(network: Mlp, row: Tensor) -> Gates:
 
 def check(network: Mlp, points: Float[Tensor, "*b t d"], *, least: int = 0, name: str = "points") -> None:
     """Raise the errors of `pattern`, and `ValueError` for fewer than `least` points; `name` is that of the argument."""
-    arguments.real(name, points, "*b t d", d=network.widths[0], like=network.weights[0])
+    arguments.check_real(name, points, "*b t d", d=network.widths[0], like=network.weights[0])
     if points.shape[-2] < least:
         raise ValueError(f"`{name}` must be at least {least}, got shape {tuple(points.shape)}.")
 

@@ -67,7 +67,7 @@ def walk(
         ValueError: if a point or direction is not finite or does not fit, a direction is not of length 1, or
             `crossings` is less than 1.
     """
-    arguments.count("crossings", crossings, least=1)
+    arguments.check_count("crossings", crossings, least=1)
     ray = _Ray(network, points, directions, gates)
     lengths, neurons = [], []
     for _ in range(crossings):
@@ -89,7 +89,7 @@ def label_change(
     Raises:
         ValueError: if `until` is not positive, or as in `walk`.
     """
-    arguments.number("until", until, above=0)
+    arguments.check_number("until", until, above=0)
     ray = _Ray(network, points, directions, None)
     outputs = network(points)
     label, size = outputs.argmax(-1, keepdim=True), outputs.abs().amax(-1, keepdim=True)
@@ -194,13 +194,13 @@ def _ends(gate: Tensor, constant: Tensor, slope: Tensor) -> Tensor:
 
 def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
     """Raise the errors of `walk` that concern the rays; `name` is that of the directions in the caller."""
-    arguments.tensor(name, directions)
+    arguments.check_tensor(name, directions)
     check(network, points)
     if len(network.weights) < 2:
         raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
     if directions.shape != points.shape:
         raise ValueError(f"`{name}` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}.")
-    arguments.real(name, directions, like=points)
+    arguments.check_real(name, directions, like=points)
     lengths = directions.norm(dim=-1)
     if not bool(((lengths - 1).abs() <= _UNIT).all()):
         worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]

@@ -30,8 +30,8 @@ class Exact:
     error: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", arguments.number("value", self.value, finite=False))
-        object.__setattr__(self, "error", arguments.number("error", self.error, least=0))
+        object.__setattr__(self, "value", arguments.check_number("value", self.value, finite=False))
+        object.__setattr__(self, "error", arguments.check_number("error", self.error, least=0))
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Count:
     of: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "of", arguments.count("of", self.of, least=1))
-        object.__setattr__(self, "count", arguments.count("count", self.count, most=self.of))
+        object.__setattr__(self, "of", arguments.check_count("of", self.of, least=1))
+        object.__setattr__(self, "count", arguments.check_count("count", self.count, most=self.of))
 
 
 Single: TypeAlias = Estimate | Exact | Count

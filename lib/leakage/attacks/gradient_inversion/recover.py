@@ -102,33 +102,33 @@ def _check_arguments(
     starts: int,
 ) -> None:
     """Raise the errors of `recover` that need no computation."""
-    weights = arguments.filled("weights", arguments.real("weights", observation.weights, "m d"))
+    weights = arguments.check_real("weights", observation.weights, "m d")
     if weights.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"`weights` must be in float32 or float64, got {weights.dtype}; try `.double()`.")
     m, d = weights.shape
     for name, shape in {"outputs": "m", "hidden": "m d", "readout": "m"}.items():
         value = getattr(observation, name)
         if value is not None:
-            arguments.real(name, value, shape, like=weights, m=m, d=d)
+            arguments.check_real(name, value, shape, like=weights, m=m, d=d)
             if name != "readout" and not bool(value.any()):
                 raise ValueError(f"`{name}` must not be zero throughout: every residual is 0, or the layer is cut off.")
     if observation.outputs is None and observation.hidden is None:
         raise ValueError("`observation` must have `outputs` or `hidden`, a gradient to recover the batch from.")
-    arguments.number("bias", observation.bias)
-    arguments.count("batch", batch, least=1, most=min(m, d))
-    arguments.count("tries", tries, least=1)
-    arguments.count("starts", starts, least=1)
+    arguments.check_number("bias", observation.bias)
+    arguments.check_count("batch", batch, least=1, most=min(m, d))
+    arguments.check_count("tries", tries, least=1)
+    arguments.check_count("starts", starts, least=1)
     if norm is not None:
-        arguments.number("norm", norm, above=0)
+        arguments.check_number("norm", norm, above=0)
     if labels is not None and not len(labels):
         raise ValueError("`labels` must name a possible label, or be None; it is empty.")
     for label in () if labels is None else labels:
-        arguments.number("labels", label)
+        arguments.check_number("labels", label)
     if _piecewise_linear(observation):
         name = observation.activation.name
         if observation.hidden is None:
             raise ValueError(f"`observation` must have `hidden`: the output gradient of a {name} is not enough.")
-        arguments.count("batch", batch, most=relu_decoding.MAX_BATCH)
+        arguments.check_count("batch", batch, most=relu_decoding.MAX_BATCH)
         if norm is None:
             raise ValueError(
                 f"`norm` must be the length of the inputs for {name}, as (s·x, r/s) has the gradient of (x, r); got"

@@ -76,19 +76,19 @@ class TrainedModels:
     targets: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        models, count = arguments.filled("member", arguments.truth("member", self.member, "models points")).shape
+        models, count = arguments.check_truth("member", self.member, "models points").shape
         if self.partner is not None:
             _check_partners(self.member, self.partner)
         if self.saved_losses is not None:
-            arguments.real("losses", self.saved_losses, "*e models points", least=0, models=models, points=count)
+            arguments.check_real("losses", self.saved_losses, "*e models points", least=0, models=models, points=count)
             return
-        arguments.real("points", self.points)
+        arguments.check_real("points", self.points)
         if len(self.networks) != models or self.points is None or len(self.points) != count:
             raise ValueError(
                 f"`member` must be (models, points) of {len(self.networks)} networks and of `points`, "
                 f"{() if self.points is None else tuple(self.points.shape)}, got {tuple(self.member.shape)}."
             )
-        arguments.whole("labels", self.labels, "points", points=count)
+        arguments.check_whole("labels", self.labels, "points", points=count)
 
     @classmethod
     def from_modules(
@@ -219,7 +219,7 @@ class TrainedModels:
         each = (_logits(one, self.rows) for one in self.classifiers) if known is None else known
         margins, right = [], []
         for logits in each:
-            labels = arguments.whole("labels", self.true_labels, most=logits.shape[-1] - 1)
+            labels = arguments.check_whole("labels", self.true_labels, most=logits.shape[-1] - 1)
             margins.append(posterior.label_logit(logits, labels))
             right.append(posterior.correct(logits, labels).bool())
         return torch.stack(margins), torch.stack(right)
@@ -344,7 +344,7 @@ def _with_weights(module: nn.Module) -> Classifier:
 
 def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]) -> None:
     """Refuse partners that are not complementary: the count of members among the others would tell the target's."""
-    partner = arguments.whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
+    partner = arguments.check_whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
     models = torch.arange(len(partner), device=partner.device)
     if bool((partner == models).any()) or not bool((partner[partner] == models).all()):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")

@@ -190,7 +190,7 @@ def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[T
         raise ValueError(f"`gradient` must name parameters of `module`, got {strangers}; it has {', '.join(known)}.")
     for name, part in gradient.items():
         label, value = f"gradient[{name!r}]", known[name]
-        arguments.real(label, part)
+        arguments.check_real(label, part)
         if part.shape != value.shape or part.device != value.device:
             raise ValueError(
                 f"`{label}` must be {tuple(value.shape)} on {value.device}, as the parameter, "

@@ -128,10 +128,10 @@ def invert(
         ValueError: if an argument has another form or range, the gradient does not fit the module, is not finite or
             zero, or has a rank below B. Without a route it is a `NoRoute`, which says what was seen.
     """
-    arguments.count("batch", batch, least=1)
-    arguments.count("tries", tries, least=1)
+    arguments.check_count("batch", batch, least=1)
+    arguments.check_count("tries", tries, least=1)
     if norm is not None:
-        arguments.number("norm", norm, above=0)
+        arguments.check_number("norm", norm, above=0)
     known = name_gradient(module, gradient)
     # Layers that draw, as dropout does, take from PyTorch's own generator: its state is restored.
     devices = {part.device for part in module.parameters() if part.device.type == "cuda"}
@@ -155,7 +155,7 @@ def invert(
 
 def _check_loss(loss: str, *, width: int) -> None:
     """Raise `ValueError` unless this is a loss of so many outputs."""
-    arguments.choice("loss", loss, (CROSS_ENTROPY, *LOSSES))
+    arguments.check_choice("loss", loss, (CROSS_ENTROPY, *LOSSES))
     if (loss == CROSS_ENTROPY) == (width == 1):
         rule = "one of several outputs" if width > 1 else "one of a single output"
         raise ValueError(f"`loss` must be {rule}, as the module has {width}; got {loss!r}.")
