@@ -18,11 +18,9 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.fixed_point import Solution, solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.prox import prox
-from leakage.theory.logistic.teacher import average_over_points, logit_rule
+from leakage.theory.logistic.limit import Setting, Solution, solve
+from leakage.theory.logistic.output_law import OutputLaw, average_advantage, average_over_points, densities, logit_rule
+from leakage.theory.logistic.proximal_operator import prox
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
 from leakage.trainers.ensembles import Examples, MlpEnsemble
 from leakage.trainers.svm import hard_margin

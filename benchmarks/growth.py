@@ -23,7 +23,7 @@ from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import stream
-from leakage.theory import least_squares_law
+from leakage.theory import least_squares as least_squares_theory
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
@@ -188,7 +188,7 @@ def law_points() -> Axis:
         query = Query.of(gaussian((design.D,), generator=draws), design, design.D)
 
         def work() -> Tensor:
-            return least_squares_law.sample_outsider(design, design.D, query, trials=predictions, generator=draws)
+            return least_squares_theory.sample_outsider(design, design.D, query, trials=predictions, generator=draws)
 
         return work, predictions
 

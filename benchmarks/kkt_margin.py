@@ -16,7 +16,7 @@ from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt import optimum
+from leakage.theory import max_margin
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
 from reproduced.studies.kkt_margin.line_problems import draw_problem
@@ -181,8 +181,8 @@ def optima(sizes: Sizes) -> Case:
     points, labels = (torch.stack(side) for side in zip(*problems, strict=True))
     start = two_layer.initial((sizes.problems,), width, 1, generator=draws)
 
-    def ours() -> list[optimum.Optimum]:
-        return [optimum.univariate(*problem) for problem in problems]
+    def ours() -> list[max_margin.Optimum]:
+        return [max_margin.univariate(*problem) for problem in problems]
 
     def theirs() -> margin_flow.Training:
         return margin_flow.train(start, points.unsqueeze(-1), labels, Descent(steps))

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.runtime import stream
-from leakage.theory import least_squares_law, ridge_law
+from leakage.theory import least_squares as least_squares_theory
+from leakage.theory import ridge as ridge_theory
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
 from reproduced.studies.min_norm import latent_space, relu_features
@@ -84,7 +85,7 @@ def least_squares_prediction(sizes: Sizes, p: int) -> Case:
     query = Query.of(torch.from_numpy(point), design, p)
 
     def ours() -> Tensor:
-        return least_squares_law.sample_outsider(design, p, query, trials=sizes.batch, generator=draws)
+        return least_squares_theory.sample_outsider(design, p, query, trials=sizes.batch, generator=draws)
 
     def theirs() -> float:
         return linear_prediction(point, p, least_squares, n=design.n, sigma=design.sigma, rng=rng)
@@ -108,7 +109,7 @@ def ridge_prediction(sizes: Sizes, p: int) -> Case:
 
     def ours() -> Tensor:
         penalty = sizes.mu / design.n
-        return ridge_law.sample_outsider(design, p, penalty, query, trials=sizes.batch, generator=draws)
+        return ridge_theory.sample_outsider(design, p, penalty, query, trials=sizes.batch, generator=draws)
 
     def theirs(solve: Solver) -> float:
         return linear_prediction(point, p, solve, n=design.n, sigma=design.sigma, rng=rng)
@@ -144,8 +145,8 @@ def figure_2b(sizes: Sizes) -> Case:
         p = widths[len(widths) // 4]
         query = Query.of(torch.from_numpy(point), design, p)
         laws = {
-            False: least_squares_law.outsider_mixture(design, p, query, nodes=sizes.nodes),
-            True: least_squares_law.member_mixture(design, p, query),
+            False: least_squares_theory.outsider_mixture(design, p, query, nodes=sizes.nodes),
+            True: least_squares_theory.member_mixture(design, p, query),
         }
         p_values = []
         for member, law in laws.items():
@@ -169,7 +170,7 @@ def figure_2b(sizes: Sizes) -> Case:
 
 
 def _quadrature(sizes: Sizes, points: Query) -> Tensor:
-    return least_squares_law.total_variations(sizes.linear, sizes.widths, points, nodes=sizes.nodes)
+    return least_squares_theory.total_variations(sizes.linear, sizes.widths, points, nodes=sizes.nodes)
 
 
 def sweep(sizes: Sizes) -> Case:

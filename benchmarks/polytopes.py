@@ -14,9 +14,7 @@ from torch import Tensor
 from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.data.gaussians import gaussian
 from leakage.geometry import rays
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import joined, pattern, read_out
-from leakage.geometry.row_space import first_change
+from leakage.geometry.polytopes import first_change, frobenius_norm, joined, pattern, read_out
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp

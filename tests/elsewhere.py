@@ -22,7 +22,7 @@ SHORT = {
     "leakage.attacks.gradient_inversion.tensor_decomposition": dict(_MOST_SWEEPS=6),
     "reproduced.studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
     "reproduced.studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
-    "leakage.theory.logistic.fixed_point": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
+    "leakage.theory.logistic.limit": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
 }
 _inside = False
 

@@ -10,9 +10,8 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import initialisation, mlp
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic import limits
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic import limit
+from leakage.theory.logistic.limit import Setting, solve
 from leakage.trainers import ensembles, margin_flow
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples, ModuleEnsemble
@@ -78,7 +77,7 @@ CALLS = {
     ),
     "laws of outputs": outputs,
     "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
-    "the least ridge": lambda: limits.least_gamma(SETTING),
+    "the least ridge": lambda: limit.least_gamma(SETTING),
     "a deep client": lambda: held(stack)(POINTS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [

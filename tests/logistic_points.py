@@ -5,7 +5,7 @@ import math
 import torch
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.limit import Setting
 
 
 def spread_out(low, high, count, generator):

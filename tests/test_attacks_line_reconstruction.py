@@ -17,7 +17,7 @@ from leakage.attacks.line_reconstruction import (
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.optimum import single, univariate
+from leakage.theory.max_margin import single, univariate
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from reproduced.studies.kkt_margin.line_theorems import precision_and_recall

@@ -7,8 +7,7 @@ import torch
 
 from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import pattern
+from leakage.geometry.polytopes import frobenius_norm, pattern
 from leakage.geometry.rays import label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp

@@ -23,7 +23,7 @@ from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.output_law import OutputLaw
-from leakage.theory.logistic.prox import prox
+from leakage.theory.logistic.proximal_operator import prox
 from reproduced.studies.blessing import logistic_models, private_training
 from reproduced.studies.blessing.logistic_models import PointOutputs, Points
 from reproduced.studies.gradient_inversion import games

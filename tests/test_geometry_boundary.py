@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geometry_networks import SQUARE, network, one_layer
-from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.rays import label_change
 from leakage.geometry.subdivision import subdivide
 from leakage.runtime import stream

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geometry_networks import directions, network, one_layer, points
-from leakage.geometry import patterns, rays
+from leakage.geometry import polytopes, rays
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
@@ -36,9 +36,9 @@ def test_the_carried_pattern_is_that_of_the_network_between_crossings(widths):
     ahead = rays.walk(model, given, along, crossings=5).lengths
     inside = ahead[:, 4].isfinite() & (ahead[:, 4] - ahead[:, 3] > 1e-9)
     middle = given + ((ahead[:, 3] + ahead[:, 4]) / 2).unsqueeze(-1) * along
-    actual = patterns.joined(patterns.pattern(model, middle[inside]))
+    actual = polytopes.joined(polytopes.pattern(model, middle[inside]))
     assert inside.sum() > 10
-    torch.testing.assert_close(patterns.joined(found.gates)[inside], actual)
+    torch.testing.assert_close(polytopes.joined(found.gates)[inside], actual)
 
 
 def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():

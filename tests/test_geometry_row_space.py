@@ -5,10 +5,8 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.geometry import row_space as row_space_module
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import pattern, read_out
+from leakage.geometry.polytopes import first_change, frobenius_norm, pattern, read_out, read_out_weights, row_space
 from leakage.geometry.rays import label_change
-from leakage.geometry.row_space import first_change, read_out_weights, row_space
 from leakage.models import mlp
 from leakage.runtime import stream
 

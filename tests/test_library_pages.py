@@ -171,7 +171,7 @@ def test_every_link_of_a_page_has_a_target(page, pages):
 
 def test_a_page_of_the_library_is_edited_where_it_comes_from():
     edit = "https://h/o/r/edit/main"
-    assert source_url(f"{edit}/book/library/theory.kkt.md") == f"{edit}/lib/leakage/theory/kkt/__init__.py"
+    assert source_url(f"{edit}/book/library/theory.logistic.md") == f"{edit}/lib/leakage/theory/logistic/__init__.py"
     assert source_url(f"{edit}/book/library/studies.min_norm.md") == (
         f"{edit}/lib/reproduced/studies/min_norm/__init__.py"
     )

@@ -5,9 +5,8 @@ import torch
 
 from leakage import blocks
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, sample_attack
-from leakage.theory.logistic.problem import Setting
 from logistic_points import of, spread_out
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,

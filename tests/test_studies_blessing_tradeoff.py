@@ -5,9 +5,8 @@ from functools import cache
 import pytest
 import torch
 
-from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
-from leakage.theory.logistic.problem import Setting
 from logistic_points import of
 from reproduced.studies.blessing.tradeoff import (
     CurveSettings,

@@ -12,7 +12,7 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.optimum import univariate
+from leakage.theory.max_margin import univariate
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin import line_theorems as facts
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem

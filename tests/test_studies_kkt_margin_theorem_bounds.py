@@ -9,7 +9,7 @@ import torch
 from leakage.data.mixtures import LAWS, draw_sample
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, output_bound
+from leakage.theory.kkt import Geometry, activation_ceiling, activation_floor, output_bound
 from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
     LearnableCase,

@@ -7,7 +7,7 @@ from scipy import stats
 from leakage.data.gaussians import gaussian
 from leakage.metrics import estimates
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares, least_squares_law, ridge_law
+from leakage.theory import least_squares, ridge
 from leakage.theory.least_squares import Design, Query
 from reproduced.studies.min_norm import linear_regressions
 from reproduced.studies.min_norm.linear_regressions import point_quadrature, ridge_predictions, trained_predictions
@@ -45,7 +45,7 @@ def test_trained_least_squares_has_the_exact_law(p, member):
     design, generator = Design(8, 24, 0.6), stream(0, f"trained {p}")
     point = 1.4 * gaussian((24,), generator=generator)
     trained = trained_predictions(design, point, widths=[p], trials=4000, member=member, generator=generator)
-    sample = least_squares_law.sample_member if member else least_squares_law.sample_outsider
+    sample = least_squares.sample_member if member else least_squares.sample_outsider
     exact = sample(design, p, Query.of(point, design, p), trials=40_000, generator=generator)
     assert trained.shape == (4000, 1)
     assert stats.ks_2samp(trained[:, 0], exact).pvalue > P_VALUE
@@ -58,7 +58,7 @@ def test_trained_ridge_has_the_exact_law(member):
     trained = trained_predictions(
         design, point, widths=[13], trials=4000, member=member, generator=generator, penalties=[0.1, 2.0]
     )
-    sample = ridge_law.sample_member if member else ridge_law.sample_outsider
+    sample = ridge.sample_member if member else ridge.sample_outsider
     for column, penalty in enumerate((0.1, 2.0)):
         exact = sample(design, 13, penalty, Query.of(point, design, 13), trials=20_000, generator=generator)
         assert stats.ks_2samp(trained[:, column], exact).pvalue > P_VALUE

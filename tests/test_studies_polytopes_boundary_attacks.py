@@ -9,7 +9,7 @@ import noise_labels
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.data.gaussians import gaussian
-from leakage.geometry.patterns import read_out, smooth
+from leakage.geometry.polytopes import read_out, smooth
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream

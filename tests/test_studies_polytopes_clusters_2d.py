@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
 from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe

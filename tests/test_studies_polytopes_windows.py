@@ -7,7 +7,7 @@ import torch
 
 from geometry_networks import SQUARE, network, one_layer, points
 from last_bits import LastBits
-from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.polygons import fans
 from leakage.geometry.subdivision import Plane, subdivide
 from leakage.models.mlp import Mlp, stack

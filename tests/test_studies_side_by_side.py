@@ -12,9 +12,8 @@ from leakage.evaluation import evaluate
 from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
 from leakage.theory import gaussian_mechanism
-from leakage.theory.logistic.output_law import average_advantage
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.threshold_attacks import best_threshold
+from leakage.theory.logistic.limit import Setting
+from leakage.theory.logistic.output_law import average_advantage, best_threshold
 from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
 DATA = noise_labels.NOISE

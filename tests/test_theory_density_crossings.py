@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakage.runtime import DTYPE
-from leakage.theory.density_crossings import distance_from_gaps, sign_changes
+from leakage.theory.gaussian_mixtures import distance_from_gaps, sign_changes
 
 GRID = torch.linspace(0, 5, 51, dtype=DTYPE)
 # A grid step of 0.1 is divided by 8 five times; the middle of the last bracket is reported.

@@ -10,8 +10,8 @@ from scipy import stats
 
 from leakage import blocks
 from leakage.runtime import DTYPE, stream
-from leakage.theory import scale_mixture, two_gaussians
-from leakage.theory.gaussian_mixture import GaussianMixture, total_variation
+from leakage.theory import gaussian_mixtures, two_gaussians
+from leakage.theory.gaussian_mixtures import GaussianMixture, total_variation
 
 repeatable = settings(max_examples=20)
 
@@ -79,7 +79,7 @@ def test_centred_mixtures_agree_with_their_own_module(seed):
     variances = {who: torch.randn(4, generator=generator, dtype=DTYPE).exp() for who in ("outsider", "member")}
     mixtures = {who: GaussianMixture(torch.zeros_like(v), v) for who, v in variances.items()}
     assert float(total_variation(**mixtures)) == pytest.approx(
-        float(scale_mixture.total_variation(**variances)), abs=1e-8
+        float(gaussian_mixtures.total_variation(**variances)), abs=1e-8
     )
 
 

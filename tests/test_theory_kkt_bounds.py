@@ -10,14 +10,14 @@ from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import initial
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.bounds import (
+from leakage.theory.kkt import (
     Geometry,
     activation_ceiling,
     activation_floor,
     activation_sums,
+    check,
     output_bound,
 )
-from leakage.theory.kkt.conditions import check
 from leakage.trainers.margin_flow import Descent, train
 
 WIDE = Symmetric(n=6, kappa=500.0, rho=3.0)  # den = 500 + 3 - 2 · 3 · 5 = 473

@@ -13,8 +13,8 @@ from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.conditions import check
-from leakage.theory.kkt.optimum import univariate
+from leakage.theory.kkt import check
+from leakage.theory.max_margin import univariate
 from leakage.trainers.margin_flow import Descent, train
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 

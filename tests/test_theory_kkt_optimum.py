@@ -7,7 +7,7 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt.optimum import orthant, single, univariate
+from leakage.theory.max_margin import orthant, single, univariate
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 
 EXAMPLE = torch.tensor([-3.0, 1, 2, 7], dtype=DTYPE), torch.tensor([-1.0, 1, -1, 1], dtype=DTYPE)

@@ -9,9 +9,11 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares, least_squares_law, two_gaussians
-from leakage.theory.least_squares import Design, Query
-from leakage.theory.least_squares_law import (
+from leakage.theory import least_squares, two_gaussians
+from leakage.theory.gaussian_mixtures import power, rule_advantage, thresholds, total_variation
+from leakage.theory.least_squares import (
+    Design,
+    Query,
     member_mixture,
     outsider_mixture,
     sample_member,
@@ -19,7 +21,6 @@ from leakage.theory.least_squares_law import (
     total_variations,
     unused_direction,
 )
-from leakage.theory.scale_mixture import power, rule_advantage, thresholds, total_variation
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 BRUTE, EXACT = 4000, 40_000
@@ -54,7 +55,7 @@ def trained(design, p, point, generator, *, member):
 @cache
 def typical_laws(design, p):
     query = Query.typical(design, p)
-    return least_squares_law.laws(design, p, query)
+    return least_squares.laws(design, p, query)
 
 
 @pytest.mark.parametrize(("n", "p", "D", "sigma"), CONFIGURATIONS)

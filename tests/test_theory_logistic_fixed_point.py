@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE
-from leakage.theory.logistic.fixed_point import TOLERANCE, solve
-from leakage.theory.logistic.problem import Setting, Spectrum
+from leakage.theory.logistic.limit import TOLERANCE, Setting, Spectrum, solve
 from logistic_points import of, random_settings
 
 # λ, δ, φ, η, κ; α, σ, γ to ten decimals or so, from an independent solver with 800 nodes.

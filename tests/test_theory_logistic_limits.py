@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.limits import infinite_ridge, least_gamma, max_margin
-from leakage.theory.logistic.output_law import average_advantage, generalisation_error
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.threshold_attacks import threshold_rates
+from leakage.theory.logistic.limit import Setting, infinite_ridge, least_gamma, max_margin, solve
+from leakage.theory.logistic.output_law import average_advantage, generalisation_error, threshold_rates
 from logistic_points import of, random_settings
 
 SHAPES = dict(phi=of(100.0, 3.0, 8.0, 1.5), eta=of(1.0, 1.0, 0.5, 0.3), samples=of(5.0, 5.0, 2.0, 5.0))

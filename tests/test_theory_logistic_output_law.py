@@ -8,7 +8,7 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import best_advantage
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.fixed_point import solve
+from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     average_advantage,
@@ -17,8 +17,7 @@ from leakage.theory.logistic.output_law import (
     generalisation_error,
     sample_attack,
 )
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.prox import loss, prox
+from leakage.theory.logistic.proximal_operator import loss, prox
 from logistic_points import of, random_settings, spread_out
 
 LAW = solve(Setting.bilevel(penalty=0.1, delta=5 / 3, phi=3.0, kappa=10.0)).law

@@ -2,7 +2,7 @@
 
 import torch
 
-from leakage.theory.logistic.problem import Setting
+from leakage.theory.logistic.limit import Setting
 from logistic_points import of
 
 GOOD = dict(penalty=0.1, delta=0.5, phi=3.0, eta=2.0, kappa=10.0)

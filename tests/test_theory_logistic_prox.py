@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE
-from leakage.theory.logistic.prox import curvature, inverse_prox, loss, prox
+from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, loss, prox
 from logistic_points import of
 
 V = torch.linspace(-40, 40, 161, dtype=DTYPE)

@@ -7,7 +7,7 @@ import torch
 from scipy import integrate, special
 
 from leakage.runtime import DTYPE
-from leakage.theory.logistic.teacher import average_over_points, label_moments, logit_rule
+from leakage.theory.logistic.output_law import average_over_points, label_moments, logit_rule
 from logistic_points import of
 
 KAPPA = of(0.0, 0.2, 1.0, 10.0, 50.0, 100.0)

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage
-from leakage.theory.logistic.prox import loss
-from leakage.theory.logistic.threshold_attacks import (
+from leakage.theory.logistic.limit import solve
+from leakage.theory.logistic.output_law import (
+    OutputLaw,
+    average_advantage,
     best_threshold,
     threshold_rates,
 )
+from leakage.theory.logistic.proximal_operator import loss
 from logistic_points import of, random_settings, spread_out
 from test_theory_logistic_output_law import LAW, draws
 

@@ -11,8 +11,7 @@ from scipy import integrate
 from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, ridge
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.ridge import crossover_ratio, limit_variances, shrinkage, silent_penalty, variance_ratio
-from leakage.theory.ridge_law import Spectra
+from leakage.theory.ridge import Spectra, crossover_ratio, limit_variances, shrinkage, silent_penalty, variance_ratio
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)

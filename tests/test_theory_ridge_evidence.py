@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 from leakage.data.gaussians import gaussian
 from leakage.metrics.scores import Scores
 from leakage.runtime import stream
-from leakage.theory.ridge_evidence import Rows
+from leakage.theory.ridge_likelihood_ratios import Rows
 
 N, P, ASKED = 12, 4, 3
 DRAWS = stream(0, "evidence")

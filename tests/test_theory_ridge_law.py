@@ -8,11 +8,10 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares_law, ridge_law
+from leakage.theory import least_squares, ridge
+from leakage.theory.gaussian_mixtures import total_variation
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.ridge import limit_variances
-from leakage.theory.ridge_law import Spectra, sample_member, sample_outsider, sample_resolvent
-from leakage.theory.scale_mixture import total_variation
+from leakage.theory.ridge import Spectra, limit_variances, sample_member, sample_outsider, sample_resolvent
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 BRUTE, EXACT = 4000, 20_000
@@ -115,8 +114,8 @@ def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, penalty, mem
 def test_a_vanishing_penalty_gives_the_law_of_least_squares(p, law):
     design, generator = Design(10, 30, 0.6), stream(0, "vanishing")
     query = Query(torch.tensor(7.0, dtype=DTYPE), torch.tensor(20.0, dtype=DTYPE))
-    penalised = getattr(ridge_law, f"sample_{law}")(design, p, 1e-9, query, trials=EXACT, generator=generator)
-    plain = getattr(least_squares_law, f"sample_{law}")(design, p, query, trials=EXACT, generator=generator)
+    penalised = getattr(ridge, f"sample_{law}")(design, p, 1e-9, query, trials=EXACT, generator=generator)
+    plain = getattr(least_squares, f"sample_{law}")(design, p, query, trials=EXACT, generator=generator)
     assert stats.ks_2samp(penalised, plain).pvalue > P_VALUE
 
 

@@ -13,9 +13,8 @@ from scipy import stats
 from leakage import blocks
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares, least_squares_law, two_gaussians
-from leakage.theory.least_squares import Design, Query
-from leakage.theory.scale_mixture import (
+from leakage.theory import least_squares, two_gaussians
+from leakage.theory.gaussian_mixtures import (
     ScaleMixture,
     log_likelihood_ratio,
     power,
@@ -23,6 +22,7 @@ from leakage.theory.scale_mixture import (
     thresholds,
     total_variation,
 )
+from leakage.theory.least_squares import Design, Query
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 repeatable = settings(max_examples=40)
@@ -261,8 +261,8 @@ def game(design, p):
     """Both laws at the typical point, and exact predictions of members and outsiders."""
     query, generator = Query.typical(design, p), stream(0, f"game {design.n} {p}")
     # A law of 12 × 32 × 4 atoms is that of the draws to 2e-5, far below what so many draws resolve.
-    laws = least_squares_law.laws(design, p, query, nodes=(12, 32, 4))
-    samplers = least_squares_law.sample_member, least_squares_law.sample_outsider
+    laws = least_squares.laws(design, p, query, nodes=(12, 32, 4))
+    samplers = least_squares.sample_member, least_squares.sample_outsider
     return laws, [sample(design, p, query, trials=TRIALS, generator=generator) for sample in samplers]
 
 

@@ -12,17 +12,18 @@ import warnings
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.geometry.patterns import Gates, check, check_gates, joined, split
+from leakage.geometry.polytopes import Gates, check, check_gates, joined, split
 from leakage.models.mlp import Mlp
 
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
 LEVEL = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
 _STALE = 0.9  # share of the rays at hand that are still on their way below which the others are dropped: a copy of all
+_TOGETHER = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
 _UNIT = 1e-6  # how far from 1 the length of a direction may be
 
 
@@ -215,3 +216,49 @@ def _warn_on_hyperedge(*heights: Tensor) -> None:
             "`points` has points on a hyperedge, whose neuron counts as inactive; pass `gates` to say otherwise.",
             stacklevel=4,
         )
+
+
+def first_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    """How far along each segment the predicted label first changes, exactly.
+
+    Where rounding hides the change just before an end of another label, it is put at the end. Infinite where the
+    label of the end is that of the point and no other comes between.
+    """
+    found = torch.full_like(points[:, 0], torch.inf)
+    parts = zip(points.split(_TOGETHER), ends.split(_TOGETHER), strict=True)
+    open_ = (~torch.cat([_keeps_label(network, *part) for part in parts])).nonzero().squeeze(-1)
+    if len(open_):
+        found[open_] = _first_change(network, points[open_], ends[open_])
+    return found
+
+
+def _first_change(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor, " t"]:
+    """By following each segment from polytope to polytope."""
+    paths = ends - points
+    lengths = paths.norm(dim=-1)
+    # A segment without length has no direction; any will do, for nothing is found within its length.
+    axis = torch.eye(1, paths.shape[-1], dtype=paths.dtype, device=paths.device)
+    directions = torch.where(lengths[:, None] > 0, paths / lengths[:, None], axis)
+    longest = max(float(lengths.max()), torch.finfo(lengths.dtype).tiny)
+    found = label_change(network, points, directions, until=longest)
+    other = network(points).argmax(-1) != network(ends).argmax(-1)
+    return torch.where(found <= lengths, found, torch.where(other, lengths, torch.inf))
+
+
+def _keeps_label(network: Mlp, points: Tensor, ends: Tensor) -> Bool[Tensor, " t"]:
+    r"""Whether interval arithmetic proves that a whole segment has one label; most short ones are spared their walk.
+
+    A neuron of the first layer is affine on the segment and lies between its two ends. Upwards, heights within
+    $c \pm r$ lead to heights within $W c + b \pm |W| r$.
+    """
+    first, shift = network.weights[0], network.biases[0]
+    here, there = points @ first.mT + shift, ends @ first.mT + shift
+    low, high = torch.minimum(here, there), torch.maximum(here, there)
+    for weight, bias in zip(network.weights[1:], network.biases[1:], strict=True):
+        low, high = low.clamp_min(0), high.clamp_min(0)
+        middle, radius = (low + high) / 2 @ weight.mT + bias, (high - low) / 2 @ weight.abs().mT
+        low, high = middle - radius, middle + radius
+    leader = low.argmax(-1, keepdim=True)
+    second = high.scatter(-1, leader, -torch.inf).amax(-1)
+    level = LEVEL * torch.maximum(low.abs(), high.abs()).amax(-1)
+    return low.gather(-1, leader).squeeze(-1) - second > level

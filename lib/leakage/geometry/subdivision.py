@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import joined, pattern, read_out, split
 from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
+from leakage.geometry.polytopes import frobenius_norm, joined, pattern, read_out, split
 from leakage.models.mlp import Mlp
 
 _CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step

@@ -4,15 +4,19 @@ $\hat\beta = (X_p^\top X_p + n\lambda I)^{-1} X_p^\top y$ with the penalty $\lam
 of `least_squares`. Exact laws at finite n are in `ridge_law`. Nothing here is random.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
+from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory import two_gaussians
-from leakage.theory.least_squares import Design, Query
+from leakage.theory.gaussian_mixtures import Laws, ScaleMixture
+from leakage.theory.least_squares import Design, Query, unexplained, unused_direction
 
 
 class Variances(NamedTuple):
@@ -130,3 +134,178 @@ def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, si
 def crossover_ratio(psi: Float[Tensor, "*b"], *, sigma: float) -> Float[Tensor, "*b"]:
     r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance."""
     return 2 - 1 / (psi * (1 + sigma**2))
+
+
+_ROUNDING = 2.0**-53  # of a double: what a chain may leave out of any of its four scalars
+_LEAST_MU = 1e-150  # the square of its inverse is a number
+_SPREAD = 8.0  # a singular value lies further than this outside √p ± √n with a probability below exp(-32)
+
+
+class Resolvent(NamedTuple):
+    r"""Four scalars of $X^\top X$ at a fixed unit vector $e$; $\nu$ is the spectral measure at $e$, $\mu = n\lambda$.
+
+    `inverse` $R = \int (\ell + \mu)^{-1} d\nu$, `inverse_square` $\int (\ell + \mu)^{-2} d\nu$,
+    `noise_gain` $E = \int \ell (\ell + \mu)^{-2} d\nu$, `signal_gain` $C = \int \ell^2 (\ell + \mu)^{-2} d\nu$.
+    """
+
+    inverse: Float[Tensor, "*b"]
+    inverse_square: Float[Tensor, "*b"]
+    noise_gain: Float[Tensor, "*b"]
+    signal_gain: Float[Tensor, "*b"]
+
+
+def sample_resolvent(
+    rows: int, columns: int, mu: Float[Tensor, "*m"], *, trials: int, generator: torch.Generator
+) -> Resolvent:
+    r"""Exact draws of the four scalars for a Gaussian matrix, without the matrix: a random continued fraction.
+
+    One step relates an $a \times b$ matrix to a $(b-1) \times a$ one through a single $c \sim \chi^2_a$:
+
+    $$ g = \frac1{1 + cR'}, \quad R = \frac g\mu, \quad R_2 = R^2 (1 + cE'), \quad E = g^2 c R_2', \quad
+       C = g^2 c\,(E' + cR'^2), $$
+
+    from $a = 0$, where $R = 1/\mu$, $R_2 = 1/\mu^2$, $E = C = 0$. All terms are positive, so nothing cancels at any
+    $\mu$. It is Golub–Kahan bidiagonalisation of a Gaussian matrix read backwards; not in the paper. The innermost
+    matrices are left out where they cannot move the last bit (`_depth`).
+
+    Args:
+        rows, columns: shape of the matrix, at least 0 and 1.
+        mu: $\mu = n\lambda > 0$, any shape; the same draws serve every value.
+        trials: number of independent matrices.
+
+    Returns:
+        Tensors of shape `[*m, trials]`.
+    """
+    heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
+    mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
+    inverse = (1 / mu).expand(*mu.shape[:-1], trials)
+    state = Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
+    for height in reversed(heights):
+        state = _extend(state, chi_square(height, (trials,), generator=generator), mu)
+    return state
+
+
+def _extend(inner: Resolvent, c: Tensor, mu: Tensor) -> Resolvent:
+    """One step of the continued fraction (see `sample_resolvent`)."""
+    g = 1 / (1 + c * inner.inverse)
+    inverse = g / mu
+    weight = g.square() * c
+    return Resolvent(
+        inverse,
+        inverse.square() * (1 + c * inner.noise_gain),
+        weight * inner.inverse_square,
+        weight * (inner.noise_gain + c * inner.inverse.square()),
+    )
+
+
+def _heights(rows: int, columns: int, *, depth: int) -> list[int]:
+    """Rows of the matrices from the whole one inwards, two for each row and column taken off, until none has a row."""
+    steps = range(min(rows, columns, depth))
+    return [height for step in steps for height in (rows - step, columns - 1 - step) if height > 0]
+
+
+def _depth(rows: int, columns: int, *, mu: float) -> int:
+    r"""Pairs of steps after which the continued fraction has converged to the last bit, whatever the inner matrices.
+
+    Starting $k$ pairs deep, as if no rows were left there, integrates against $\nu$ by the Gauss–Radau rule with nodes
+    at 0 and at $k$ points among the other eigenvalues. If these lie in $[\ell, L]$ its error falls as $\rho^{2k}$ with
+
+    $$ \rho = \frac{\sqrt\kappa - 1}{\sqrt\kappa + 1} = e^{-2 \operatorname{artanh}(1/\sqrt\kappa)}, \qquad
+       \kappa = \frac{L + \mu}{\ell + \mu}, $$
+
+    the rate at which polynomials approximate $1/(x + \mu)$ on $[\ell, L]$. The factor before it is at most about
+    $(L/\mu + 1)^3$ relative to each of the four integrals.
+    """
+    small, large = sorted(math.sqrt(side) for side in (rows, columns))
+    low = max(large - small - _SPREAD, 0.0) ** 2 + mu
+    high = (large + small + _SPREAD) ** 2 + mu
+    speed = math.atanh(min(max(math.sqrt(low / high), 1e-9), 0.999))  # the bounds keep it finite and positive
+    return math.ceil((3 * math.log(high / mu) - math.log(_ROUNDING)) / (4 * speed))
+
+
+@dataclass(frozen=True)
+class Spectra:
+    r"""Shared randomness of one (n, p): resolvent scalars for both laws at every penalty, and the label noise $\tau^2$.
+
+    The scalars do not depend on the query, D or σ, so one set serves all queries.
+    """
+
+    design: Design
+    p: int
+    mu: Float[Tensor, " m"]
+    outsider: Resolvent
+    member: Resolvent
+    unexplained: Float[Tensor, " trials"]
+
+    @classmethod
+    def draw(
+        cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
+    ) -> "Spectra":
+        """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
+        mu = penalty.to(DTYPE).to(generator.device) * design.n
+        tau2 = unexplained(design, p, (trials,), generator=generator)
+        outsider, member = (
+            sample_resolvent(rows, p, mu, trials=trials, generator=generator) for rows in (design.n, design.n - 1)
+        )
+        return cls(design, p, mu, outsider, member, tau2)
+
+    def outsider_mixture(self, query: Query) -> ScaleMixture:
+        r"""Law at a fresh point, shape `[*q, m, trials]`: $V_0 = r^2 (C/D + \tau^2 E)$, exact."""
+        return ScaleMixture(
+            _outsider_variance(self.design, query.used[..., None, None], self.outsider, self.unexplained)
+        )
+
+    def member_mixture(self, query: Query) -> ScaleMixture:
+        r"""Law at a training point, shape `[*q, m, trials]`, with $q = r^2 R$:
+
+        $$ V_1 = \frac{(r^2/D)\,(q^2 + 2q(1 - \mu R) + C) + q^2 (\rho^2/D + \sigma^2) + \tau^2 r^2 E}{(1 + q)^2}. $$
+
+        The coefficient along the unused part of $x_0$ is averaged out: exact in variance, $O(1/D)$ in law.
+        """
+        used, unused = query.used[..., None, None], query.unused[..., None, None]
+        gains, D = self.member, self.design.D
+        q = used * gains.inverse
+        kept = 1 - self.mu.unsqueeze(-1) * gains.inverse
+        signal = used / D * (q.square() + 2 * q * kept + gains.signal_gain)
+        own_noise = q.square() * (unused / D + self.design.sigma**2)
+        variance = (signal + own_noise + self.unexplained * used * gains.noise_gain) / (1 + q).square()
+        return ScaleMixture(variance)
+
+    def laws(self, query: Query) -> Laws:
+        """`outsider_mixture` and `member_mixture`."""
+        return {"outsider": self.outsider_mixture(query), "member": self.member_mixture(query)}
+
+
+def sample_outsider(
+    design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
+) -> Float[Tensor, "*q trials"]:
+    """`trials` exact predictions at a fresh point, one design each."""
+    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
+    tau2 = unexplained(design, p, (trials,), generator=generator)
+    gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
+    variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
+    return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
+
+
+def _outsider_variance(design: Design, used: Tensor, gains: Resolvent, unexplained: Tensor) -> Tensor:
+    r"""$V_0 = r^2 (C/D + \tau^2 E)$."""
+    return used * (gains.signal_gain / design.D + unexplained * gains.noise_gain)
+
+
+def sample_member(
+    design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
+) -> Float[Tensor, "*q trials"]:
+    r"""`trials` exact predictions at a training point: with $v_b = (r^2/D)(q^2 + 2q(1 - \mu R) + C) + \tau^2 r^2 E$,
+
+    $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
+    """
+    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
+    gains = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
+    used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
+    along, tau2 = unused_direction(design, p, (trials,), generator=generator)
+    q = used * gains.inverse
+    signal = used / design.D * (q.square() + 2 * q * (1 - mu * gains.inverse) + gains.signal_gain)
+    spread = (signal + tau2 * used * gains.noise_gain).sqrt()
+    size = (*query.used.shape, trials)
+    label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
+    return (spread * gaussian(size, generator=generator) + q * label) / (1 + q)

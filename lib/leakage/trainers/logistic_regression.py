@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Num
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from leakage.theory.logistic.prox import curvature, prox
+from leakage.theory.logistic.proximal_operator import curvature, prox
 
 _LEAST_DECREASE = 1e-4  # share of the promised decrease of the objective that a step must bring
 _HALVINGS = 40

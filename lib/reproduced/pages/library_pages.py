@@ -52,7 +52,7 @@ def imported_modules(source: str, known: Collection[str]) -> frozenset[str]:
 
 
 def page_file(page: str) -> str:
-    """The file of the repository from which a page is made: `theory.kkt` → `lib/leakage/theory/kkt/__init__.py`."""
+    """The file of the repository from which a page is made: `theory` → `lib/leakage/theory/__init__.py`."""
     package = _EXPERIMENTS.partition(".")[0] if _is_below(f"reproduced.{page}", _EXPERIMENTS) else _LIBRARY
     return "/".join(["lib", *dict.fromkeys([package, *page.split(".")]), "__init__.py"])
 

@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import joined, pattern
-from leakage.geometry.row_space import first_change, read_out_weights, row_space
+from leakage.geometry.polytopes import first_change, inscribed_radius, joined, pattern, read_out_weights, row_space
 from leakage.models.mlp import Mlp
 
 _LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step

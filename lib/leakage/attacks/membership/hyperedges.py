@@ -12,11 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership.boundary_distance import replace_infinite
-from leakage.geometry.distances import nearest
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import Gates, adapted, pattern
+from leakage.geometry.polytopes import Gates, adapted, frobenius_norm, nearest, pattern, row_space
 from leakage.geometry.rays import walk
-from leakage.geometry.row_space import row_space
 from leakage.models.mlp import Mlp
 
 SIGNALS = ("distance", "norm", "cosine")
@@ -139,7 +136,7 @@ def ray_features(crossings: Crossings, signal: str) -> Float[Tensor, "t f"]:
 def cell_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""Minus the mean distance of the nearest hyperedges, $-\frac14 \sum_{k \le 4} r_k(x)$: members lie closer to them.
 
-    In all directions at once (`geometry.distances`), without a ray. Where there are fewer than four neurons, of these.
+    In all directions at once (`geometry.polytopes`), without a ray. Where there are fewer than four neurons, of these.
 
     Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
     """

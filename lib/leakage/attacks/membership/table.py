@@ -29,8 +29,7 @@ from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.attacks.membership.lira import lira_of_logits
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import pattern
+from leakage.geometry.polytopes import frobenius_norm, pattern
 from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from leakage.data.gaussians import bartlett_factor, gaussian
 from leakage.metrics.estimates import Estimate
-from leakage.theory.logistic.fixed_point import Solution
+from leakage.theory.logistic.limit import Solution
 from leakage.theory.logistic.output_law import OutputLaw
-from leakage.theory.logistic.prox import curvature, inverse_prox, loss
+from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, loss
 from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, predict_with_point, train_with_point
 
 _BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite

@@ -14,10 +14,9 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from leakage import blocks
-from leakage.theory.logistic.fixed_point import Solution
+from leakage.theory.logistic.limit import Setting, Solution
 from leakage.theory.logistic.output_law import OutputLaw, densities
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.prox import curvature, inverse_prox, prox, side
+from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, prox, side
 
 EQUATIONS = ("signal", "pull", "spread", "residual", "correlation", "curvature")
 """Names of the six equations, in the order of (12)."""

@@ -15,10 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from leakage.runtime import DTYPE
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.limits import InfiniteRidge, infinite_ridge
+from leakage.theory.logistic.limit import InfiniteRidge, Setting, infinite_ridge, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
-from leakage.theory.logistic.problem import Setting
 
 _SHRINK, _ROUNDS = 4, 4  # of the parabola's step; the last is 10^(1/512)
 _SECANTS, _CLOSE = 12, 1e-12

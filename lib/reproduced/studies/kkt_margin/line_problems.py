@@ -1,4 +1,4 @@
-r"""Random problems on the line, whose optimum (`theory.kkt.optimum`) is attacked, and KKT points that are no optima."""
+r"""Random problems on the line, whose optimum (`theory.max_margin`) is attacked, and KKT points that are no optima."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,7 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE
-from leakage.theory.kkt.cone_program import solve
-from leakage.theory.kkt.optimum import Optimum, half_lines, network_of, univariate
+from leakage.theory.max_margin import Optimum, half_lines, network_of, solve, univariate
 
 _FLIPPED = 0.2  # share of labels
 _KINK = 1e-5  # |p·x̃| in units of ‖p‖·‖x̃‖
@@ -71,7 +70,7 @@ def restricted_optima(
     r"""KKT points with margin 1 that are no global optima, each the optimum over a random `share` of the cones.
 
     A neuron that is absent meets the KKT conditions whatever the multipliers are. So the optimum over some of the cones
-    of `theory.kkt.optimum` is a KKT point of the whole problem if each of its neurons meets them. Neurons with a kink
+    of `theory.max_margin` is a KKT point of the whole problem if each of its neurons meets them. Neurons with a kink
     at a point need not: there $s_{ij}$ must lie in [0, 1]. Optima that fail this are left out. Most of the `tries` fit
     no network to the labels, or give the global optimum. Points ascend.
     """

@@ -1,4 +1,4 @@
-r"""In which dimension the proof of Theorem 3.2 begins, and how near networks come to its bounds (`theory.kkt.bounds`).
+r"""In which dimension the proof of Theorem 3.2 begins, and how near networks come to its bounds (`theory.kkt`).
 
 Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
 become useful one after the other as d grows, in the stages named by `STAGES`.
@@ -18,8 +18,7 @@ from torch import Tensor
 from leakage.data.mixtures import Law, Sample, draw_sample, gaussian_mixture
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.models.two_layer import TwoLayer
-from leakage.theory.kkt.bounds import Geometry, activation_ceiling, activation_floor, activation_sums, output_bound
-from leakage.theory.kkt.conditions import check
+from leakage.theory.kkt import Geometry, activation_ceiling, activation_floor, activation_sums, check, output_bound
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
 """The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.runtime import DTYPE
-from leakage.theory.scale_mixture import ScaleMixture
+from leakage.theory.gaussian_mixtures import ScaleMixture
 
 _ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem
 _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory

@@ -1,7 +1,7 @@
 r"""Linear regressions trained in batches, the prediction of each at one point, and means over Gaussian points.
 
 Training is that of Tan et al. (2022), Appendix D: draw a training set, put the queried point in or leave it out, train,
-predict. `theory.least_squares_law` and `theory.ridge` draw from the same laws without training, and are checked against
+predict. `theory.least_squares` and `theory.ridge` draw from the same laws without training, and are checked against
 this module. Means over points are integrals: a Gaussian point enters every law only through two independent numbers,
 $r^2 \sim \chi^2_p$ and $\rho^2 \sim \chi^2_{D-p}$.
 """

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage.runtime import stream
-from leakage.theory import gaussian_mixture, scale_mixture
-from leakage.theory.gaussian_mixture import GaussianMixture
+from leakage.theory import gaussian_mixtures
+from leakage.theory.gaussian_mixtures import GaussianMixture
 from leakage.trainers.min_norm import nested_weights
 
 _CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
@@ -170,4 +170,4 @@ def random_feature_advantage(
     }
     teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}
     noisy = {who: GaussianMixture(*label_noise_law(models, labels, sigma=sigma)) for who, models in trained.items()}
-    return Advantages(scale_mixture.total_variation(**teacher), gaussian_mixture.total_variation(**noisy))
+    return Advantages(gaussian_mixtures.total_variation(**teacher), gaussian_mixtures.total_variation(**noisy))

@@ -17,9 +17,7 @@ from torch import Tensor
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, replace_infinite
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
-from leakage.geometry.jacobian_norms import frobenius_norm
-from leakage.geometry.patterns import smooth
-from leakage.geometry.row_space import first_change, row_space
+from leakage.geometry.polytopes import first_change, frobenius_norm, row_space, smooth
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import Scores
 from leakage.models.mlp import Mlp

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
-from leakage.geometry.boundary import decision_boundary
+from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval, median_interval
 from leakage.models import mlp

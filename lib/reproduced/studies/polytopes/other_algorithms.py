@@ -19,8 +19,8 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection
 from torch import Tensor
 
 from leakage.geometry import rays
-from leakage.geometry.patterns import adapted, joined, pattern
 from leakage.geometry.polygons import oriented
+from leakage.geometry.polytopes import adapted, joined, pattern
 from leakage.geometry.rays import LEVEL
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp

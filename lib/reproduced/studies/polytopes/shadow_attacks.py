@@ -20,7 +20,7 @@ from leakage.attacks.membership.attack_models import AttackTask, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.data.membership_splits import quarters
 from leakage.data.tabular import LabelledData
-from leakage.geometry.distances import nearest
+from leakage.geometry.polytopes import nearest
 from leakage.geometry.rays import label_change
 from leakage.metrics.scores import Scores
 from leakage.models import mlp

@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.tabular import LabelledData
-from leakage.geometry.jacobian_norms import frobenius_norm
+from leakage.geometry.polytopes import frobenius_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream

@@ -13,9 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian
-from leakage.geometry.distances import inscribed_radius
-from leakage.geometry.patterns import Gates, adapted, joined, pattern, read_out
 from leakage.geometry.polygons import fans, following, in_use
+from leakage.geometry.polytopes import Gates, adapted, inscribed_radius, joined, pattern, read_out
 from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.models.mlp import Mlp

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.geometry.boundary import Boundary, decision_boundary
+from leakage.geometry.decision_boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE

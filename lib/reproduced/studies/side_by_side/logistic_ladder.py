@@ -27,13 +27,17 @@ from torch import Tensor
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.runtime import DTYPE, stream
-from leakage.theory.logistic.fixed_point import solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage, densities
-from leakage.theory.logistic.problem import Setting
-from leakage.theory.logistic.prox import curvature, loss, prox
-from leakage.theory.logistic.teacher import logit_rule
-from leakage.theory.logistic.threshold_attacks import best_threshold, threshold_rates
-from leakage.theory.ridge_evidence import Ratios
+from leakage.theory.logistic.limit import Setting, solve
+from leakage.theory.logistic.output_law import (
+    OutputLaw,
+    average_advantage,
+    best_threshold,
+    densities,
+    logit_rule,
+    threshold_rates,
+)
+from leakage.theory.logistic.proximal_operator import curvature, loss, prox
+from leakage.theory.ridge_likelihood_ratios import Ratios
 from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
 from reproduced.studies.side_by_side import ridge_ladder
 

@@ -1,7 +1,8 @@
 r"""The information ladder: what the best attack learns from a label, a loss, predictions, a gradient or all weights.
 
-The attack asks whether one row was in a ridge regression, whose laws are known exactly (`theory.ridge_evidence`). The
-same regressions are trained many times, to check the laws and to run attacks that know no law.
+The attack asks whether one row was in a ridge regression, whose laws are known exactly
+(`theory.ridge_likelihood_ratios`). The same regressions are trained many times, to check the laws and to run attacks
+that know no law.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import Scores
 from leakage.runtime import stream
-from leakage.theory.ridge_evidence import Ratios, Rows
+from leakage.theory.ridge_likelihood_ratios import Ratios, Rows
 
 LEVEL = 0.998
 """Coverage of each distance between laws: high, since there are many."""
