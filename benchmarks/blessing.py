@@ -19,7 +19,13 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.limit import Setting, Solution, solve
-from leakage.theory.logistic.output_law import OutputLaw, average_advantage, average_over_points, densities, logit_rule
+from leakage.theory.logistic.output_law import (
+    OutputLaw,
+    average_advantage,
+    average_over_points,
+    densities,
+    logit_quadrature,
+)
 from leakage.theory.logistic.proximal_operator import prox
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
 from leakage.trainers.ensembles import Examples, MlpEnsemble
@@ -103,7 +109,7 @@ def advantage(sizes: Sizes, nodes: int) -> Case:
 def panel_laws(widths: int, penalties: int) -> OutputLaw:
     """The laws of the models on a panel of the figures, as vectors."""
     phi = torch.logspace(0.05, 2, widths, dtype=DTYPE)[:, None]
-    law = solve(Setting.panel(lambda_delta=torch.logspace(-5, 6, penalties, dtype=DTYPE), phi=phi)).law
+    law = solve(Setting.from_lambda_delta(lambda_delta=torch.logspace(-5, 6, penalties, dtype=DTYPE), phi=phi)).law
     return OutputLaw(law.alpha.flatten(), law.sigma.flatten(), law.gamma.flatten(), law.kappa.flatten())
 
 
@@ -112,7 +118,7 @@ def by_grid(law: OutputLaw, nodes: int) -> Tensor:
     parts = []
     for chosen in torch.arange(len(law.alpha)).split(POINTS_AT_ONCE):
         some = OutputLaw(law.alpha[chosen], law.sigma[chosen], law.gamma[chosen], law.kappa[chosen])
-        rule, wide = logit_rule(some.kappa, nodes=TEACHER_NODES), some.unsqueeze()
+        rule, wide = logit_quadrature(some.kappa, nodes=TEACHER_NODES), some.unsqueeze()
         mean, one = wide.alpha * rule.nodes, torch.ones_like(rule.nodes)
         low, high = mean - 9 * wide.sigma, prox(mean + 9 * wide.sigma, wide.gamma, one)
         z = torch.lerp(low[..., None], high[..., None], torch.linspace(0, 1, nodes, dtype=DTYPE))

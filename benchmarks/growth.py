@@ -185,7 +185,7 @@ def law_points() -> Axis:
 
     def drawn(n: int) -> Prepared:
         design, draws = Design(n=n, D=2 * n, sigma=1.0), stream(0, "growth/law")
-        query = Query.of(gaussian((design.D,), generator=draws), design, design.D)
+        query = Query.from_point(gaussian((design.D,), generator=draws), design, design.D)
 
         def work() -> Tensor:
             return least_squares_theory.sample_outsider(design, design.D, query, trials=predictions, generator=draws)

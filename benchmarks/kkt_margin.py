@@ -182,7 +182,7 @@ def optima(sizes: Sizes) -> Case:
     start = two_layer.initial((sizes.problems,), width, 1, generator=draws)
 
     def ours() -> list[max_margin.Optimum]:
-        return [max_margin.univariate(*problem) for problem in problems]
+        return [max_margin.optimum_on_line(*problem) for problem in problems]
 
     def theirs() -> margin_flow.Training:
         return margin_flow.train(start, points.unsqueeze(-1), labels, Descent(steps))

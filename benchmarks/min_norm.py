@@ -82,7 +82,7 @@ def cases(sizes: Sizes) -> Iterator[Case]:
 def least_squares_prediction(sizes: Sizes, p: int) -> Case:
     id, design = f"ls.{p}", sizes.linear
     draws, rng, point = _randomness(id, design.D)
-    query = Query.of(torch.from_numpy(point), design, p)
+    query = Query.from_point(torch.from_numpy(point), design, p)
 
     def ours() -> Tensor:
         return least_squares_theory.sample_outsider(design, p, query, trials=sizes.batch, generator=draws)
@@ -104,7 +104,7 @@ def least_squares_prediction(sizes: Sizes, p: int) -> Case:
 def ridge_prediction(sizes: Sizes, p: int) -> Case:
     id, design = f"ridge.{p}", sizes.linear
     draws, rng, point = _randomness(id, design.D)
-    query = Query.of(torch.from_numpy(point), design, p)
+    query = Query.from_point(torch.from_numpy(point), design, p)
     costly = p > 10 * design.n
 
     def ours() -> Tensor:
@@ -143,7 +143,7 @@ def figure_2b(sizes: Sizes) -> Case:
 
     def check() -> str:
         p = widths[len(widths) // 4]
-        query = Query.of(torch.from_numpy(point), design, p)
+        query = Query.from_point(torch.from_numpy(point), design, p)
         laws = {
             False: least_squares_theory.outsider_mixture(design, p, query, nodes=sizes.nodes),
             True: least_squares_theory.member_mixture(design, p, query),

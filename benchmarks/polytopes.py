@@ -14,7 +14,8 @@ from torch import Tensor
 from leakage.attacks.membership.boundary_distance import Projections, deepfool
 from leakage.data.gaussians import gaussian
 from leakage.geometry import rays
-from leakage.geometry.polytopes import first_change, frobenius_norm, joined, pattern, read_out
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map
+from leakage.geometry.rays import segment_label_change
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -115,7 +116,7 @@ def rows(sizes: Sizes) -> Case:
         low, high = window.amin(0), window.amax(0)
         steps = low + (torch.arange(side, dtype=low.dtype).unsqueeze(-1) + 0.5) / side * (high - low)
         middles = torch.cartesian_prod(*steps.unbind(-1))
-        return torch.unique(joined(pattern(network, middles)), dim=0)
+        return torch.unique(join_layers(activation_pattern(network, middles)), dim=0)
 
     def check() -> str:
         seen, packed = len(theirs()), int(other_algorithms.number_pixels(network, window, side=side).max()) + 1
@@ -138,7 +139,7 @@ def first_rays(sizes: Sizes) -> Case:
     network, points, aims = asked(sizes)
 
     def ours() -> Tensor:
-        return rays.walk(network, points, aims, crossings=1).lengths[..., 0]
+        return rays.ray_crossings(network, points, aims, crossings=1).lengths[..., 0]
 
     def theirs() -> Tensor:
         return other_algorithms.search_rays(network, points, aims, steps=sizes.steps, event="pattern")
@@ -165,18 +166,18 @@ def first_rays(sizes: Sizes) -> Case:
 
 def norms(sizes: Sizes) -> Case:
     network, points, _ = asked(sizes)
-    gates = pattern(network, points)
+    gates = activation_pattern(network, points)
 
     def theirs() -> Tensor:
-        return read_out(network, gates)[0].square().sum((-2, -1)).sqrt()
+        return output_map(network, gates)[0].square().sum((-2, -1)).sqrt()
 
     return Case(
         id="norms",
         what=f"Frobenius norms at {len(points):,} points",
         unit=f"{len(points):,} points",
-        ours=Side("Gram matrices", lambda: frobenius_norm(network, gates)),
+        ours=Side("Gram matrices", lambda: jacobian_norm(network, gates)),
         theirs=Side("of the Jacobian, formed", theirs),
-        check=lambda: equal(frobenius_norm(network, gates).numpy(), theirs().numpy()),
+        check=lambda: equal(jacobian_norm(network, gates).numpy(), theirs().numpy()),
         rounds=sizes.rounds,
     )
 
@@ -252,7 +253,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Te
         if not len(moving):
             break
     reached = torch.ones(len(points), dtype=torch.bool).index_fill(0, moving, False)
-    return torch.where(reached, first_change(network, points, ends), torch.inf)
+    return torch.where(reached, segment_label_change(network, points, ends), torch.inf)
 
 
 def cut(sizes: Sizes) -> tuple[Mlp, Tensor, Subdivision]:

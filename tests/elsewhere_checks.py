@@ -77,7 +77,7 @@ CALLS = {
     ),
     "laws of outputs": outputs,
     "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
-    "the least ridge": lambda: limit.least_gamma(SETTING),
+    "the least ridge": lambda: limit.gamma_lower_bound(SETTING),
     "a deep client": lambda: held(stack)(POINTS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [

@@ -17,7 +17,7 @@ from leakage.attacks.line_reconstruction import (
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.max_margin import single, univariate
+from leakage.theory.max_margin import optimum_on_line, single_neuron_optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from reproduced.studies.kkt_margin.line_theorems import precision_and_recall
@@ -31,7 +31,7 @@ def function(nodes, values, left=0.0, right=0.0):
 
 def attacked(law, *, count, seed=0):
     points, labels = draw_problem(law, count=count, generator=stream(seed, f"{law}/{count}"))
-    return sharp(univariate(points, labels).model), points
+    return sharp(optimum_on_line(points, labels).model), points
 
 
 def sharp(model):
@@ -84,7 +84,7 @@ def test_alternating_labels_give_away_every_point():
 
 def test_an_optimum_may_cross_its_margin_where_there_is_no_point():
     points, labels = torch.tensor([[-3.0, 1, 2, 7], [-1, 1, -1, 1]], dtype=DTYPE)
-    attack = sharp(univariate(points, labels).model)
+    attack = sharp(optimum_on_line(points, labels).model)
     assert attack.nodes.tolist() == pytest.approx([1 / 3, 2], abs=1e-5)
     found = all_crossings(attack, 1.0)
     assert found.tolist() == pytest.approx([-3, -1, 1, 2, 7], abs=1e-5)
@@ -113,7 +113,7 @@ def test_random_weights_give_nothing_away():
 @pytest.mark.parametrize("law", ["random", "alternating"])
 def test_smeared_weights_give_away_what_the_exact_ones_do(law):
     points, labels = draw_problem(law, count=8, generator=stream(4, law))
-    exact, copies = univariate(points, labels).model, 40
+    exact, copies = optimum_on_line(points, labels).model, 40
     # Every neuron in 40 parts with slightly different kinks, and 100 neurons that do next to nothing.
     parts = [
         part.repeat_interleave(copies, 0) / math.sqrt(copies) for part in (exact.weights, exact.biases, exact.outputs)
@@ -139,20 +139,20 @@ def test_smeared_weights_give_away_what_the_exact_ones_do(law):
 @pytest.mark.parametrize("label", [-1, 1])
 def test_one_neuron_gives_its_point_away_twice(x, label):
     point = torch.tensor([x], dtype=DTYPE)
-    model, _ = single(point, label=label, margin=2.5)
+    model, _ = single_neuron_optimum(point, label=label, margin=2.5)
     torch.testing.assert_close(point_from_ratio(model), point, rtol=1e-14, atol=0)
     torch.testing.assert_close(point_from_margin(model, 2.5), point, rtol=1e-12, atol=1e-12)
 
 
 def test_a_point_at_zero_has_no_slope_but_a_ratio():
-    model, _ = single(torch.zeros(1, dtype=DTYPE), label=1)
+    model, _ = single_neuron_optimum(torch.zeros(1, dtype=DTYPE), label=1)
     assert point_from_ratio(model).tolist() == [0]
     assert bool(point_from_margin(model, 1.0).isnan().all())
 
 
 def test_one_neuron_gives_its_point_away_in_any_dimension():
     point = gaussian((7,), generator=stream(0, "seven"))
-    model, _ = single(point, label=-1, margin=2.0)
+    model, _ = single_neuron_optimum(point, label=-1, margin=2.0)
     torch.testing.assert_close(point_from_ratio(model), point)
     torch.testing.assert_close(point_from_margin(model, 2.0), point)
 

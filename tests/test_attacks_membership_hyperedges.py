@@ -7,8 +7,8 @@ import torch
 
 from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
-from leakage.geometry.polytopes import frobenius_norm, pattern
-from leakage.geometry.rays import label_change
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm
+from leakage.geometry.rays import ray_label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -45,11 +45,17 @@ def test_a_crossing_lies_between_two_polytopes(widths):
     # With one boundary the ray is straight: just before it the pattern is the point's, just behind it is another.
     for factor, same in ((1 - 1e-6, True), (1 + 1e-6, False)):
         place = points + factor * crossings.distance[:, 0] * first[:, 0]
-        rows = torch.cat([(a == b) for a, b in zip(pattern(network, place), pattern(network, points), strict=True)], -1)
+        rows = torch.cat(
+            [
+                (a == b)
+                for a, b in zip(activation_pattern(network, place), activation_pattern(network, points), strict=True)
+            ],
+            -1,
+        )
         assert bool((rows.all(-1) == same)[met].all())
         if not same:
             assert bool(((~rows).sum(-1) == 1)[met].all())
-            norms = frobenius_norm(network, pattern(network, place))
+            norms = jacobian_norm(network, activation_pattern(network, place))
             assert torch.allclose(norms[met], crossings.norm[met, 0, 0], rtol=1e-10)
 
 
@@ -93,7 +99,7 @@ def a_slope():
 
 def test_a_ray_along_all_hyperedges_meets_none():
     point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
-    assert float(label_change(a_slope(), point, way, until=5.0)) == math.inf
+    assert float(ray_label_change(a_slope(), point, way, until=5.0)) == math.inf
     crossings = hyperedges.shoot_rays(a_slope(), point, way[:, None], boundaries=2)
     assert crossings.distance.tolist() == [[[math.inf, math.inf]]]
     assert crossings.count.tolist() == [[0]]

@@ -62,11 +62,11 @@ def parts(model):
 def later(right):
     """The crossing behind the one that is asked for."""
 
-    def walk(*arguments, crossings):
+    def cross(*arguments, crossings):
         found = right(*arguments, crossings=crossings + 1)
         return change(found, lengths=found.lengths[..., 1:])
 
-    return walk
+    return cross
 
 
 def biased(found):
@@ -128,7 +128,7 @@ TABLE = {
             ("step", "margin_flow.train", NOT_BY_RATE, "the values differ"),
             ("path", "margin_flow.train", NOT_BY_RATE, "the directions differ"),
             ("far", "fresh_outputs", times(3), "the laws differ"),
-            ("optimum", "optimum.univariate", louder((1.2,) * 3), "exceed the least norm"),
+            ("optimum", "max_margin.optimum_on_line", louder((1.2,) * 3), "exceed the least norm"),
         ),
     ),
     "min_norm": Line(
@@ -138,7 +138,7 @@ TABLE = {
         | dict(calls=2, checked=100, rounds=1),
         dict.fromkeys(("ls", "ridge", "fig2b", "sweep", "latent", "relu"), r"same law: p = |same values: up to "),
         (
-            ("ls.24", "least_squares_law.sample_outsider", times(3), "the laws differ"),
+            ("ls.24", "least_squares_theory.sample_outsider", times(3), "the laws differ"),
             ("sweep", "nested_min_norm", times(1 + 1e-6), "the values differ"),
         ),
     ),
@@ -149,8 +149,8 @@ TABLE = {
         (
             ("programs", "subdivide", spoilt(moved), "the polytopes differ"),
             ("pixels", "other_algorithms.number_pixels", spoilt(lambda _: torch.arange(10_000)), "pixels see 10000"),
-            ("rays", "rays.walk", later, "an earlier crossing"),
-            ("norms", "frobenius_norm", times(1.01), "the values differ"),
+            ("rays", "rays.ray_crossings", later, "an earlier crossing"),
+            ("norms", "jacobian_norm", times(1.01), "the values differ"),
             ("projections", "deepfool", IN_ROWS, "the values differ"),
         ),
     ),

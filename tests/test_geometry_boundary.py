@@ -7,7 +7,7 @@ import torch
 
 from geometry_networks import SQUARE, network, one_layer
 from leakage.geometry.decision_boundary import decision_boundary
-from leakage.geometry.rays import label_change
+from leakage.geometry.rays import ray_label_change
 from leakage.geometry.subdivision import subdivide
 from leakage.runtime import stream
 
@@ -103,7 +103,7 @@ def test_a_boundary_may_run_along_a_hyperedge(outputs, components):
     expected = [0.5, 0.25] if components else [math.inf] * 2
     assert found.distance(points).tolist() == pytest.approx(expected)
     ways = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    assert label_change(model, points, ways, until=0.9).tolist() == pytest.approx(expected)
+    assert ray_label_change(model, points, ways, until=0.9).tolist() == pytest.approx(expected)
     assert float(found.lengths.sum()) == pytest.approx(2.0 * components)
 
 

@@ -11,7 +11,7 @@ from leakage.geometry import polytopes, rays
 
 def test_one_neuron_is_as_far_as_its_line():
     model = one_layer([[3.0, 4.0], [0.0, 2.0]], [5.0, -6.0])
-    found = polytopes.nearest(model, torch.zeros(1, 2, dtype=torch.float64), count=2)
+    found = polytopes.nearest_hyperedges(model, torch.zeros(1, 2, dtype=torch.float64), count=2)
     assert found.distances.tolist() == [[1.0, 3.0]]
     assert found.neurons.tolist() == [[0, 1]]
 
@@ -21,7 +21,7 @@ def test_no_ray_meets_the_boundary_before_the_inscribed_radius_and_some_ray_meet
     model, centre = network(widths, 0), points(1, 3)
     radius = float(polytopes.inscribed_radius(model, centre))
     count = 20_000
-    found = rays.walk(model, centre.expand(count, -1), directions(count, 3), crossings=1).lengths[:, 0]
+    found = rays.ray_crossings(model, centre.expand(count, -1), directions(count, 3), crossings=1).lengths[:, 0]
     assert found.min() >= radius * (1 - 1e-12)
     # The best of n directions misses the normal by an angle a with (1 - cos a) / 2 about 1 / n.
     assert found.min() <= radius * (1 + 20 / count)
@@ -29,14 +29,14 @@ def test_no_ray_meets_the_boundary_before_the_inscribed_radius_and_some_ray_meet
 
 def test_within_the_radius_the_pattern_stays_and_the_closest_neuron_flips_behind_it():
     model, given = network((5, 10, 10, 3), 0), points(100, 5)
-    found = polytopes.nearest(model, given)
-    gates = polytopes.pattern(model, given)
-    rows = polytopes.joined(gates)
-    normals = torch.cat([w.expand(100, -1, -1) for w in polytopes.adapted(model, gates)[0][:-1]], 1)
+    found = polytopes.nearest_hyperedges(model, given)
+    gates = polytopes.activation_pattern(model, given)
+    rows = polytopes.join_layers(gates)
+    normals = torch.cat([w.expand(100, -1, -1) for w in polytopes.layer_maps(model, gates)[0][:-1]], 1)
     normal = normals[torch.arange(100), found.neurons[:, 0]]
     away = -normal / normal.norm(dim=-1, keepdim=True) * (2 * rows.gather(1, found.neurons).double() - 1)
     for share, flips in ((1 - 1e-6, 0), (1 + 1e-6, 1)):
-        moved = polytopes.joined(polytopes.pattern(model, given + share * found.distances * away))
+        moved = polytopes.join_layers(polytopes.activation_pattern(model, given + share * found.distances * away))
         changed = moved != rows
         # Another hyperedge within a millionth of the first would flip too: none of these 100 points has one.
         assert changed.sum(-1).tolist() == [flips] * 100
@@ -61,9 +61,9 @@ def test_networks_along_a_leading_dimension_are_independent():
 def test_bad_input_is_refused():
     model = network((3, 4, 2), 0)
     with pytest.raises(ValueError, match="count"):
-        polytopes.nearest(model, points(2, 3), count=5)
+        polytopes.nearest_hyperedges(model, points(2, 3), count=5)
     with pytest.raises(ValueError, match="count"):
-        polytopes.nearest(model, points(2, 3), count=0)
+        polytopes.nearest_hyperedges(model, points(2, 3), count=0)
     with pytest.raises(ValueError, match="hidden layer"):
         polytopes.inscribed_radius(network((3, 2), 0), points(2, 3))
     with pytest.raises(ValueError, match="finite"):

@@ -57,14 +57,14 @@ def test_many_random_cuts_keep_the_area_and_convexity():
     for owner in range(40):
         table.cut(torch.randn(3, 1, generator=generator, dtype=torch.float64), owner=owner)
     vertices, counts = table.vertices[: table.count], table.corners[: table.count]
-    areas = polygons.fans(vertices)[1].sum(-1)
+    areas = polygons.triangle_fans(vertices)[1].sum(-1)
     assert table.count > 100
     assert areas.min() > 0
     assert abs(float(areas.sum()) - 4) < 1e-12
-    edges = polygons.following(vertices, counts) - vertices
-    ahead = polygons.following(edges, counts)
+    edges = polygons.at_next_corner(vertices, counts) - vertices
+    ahead = polygons.at_next_corner(edges, counts)
     assert (edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]).min() > -1e-12  # no reflex corner
-    assert polygons.inside(table.middles(), SQUARE).all()
+    assert polygons.is_inside(table.middles(), SQUARE).all()
 
 
 def test_the_window_is_not_touched():
@@ -75,5 +75,7 @@ def test_the_window_is_not_touched():
 
 
 def test_a_window_is_turned_counter_clockwise():
-    torch.testing.assert_close(polygons.oriented(SQUARE), SQUARE)
-    assert float(polygons.fans(polygons.oriented(SQUARE.flip(0)).unsqueeze(0))[1].sum()) == pytest.approx(4)
+    torch.testing.assert_close(polygons.counterclockwise(SQUARE), SQUARE)
+    assert float(
+        polygons.triangle_fans(polygons.counterclockwise(SQUARE.flip(0)).unsqueeze(0))[1].sum()
+    ) == pytest.approx(4)

@@ -20,7 +20,7 @@ ROUNDING = 1e-11  # lengths up to 10 whose slopes may be as small as 1e-3
 def test_walking_and_cutting_find_the_same_crossings(widths):
     model, given, along = network(widths, 0), points(60, widths[0]), directions(60, widths[0])
     cut = other_algorithms.cut_rays(model, given, along, until=5.0)
-    walked = rays.walk(model, given, along, crossings=cut.lengths.shape[1] + 1)
+    walked = rays.ray_crossings(model, given, along, crossings=cut.lengths.shape[1] + 1)
     found = cut.lengths.isfinite()
     assert found.any()
     assert (walked.lengths[:, :-1] - cut.lengths)[found].abs().max() < ROUNDING
@@ -32,24 +32,24 @@ def test_walking_and_cutting_find_the_same_crossings(widths):
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_the_carried_pattern_is_that_of_the_network_between_crossings(widths):
     model, given, along = network(widths, 1), points(60, widths[0]), directions(60, widths[0])
-    found = rays.walk(model, given, along, crossings=4)
-    ahead = rays.walk(model, given, along, crossings=5).lengths
+    found = rays.ray_crossings(model, given, along, crossings=4)
+    ahead = rays.ray_crossings(model, given, along, crossings=5).lengths
     inside = ahead[:, 4].isfinite() & (ahead[:, 4] - ahead[:, 3] > 1e-9)
     middle = given + ((ahead[:, 3] + ahead[:, 4]) / 2).unsqueeze(-1) * along
-    actual = polytopes.joined(polytopes.pattern(model, middle[inside]))
+    actual = polytopes.join_layers(polytopes.activation_pattern(model, middle[inside]))
     assert inside.sum() > 10
-    torch.testing.assert_close(polytopes.joined(found.gates)[inside], actual)
+    torch.testing.assert_close(polytopes.join_layers(found.gates)[inside], actual)
 
 
 def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():
     model, given, along = network((4, 9, 9, 2), 0), points(30, 4), directions(30, 4)
-    whole = rays.walk(model, given, along, crossings=4).lengths
-    first = rays.walk(model, given, along, crossings=2)
+    whole = rays.ray_crossings(model, given, along, crossings=4).lengths
+    first = rays.ray_crossings(model, given, along, crossings=2)
     stopped = first.lengths[:, 1]
     on = stopped.isfinite()
     gates = tuple(gate[on] for gate in first.gates)
     places = (given + stopped.unsqueeze(-1) * along)[on]
-    rest = rays.walk(model, places, along[on], crossings=2, gates=gates).lengths
+    rest = rays.ray_crossings(model, places, along[on], crossings=2, gates=gates).lengths
     both = rest.isfinite()
     assert (rest + stopped[on].unsqueeze(-1) - whole[on][:, 2:])[both].abs().max() < ROUNDING
 
@@ -57,7 +57,7 @@ def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():
 def test_crossings_of_one_layer_are_those_of_its_lines():
     model = one_layer([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [-1.0, 1.0, -6.0])
     start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    found = rays.walk(model, start, along, crossings=3)
+    found = rays.ray_crossings(model, start, along, crossings=3)
     assert found.lengths.tolist() == [[1.0, 3.0, math.inf]]
     assert found.neurons.tolist() == [[0, 2, -1]]
     assert other_algorithms.cut_rays(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
@@ -66,7 +66,7 @@ def test_crossings_of_one_layer_are_those_of_its_lines():
 def test_simultaneous_crossings_follow_each_other_at_equal_length():
     model = one_layer([[1.0, 0.0], [1.0, 0.0]], [-1.0, -1.0])
     start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    found = rays.walk(model, start, along, crossings=3)
+    found = rays.ray_crossings(model, start, along, crossings=3)
     assert found.lengths.tolist() == [[1.0, 1.0, math.inf]]
     assert found.neurons.tolist() == [[0, 1, -1]]
 
@@ -74,7 +74,7 @@ def test_simultaneous_crossings_follow_each_other_at_equal_length():
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_two_exact_methods_find_the_same_label_change_and_the_label_changes_there(widths):
     model, given, along = network(widths, 2), 3 * points(200, widths[0]), directions(200, widths[0])
-    walked = rays.label_change(model, given, along, until=20.0)
+    walked = rays.ray_label_change(model, given, along, until=20.0)
     cut = other_algorithms.cut_rays_by_label(model, given, along, until=20.0)
     found = walked.isfinite()
     torch.testing.assert_close(found, cut.isfinite())
@@ -90,24 +90,24 @@ def test_two_exact_methods_find_the_same_label_change_and_the_label_changes_ther
 def test_no_label_changes_where_one_class_always_wins():
     model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.2], outputs=[[1.0, 1.0], [-1.0, -1.0]])
     given, along = points(20, 2).abs(), directions(20, 2).abs()
-    assert rays.label_change(model, given, along, until=9.0).isinf().all()
+    assert rays.ray_label_change(model, given, along, until=9.0).isinf().all()
     assert other_algorithms.cut_rays_by_label(model, given, along, until=9.0).isinf().all()
 
 
 def test_networks_along_a_leading_dimension_are_independent():
     models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
     shared = given.expand(3, -1, -1), along.expand(3, -1, -1)
-    together = rays.walk(models, *shared, crossings=3).lengths
-    assert torch.allclose(together[1], rays.walk(models[1], given, along, crossings=3).lengths, rtol=1e-9)
-    changes = rays.label_change(models, *shared, until=20.0)
-    assert torch.allclose(changes[1], rays.label_change(models[1], given, along, until=20.0), rtol=1e-9)
+    together = rays.ray_crossings(models, *shared, crossings=3).lengths
+    assert torch.allclose(together[1], rays.ray_crossings(models[1], given, along, crossings=3).lengths, rtol=1e-9)
+    changes = rays.ray_label_change(models, *shared, until=20.0)
+    assert torch.allclose(changes[1], rays.ray_label_change(models[1], given, along, until=20.0), rtol=1e-9)
 
 
 def test_a_start_on_a_hyperedge_is_announced():
     model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 1.0])
     given, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     with pytest.warns(UserWarning, match="on a hyperedge"):
-        found = rays.walk(model, given, along, crossings=1)
+        found = rays.ray_crossings(model, given, along, crossings=1)
     assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
 
 
@@ -115,15 +115,15 @@ def test_a_start_on_a_hyperedge_is_announced():
 def test_bad_input_is_refused():
     model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
     with pytest.raises(ValueError, match="length 1"):
-        rays.walk(model, given, 0 * along, crossings=1)
+        rays.ray_crossings(model, given, 0 * along, crossings=1)
     with pytest.raises(ValueError, match="crossings"):
-        rays.walk(model, given, along, crossings=0)
+        rays.ray_crossings(model, given, along, crossings=0)
     with pytest.raises(ValueError, match="until"):
-        rays.label_change(model, given, along, until=0.0)
+        rays.ray_label_change(model, given, along, until=0.0)
     with pytest.raises(ValueError, match="directions"):
-        rays.walk(model, given, along[:2], crossings=1)
+        rays.ray_crossings(model, given, along[:2], crossings=1)
     with pytest.raises(ValueError, match="hidden layer"):
-        rays.walk(network((3, 2), 0), given, along, crossings=1)
+        rays.ray_crossings(network((3, 2), 0), given, along, crossings=1)
 
 
 def a_network(outputs):
@@ -133,7 +133,7 @@ def a_network(outputs):
     return Mlp((first[0], table[:, :1]), (first[1], table[:, 1]))
 
 
-@pytest.mark.parametrize("change", [rays.label_change, other_algorithms.cut_rays_by_label])
+@pytest.mark.parametrize("change", [rays.ray_label_change, other_algorithms.cut_rays_by_label])
 @pytest.mark.parametrize(
     ("outputs", "start", "way", "expected"),
     [
@@ -150,7 +150,7 @@ def test_where_outputs_are_equal_the_lowest_class_has_the_label(change, outputs,
     assert float(change(a_network(outputs), point, direction, until=5.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("change", [rays.label_change, other_algorithms.cut_rays_by_label])
+@pytest.mark.parametrize("change", [rays.ray_label_change, other_algorithms.cut_rays_by_label])
 def test_outputs_that_only_touch_change_no_label(change):
     first = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     second = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -176,7 +176,7 @@ def test_both_methods_agree_on_networks_full_of_ties():
         ways = torch.stack([angle.cos(), angle.sin()], -1)
         walked, cut = (
             change(network, points, ways, until=8.0)
-            for change in (rays.label_change, other_algorithms.cut_rays_by_label)
+            for change in (rays.ray_label_change, other_algorithms.cut_rays_by_label)
         )
         torch.testing.assert_close(walked, cut, rtol=0, atol=1e-9)
         # The label on a grid of places that no tie of these networks falls on.
@@ -197,4 +197,4 @@ def test_a_far_end_hides_no_change_of_label():
     hat = Mlp(tuple(one.double() for one in weights), tuple(one.double() for one in biases))
     start, way = torch.tensor([[0.5]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     for until in (1.0, 10.0, 1e10, 1e13, 1e200):
-        assert float(rays.label_change(hat, start, way, until=until)) == pytest.approx(0.5, abs=1e-12)
+        assert float(rays.ray_label_change(hat, start, way, until=until)) == pytest.approx(0.5, abs=1e-12)

@@ -5,8 +5,8 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.geometry import row_space as row_space_module
-from leakage.geometry.polytopes import first_change, frobenius_norm, pattern, read_out, read_out_weights, row_space
-from leakage.geometry.rays import label_change
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_jacobian, output_map, row_space
+from leakage.geometry.rays import ray_label_change, segment_label_change
 from leakage.models import mlp
 from leakage.runtime import stream
 
@@ -19,9 +19,9 @@ def test_predictions_distances_and_polytope_functions_are_kept(widths):
     inside = points @ basis
     assert reduced.widths[0] == min(widths[:2])
     assert torch.allclose(reduced(inside), network(points), atol=1e-13)
-    gates = pattern(network, points)
-    assert torch.allclose(frobenius_norm(reduced, gates), frobenius_norm(network, gates), rtol=1e-12)
-    assert torch.allclose(read_out(reduced, gates)[1], read_out(network, gates)[1], atol=1e-13)
+    gates = activation_pattern(network, points)
+    assert torch.allclose(jacobian_norm(reduced, gates), jacobian_norm(network, gates), rtol=1e-12)
+    assert torch.allclose(output_map(reduced, gates)[1], output_map(network, gates)[1], atol=1e-13)
     moved = points + gaussian((20, widths[1]), generator=stream(0, "moves")) @ network.weights[0]
     assert torch.allclose((moved @ basis - inside).norm(dim=-1), (moved - points).norm(dim=-1), rtol=1e-12)
 
@@ -37,9 +37,9 @@ def test_networks_side_by_side_have_row_spaces_of_their_own():
 def test_read_out_weights_are_those_of_the_polytope(widths):
     network = mlp.initial((), widths, generator=stream(1, "network"))
     points = gaussian((11, widths[0]), generator=stream(1, "points"))
-    gates = pattern(network, points)
-    found = read_out_weights(network, gates).expand(11, -1, -1)
-    assert torch.allclose(found, read_out(network, gates)[0], atol=1e-13)
+    gates = activation_pattern(network, points)
+    found = output_jacobian(network, gates).expand(11, -1, -1)
+    assert torch.allclose(found, output_map(network, gates)[0], atol=1e-13)
     # On its polytope the network is affine, so its outputs move by A_P times the step.
     step = 1e-7 * gaussian((11, widths[0]), generator=stream(1, "steps"))
     moved = network(points + step) - network(points)
@@ -58,7 +58,7 @@ def test_the_first_change_on_a_segment_is_where_it_is():
     network = two_halves()
     points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
-    found = first_change(network, points, ends)
+    found = segment_label_change(network, points, ends)
     assert torch.allclose(found, torch.tensor([1.0, torch.inf, 2.0, torch.inf], dtype=torch.float64), atol=1e-14)
 
 
@@ -72,8 +72,8 @@ def test_segments_that_are_spared_their_walk_have_no_change(widths):
     ends = points + lengths[:, None] * along
     kept = row_space_module._keeps_label(network, points, ends)
     assert 0.2 < float(kept.double().mean()) < 0.98
-    walked = label_change(network, points, along, until=float(lengths.max()))
+    walked = ray_label_change(network, points, along, until=float(lengths.max()))
     assert bool((walked[kept] > lengths[kept]).all())
-    found = first_change(network, points, ends)
+    found = segment_label_change(network, points, ends)
     torch.testing.assert_close(found.isfinite(), walked <= lengths)
     assert torch.allclose(found[found.isfinite()], walked[found.isfinite()], atol=1e-12)

@@ -121,15 +121,15 @@ def test_a_plane_through_a_larger_input_is_subdivided_as_the_network_restricted_
     found = subdivide(model, SQUARE, plane=plane)
     assert check_subdivision(found).wrong_patterns == 0
     assert check_subdivision(found).map_error < 1e-13
-    gates = polytopes.split(model, found.pattern)
-    slope, constant = polytopes.read_out(model, gates)
+    gates = polytopes.split_layers(model, found.pattern)
+    slope, constant = polytopes.output_map(model, gates)
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)
     assert torch.allclose(found.bias_norms, constant.abs().amax(-1), rtol=1e-12)
 
 
 def test_norms_are_those_of_the_read_out():
     found = subdivide(network((2, 8, 8, 2), 0), SQUARE)
-    slope, constant = polytopes.read_out(found.network, polytopes.split(found.network, found.pattern))
+    slope, constant = polytopes.output_map(found.network, polytopes.split_layers(found.network, found.pattern))
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)
     assert torch.allclose(found.bias_norms, constant.abs().amax(-1), atol=1e-13)
     assert torch.allclose(found.maps[..., :2], slope, atol=1e-13)

@@ -6,7 +6,7 @@ import torch
 from leakage import blocks
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.limit import Setting, solve
-from leakage.theory.logistic.output_law import OutputLaw, sample_attack
+from leakage.theory.logistic.output_law import OutputLaw, best_attack_on_point
 from logistic_points import of, spread_out
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,
@@ -40,7 +40,7 @@ def test_a_number_that_is_off_by_a_thousandth_is_seen(field, equation):
 
 
 def test_a_batch_of_settings_keeps_its_shape():
-    grid = Setting.panel(lambda_delta=of(0.1, 1.0), phi=of(2.0)[:, None], kappa=1.0)
+    grid = Setting.from_lambda_delta(lambda_delta=of(0.1, 1.0), phi=of(2.0)[:, None], kappa=1.0)
     assert {part.shape for part in system_residuals(grid, solve(grid)).values()} == {torch.Size([1, 2])}
 
 
@@ -59,7 +59,7 @@ def test_one_threshold_wins_all_that_the_ratio_can():
     found = check_single_crossing(law, teacher=teacher, label=label, nodes=801)
     assert float(found.excess.abs().max()) < 1e-9  # rounding along 1,602 outputs
     assert float(found.least_increase.min()) > -1e-12
-    attack = sample_attack(law, teacher=teacher, label=label).advantage
+    attack = best_attack_on_point(law, teacher=teacher, label=label).advantage
     assert bool((found.largest_gap <= attack + 1e-12).all())  # the grid may miss the very best threshold
     torch.testing.assert_close(found.largest_gap, attack, rtol=0, atol=1e-4)
 
@@ -75,7 +75,7 @@ def test_points_are_judged_alike_alone_and_together(monkeypatch):
 
 def test_the_printed_integral_is_the_advantage():
     law, teacher, label = random_laws(40)
-    expected = sample_attack(law, teacher=teacher, label=label).advantage
+    expected = best_attack_on_point(law, teacher=teacher, label=label).advantage
     found = integrated_advantage(law, teacher=teacher, label=label)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # the kink leaves the step squared
 

@@ -33,7 +33,7 @@ def test_the_best_points_are_those_of_figure_3():
 
 def test_the_best_point_is_a_minimum():
     for factor in (0.97, 1 / 0.97):
-        beside = solve(Setting.panel(lambda_delta=curves().best.lambda_delta * factor, phi=PHI)).law
+        beside = solve(Setting.from_lambda_delta(lambda_delta=curves().best.lambda_delta * factor, phi=PHI)).law
         assert bool((generalisation_error(beside) > curves().best.error).all())
 
 
@@ -78,7 +78,7 @@ def test_the_curves_begin_at_the_infinite_ridge():
 
 
 def test_a_curve_is_what_the_solver_says_at_its_penalties():
-    law = solve(Setting.panel(lambda_delta=curves().lambda_delta[7], phi=PHI)).law
+    law = solve(Setting.from_lambda_delta(lambda_delta=curves().lambda_delta[7], phi=PHI)).law
     torch.testing.assert_close(curves().advantage[:, 7], average_advantage(law), rtol=1e-6, atol=0)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from leakage.runtime import stream
 from leakage.theory import kkt
-from leakage.theory.max_margin import univariate
+from leakage.theory.max_margin import optimum_on_line
 from reproduced.studies.kkt_margin import line_theorems
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
 
@@ -48,11 +48,11 @@ def test_restricted_optima_meet_the_kkt_conditions_and_are_no_optima(law):
     found = list(itertools.islice(drawn(law), 3))
     assert found
     for points, labels, other in found:
-        assert float(other.value) > float(univariate(points, labels).value)
+        assert float(other.value) > float(optimum_on_line(points, labels).value)
         answers = labels * other.model(points[:, None])
         assert float(answers.min()) == pytest.approx(1)
         # The solver's accuracy, 1e-5 of a neuron, is that of the residual.
-        checked = kkt.check(other.model, points[:, None], labels, kinks=1e-4)
+        checked = kkt.check_kkt(other.model, points[:, None], labels, kinks=1e-4)
         assert float(checked.residual) < 1e-3
         assert float((other.multipliers * (answers - 1)).max()) < 1e-4
         lengths = line_theorems.unit_lengths(other.model, points, labels, other.multipliers)

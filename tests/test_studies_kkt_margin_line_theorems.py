@@ -12,7 +12,7 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE, stream
-from leakage.theory.max_margin import univariate
+from leakage.theory.max_margin import optimum_on_line
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
 from reproduced.studies.kkt_margin import line_theorems as facts
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
@@ -24,7 +24,7 @@ def optima(law, *, count, problems):
     generator, solved = stream(0, f"{law}/{count}"), []
     for _ in range(problems):
         points, labels = draw_problem(law, count=count, generator=generator)
-        found = univariate(points, labels)
+        found = optimum_on_line(points, labels)
         function = simplify(from_network(found.model), low=-20, high=20, tolerance=facts.SIMPLIFICATION)
         solved.append((found.model, function, facts.marginal_points(points, found.multipliers)))
     return solved
@@ -38,7 +38,7 @@ def test_no_statement_fails_at_exact_optima(law):
         gaps = add(gaps, facts.check_lemma_f1(model, points))
         assert facts.check_theorem_4_3(function, points).violations == 0
         assert len(function.nodes) <= 2 * len(points) - 1
-        if not bool(Margins.of(function, 1.0, tolerance=facts.TOLERANCE).flat.any()):
+        if not bool(Margins.from_function(function, 1.0, tolerance=facts.TOLERANCE).flat.any()):
             assert len(points) <= facts.crossings(function) <= 6 * len(points)
     assert pieces.violations == gaps.violations == 0
     # Premises occur: alternating labels put all kinks at points, triples leave no two pieces off the margin in a row.
@@ -92,7 +92,7 @@ def test_the_vectors_of_live_neurons_at_exact_optima_have_length_one():
     generator = stream(0, "units")
     for law in ("random", "flipped"):
         points, labels = draw_problem(law, count=12, generator=generator)
-        found = univariate(points, labels)
+        found = optimum_on_line(points, labels)
         lengths = facts.unit_lengths(found.model, points, labels, found.multipliers)
         # 1e-6: the solver's relative gap is about 1e-9, and lengths feel its square root at most tenfold
         assert len(lengths)
@@ -170,7 +170,7 @@ def test_a_point_without_a_multiplier_next_to_a_kink_does_not_split_it():
     # The tenth problem of this stream has one 4e-4 from a kink: first found as two kinks of one sign in one gap.
     generator = stream(205, "flipped/20")
     problems = [draw_problem("flipped", count=20, generator=generator) for _ in range(10)]
-    found = univariate(*problems[-1])
+    found = optimum_on_line(*problems[-1])
     points = facts.marginal_points(problems[-1][0], found.multipliers)
     assert len(points) < 20
     assert facts.check_lemma_f1(found.model, points).violations == 0
@@ -181,7 +181,7 @@ def test_the_example_is_a_ramp_between_two_flat_pieces_without_a_point_at_its_en
     torch.testing.assert_close(model(points[:, None]), labels, rtol=0, atol=1e-14)
     function = from_network(model)
     assert function.nodes.tolist() == pytest.approx([-0.5, 0.5, 4])
-    assert Margins.of(function, 1.0, tolerance=1e-9).flat.tolist() == [True, False, True, False]
+    assert Margins.from_function(function, 1.0, tolerance=1e-9).flat.tolist() == [True, False, True, False]
     assert facts.has_active_neuron(model, points)
     hidden = (model.weights[:, 0].square() + model.biases.square()).sqrt()
     torch.testing.assert_close(hidden, model.outputs.abs())
@@ -231,7 +231,7 @@ def test_at_an_exact_optimum_the_norm_does_not_change_to_first_order():
     generator, rates = stream(0, "stationary"), []
     for _ in range(100):
         points, labels = draw_problem("pairs", count=5, generator=generator)
-        model = univariate(points, labels).model
+        model = optimum_on_line(points, labels).model
         for three in shiftable(model, points):
             own = TwoLayer(*(part[three] for part in parts(model)))
             rates.append(float(norm_derivative(own) / model.squared_norm()))

@@ -9,7 +9,7 @@ import torch
 from leakage.data.mixtures import LAWS, draw_sample
 from leakage.metrics.trends import slope
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt import Geometry, activation_ceiling, activation_floor, output_bound
+from leakage.theory.kkt import InnerProducts, activation_lower_bound, activation_upper_bound, output_bound
 from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
     LearnableCase,
@@ -78,7 +78,7 @@ def test_the_tail_in_two_and_three_dimensions_is_as_in_school():
 def test_the_tail_is_that_of_points_drawn_on_the_sphere():
     runs, d = 100_000, 10
     sample = draw_sample("sphere", rows=2, fresh=0, dimension=d, runs=runs, generator=stream(0, "sphere"))
-    share = float((Geometry.of(sample.train).delta > math.sqrt(d) * math.log(d)).double().mean())
+    share = float((InnerProducts.from_points(sample.train).delta > math.sqrt(d) * math.log(d)).double().mean())
     expected = overlap_tail(d)
     assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / runs)
 
@@ -115,7 +115,7 @@ def test_with_n_fixed_the_learnable_case_stays_away_from_orthogonality():
     sample = draw_sample(law, rows=n, fresh=1, dimension=d, runs=50, generator=stream(0, "learnable"))
     # Two of eight points share an axis: δ/d → 1/n², Δ/d → 1 + 1/n². Noise of √d is left, a few times n² 1e-7 of δ.
     expected = torch.full((50,), n / (n**2 + 1), dtype=DTYPE)
-    torch.testing.assert_close(Geometry.of(sample.train).ratio, expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(InnerProducts.from_points(sample.train).ratio, expected, rtol=1e-4, atol=0)
 
 
 def test_the_labels_of_the_learnable_case_are_those_of_an_exclusive_or():
@@ -145,10 +145,10 @@ def held_against(point, *, fresh=None, kinks=1e-6):
 
 
 def test_the_tightness_of_a_kkt_point_is_as_in_closed_form():
-    found, geometry, margin = held_against(WIDE), Geometry.of(WIDE.points), of(WIDE.margin)[0]
+    found, geometry, margin = held_against(WIDE), InnerProducts.from_points(WIDE.points), of(WIDE.margin)[0]
     own = WIDE.margin / WIDE.height * WIDE.multiplier
-    torch.testing.assert_close(found.ceiling, own / activation_ceiling(geometry, margin), rtol=1e-6, atol=0)
-    torch.testing.assert_close(found.floor, own / activation_floor(geometry, margin), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.ceiling, own / activation_upper_bound(geometry, margin), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.floor, own / activation_lower_bound(geometry, margin), rtol=1e-6, atol=0)
     # Asked about the training points themselves, whose answers are m and whose largest product is Δ.
     bound = output_bound(geometry, geometry.most[None], margin, factor=1)
     torch.testing.assert_close(found.fresh, margin / bound[0], rtol=1e-9, atol=0)

@@ -46,7 +46,7 @@ def test_trained_least_squares_has_the_exact_law(p, member):
     point = 1.4 * gaussian((24,), generator=generator)
     trained = trained_predictions(design, point, widths=[p], trials=4000, member=member, generator=generator)
     sample = least_squares.sample_member if member else least_squares.sample_outsider
-    exact = sample(design, p, Query.of(point, design, p), trials=40_000, generator=generator)
+    exact = sample(design, p, Query.from_point(point, design, p), trials=40_000, generator=generator)
     assert trained.shape == (4000, 1)
     assert stats.ks_2samp(trained[:, 0], exact).pvalue > P_VALUE
 
@@ -60,7 +60,7 @@ def test_trained_ridge_has_the_exact_law(member):
     )
     sample = ridge.sample_member if member else ridge.sample_outsider
     for column, penalty in enumerate((0.1, 2.0)):
-        exact = sample(design, 13, penalty, Query.of(point, design, 13), trials=20_000, generator=generator)
+        exact = sample(design, 13, penalty, Query.from_point(point, design, 13), trials=20_000, generator=generator)
         assert stats.ks_2samp(trained[:, column], exact).pvalue > P_VALUE
 
 

@@ -9,7 +9,7 @@ import noise_labels
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.data.gaussians import gaussian
-from leakage.geometry.polytopes import read_out, smooth
+from leakage.geometry.polytopes import output_map, smooth_pattern
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -82,7 +82,7 @@ def test_a_boundary_that_is_not_reached_is_infinitely_far():
 def test_losses_are_what_they_are_called():
     network, points = a_network((5, 7, 6, 3)), gaussian((9, 5), generator=stream(0, "points"))
     labels = network(points).argmax(-1)
-    weight, bias = read_out(network, smooth(network, points))
+    weight, bias = output_map(network, smooth_pattern(network, points))
     expected = {
         "confidence": -network(points).softmax(-1).amax(-1).log(),
         "output": -network(points).norm(dim=-1),

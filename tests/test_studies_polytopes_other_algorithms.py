@@ -118,7 +118,7 @@ def test_the_search_for_the_label_is_right_where_it_changes_once():
     model = type(model)(model.weights, (model.biases[0], torch.tensor([0.0, 2.3], dtype=torch.float64)))
     found = search_rays(model, *start_and_way(0.5, 0.0), steps=60, event="label")
     assert abs(float(found) - 1.8) < 1e-12
-    assert abs(float(rays.label_change(model, *start_and_way(0.5, 0.0), until=60.0)) - 1.8) < 1e-12
+    assert abs(float(rays.ray_label_change(model, *start_and_way(0.5, 0.0), until=60.0)) - 1.8) < 1e-12
 
 
 def test_nothing_is_met_where_nothing_changes():

@@ -8,7 +8,7 @@ import torch
 from geometry_networks import SQUARE, network, one_layer, points
 from last_bits import LastBits
 from leakage.geometry.decision_boundary import decision_boundary
-from leakage.geometry.polygons import fans
+from leakage.geometry.polygons import triangle_fans
 from leakage.geometry.subdivision import Plane, subdivide
 from leakage.models.mlp import Mlp, stack
 from reproduced.studies.polytopes import windows
@@ -72,7 +72,7 @@ def test_outputs_are_those_at_the_middles_of_pixels(model):
 
 def test_regions_tile_the_window_and_have_the_predicted_class(model):
     vertices, counts, classes = Picture(subdivide(model, SQUARE)).regions
-    assert float(fans(vertices)[1].sum()) == pytest.approx(4)
+    assert float(triangle_fans(vertices)[1].sum()) == pytest.approx(4)
     used = (torch.arange(vertices.shape[1]) < counts.unsqueeze(-1)).unsqueeze(-1)
     middles = (vertices * used).sum(1) / counts.unsqueeze(-1)
     torch.testing.assert_close(model(middles).argmax(-1), classes)

@@ -13,7 +13,7 @@ from leakage.metrics.estimates import Estimate
 from leakage.runtime import stream
 from leakage.theory import gaussian_mechanism
 from leakage.theory.logistic.limit import Setting
-from leakage.theory.logistic.output_law import average_advantage, best_threshold
+from leakage.theory.logistic.output_law import average_advantage, best_loss_threshold
 from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
 DATA = noise_labels.NOISE
@@ -122,7 +122,7 @@ def test_the_loss_alone_tells_more_than_one_threshold_on_it_finds():
     found = logistic_ladder.exact_rungs(1.0, nodes=32)["loss"]
     law = logistic_ladder.solve_limit(1.0).law
     best = float((found.curve - found.fpr).max())
-    assert best_threshold(law).advantage - 5e-3 < best < average_advantage(law)
+    assert best_loss_threshold(law).advantage - 5e-3 < best < average_advantage(law)
 
 
 def test_trained_logistic_regressions_follow_the_law_of_the_limit():

@@ -7,7 +7,7 @@ import torch
 
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.runtime import DTYPE
-from leakage.theory.hermite import ORDERS, gaussian_mean, moment, route, weight_ratio
+from leakage.theory.hermite import ORDERS, gaussian_mean, moment, recovery_moments, weight_ratio
 
 ROOT_2PI = math.sqrt(2 * math.pi)
 NORMS = torch.tensor([0.01, 0.5, 1.0, 2.0, 30.0], dtype=DTYPE)
@@ -84,12 +84,12 @@ def test_moments_at_unit_length_are_those_known_without_a_closed_form(name, expe
 @pytest.mark.parametrize("norm", [0.01, 1.0, 5.0])
 @pytest.mark.parametrize("name", PAPER_ROUTES)
 def test_a_route_takes_the_lowest_orders_that_do_not_vanish(name, norm):
-    found = route(activation(name), norm=norm)
+    found = recovery_moments(activation(name), norm=norm)
     assert (found.span, found.tensor) == PAPER_ROUTES[name]
 
 
 def test_a_route_may_lack_a_matrix():
-    found = route(lambda x: x**4 - 6 * x**2)  # He4 and a constant at unit length
+    found = recovery_moments(lambda x: x**4 - 6 * x**2)  # He4 and a constant at unit length
     assert (found.span, found.tensor) == (None, 4)
 
 
@@ -97,7 +97,7 @@ def test_a_route_may_lack_a_matrix():
 @pytest.mark.parametrize("name", ["linear", "quadratic"])
 def test_a_polynomial_of_degree_two_is_not_identifiable(name, norm):
     with pytest.raises(ValueError, match="`activation` is not identifiable"):
-        route(activation(name), norm=norm)
+        recovery_moments(activation(name), norm=norm)
 
 
 def test_weights_of_two_labels_are_equal_only_without_a_mean():
@@ -120,7 +120,7 @@ def test_a_ratio_counts_every_label():
 @pytest.mark.parametrize("norm", [70.0, 100.0, 1e4])
 def test_a_norm_at_which_an_activation_is_not_resolved_is_refused(norm):
     with pytest.raises(ValueError, match="`norm` must be smaller"):
-        route(activation("sin"), norm=norm)
+        recovery_moments(activation("sin"), norm=norm)
 
 
 @pytest.mark.parametrize("norm", [1e-3, 1.0, 10.0, 50.0])

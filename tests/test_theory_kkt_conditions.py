@@ -13,8 +13,8 @@ from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.runtime import DTYPE, stream
-from leakage.theory.kkt import check
-from leakage.theory.max_margin import univariate
+from leakage.theory.kkt import check_kkt
+from leakage.theory.max_margin import optimum_on_line
 from leakage.trainers.margin_flow import Descent, train
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 
@@ -49,7 +49,7 @@ def right_hand_sides(model, points, labels, found):
 @pytest.mark.parametrize("shares", [((1.0,), (1.0,)), ((0.5, 0.3, 0.2), (0.9, 0.1))])
 @pytest.mark.parametrize("point", [POINT, Symmetric(n=2, kappa=5, rho=4, margin=0.1), Symmetric(n=12, kappa=1, rho=1)])
 def test_a_kkt_point_meets_all_its_conditions(point, shares):
-    found = check(point.network(shares), point.points, point.labels, kinks=1e-6)
+    found = check_kkt(point.network(shares), point.points, point.labels, kinks=1e-6)
     assert found.residual < SETTLED
     torch.testing.assert_close(
         found.multipliers, torch.full((point.n,), point.multiplier, dtype=DTYPE), rtol=1e-6, atol=0
@@ -65,7 +65,7 @@ def test_the_optimum_on_the_line_meets_its_conditions(count, machine):
     # Points on the line interact strongly: 2000 sweeps alone leave residuals of up to 0.85.
     with LastBits(machine):  # and where slopes are 0, rounding chooses the way
         points, labels = draw_problem("random", count=count, generator=stream(0, f"line {count}"))
-        found = check(univariate(points, labels).model, points[:, None], labels, kinks=1e-5)
+        found = check_kkt(optimum_on_line(points, labels).model, points[:, None], labels, kinks=1e-5)
     assert found.residual < 1e-5  # kinks are good to that
 
 
@@ -73,13 +73,13 @@ def test_the_optimum_on_the_line_meets_its_conditions(count, machine):
 def test_a_network_in_few_dimensions_has_its_multipliers(kinks):
     # 130 kinks among 10 points: combinations of the steepest subgradients alone take over 30 rounds.
     model, points, labels = single(trained(dimension=5, steps=1000, name="e"))
-    found = check(model, points, labels, kinks=kinks)
+    found = check_kkt(model, points, labels, kinks=kinks)
     assert found.residual < 0.02
-    assert found.residual <= check(model, points, labels, kinks=kinks / 10).residual
+    assert found.residual <= check_kkt(model, points, labels, kinks=kinks / 10).residual
 
 
 def test_the_subgradients_at_the_kinks_are_found():
-    found = check(POINT.network(), POINT.points, POINT.labels, kinks=1e-6)
+    found = check_kkt(POINT.network(), POINT.points, POINT.labels, kinks=1e-6)
     own = POINT.labels[:, None] == torch.tensor([1.0, -1.0], dtype=DTYPE)
     expected = torch.where(own, 1.0, POINT.subgradient).to(DTYPE)
     torch.testing.assert_close(found.subgradients, expected, rtol=0, atol=1e-6)
@@ -89,8 +89,8 @@ def test_subgradients_fixed_at_the_kinks_leave_a_residual_at_a_kkt_point():
     # A push off the kinks by rounding's size: s is then 0 or 1, and the closed form needs 0.04.
     model = POINT.network()
     pushed = TwoLayer(model.weights, model.biases - 1e-9, model.outputs)
-    assert check(pushed, POINT.points, POINT.labels, kinks=0.0).residual > 0.02
-    assert check(pushed, POINT.points, POINT.labels, kinks=1e-6).residual < SETTLED
+    assert check_kkt(pushed, POINT.points, POINT.labels, kinks=0.0).residual > 0.02
+    assert check_kkt(pushed, POINT.points, POINT.labels, kinks=1e-6).residual < SETTLED
 
 
 @pytest.mark.parametrize("x", [-2.0, 0.0, 0.7])
@@ -100,14 +100,14 @@ def test_one_neuron_and_one_point_have_the_multiplier_of_theorem_4_1(x, label):
     model = TwoLayer(
         *(torch.tensor(value, dtype=DTYPE) for value in ([[v * label * x / length]], [v * label / length], [v]))
     )
-    found = check(model, torch.tensor([[x]], dtype=DTYPE), torch.tensor([label], dtype=DTYPE))
+    found = check_kkt(model, torch.tensor([[x]], dtype=DTYPE), torch.tensor([label], dtype=DTYPE))
     assert found.multipliers.item() == pytest.approx(1 / length, rel=1e-12)
     assert found.residual < 1e-12
 
 
 def test_with_every_kink_closed_the_multipliers_are_those_of_nonnegative_least_squares():
     model, points, labels = single(trained())
-    found = check(model, points, labels, kinks=0.0)
+    found = check_kkt(model, points, labels, kinks=0.0)
     on = (model.preactivations(points) > 0).to(DTYPE)
     lifted = torch.cat([points, torch.ones_like(points[:, :1])], dim=-1)
     hidden = (on * model.outputs).unsqueeze(-1) * lifted.unsqueeze(1)
@@ -123,7 +123,7 @@ def test_no_other_multipliers_and_subgradients_come_closer(kinks):
     # The problem is convex on a cone, so a point is optimal if the gradient g vanishes along it and rises along
     # every ray: for each i, g_λ plus all negative parts of g_μ at the kinks is not negative.
     model, points, labels = single(trained())
-    found = check(model, points, labels, kinks=kinks)
+    found = check_kkt(model, points, labels, kinks=kinks)
     along_outputs, slopes = right_hand_sides(model, points, labels, found)
     reach, weights = model.preactivations(points), found.multipliers[:, None] * found.subgradients
     lengths = (
@@ -138,7 +138,7 @@ def test_no_other_multipliers_and_subgradients_come_closer(kinks):
 
 
 def test_freeing_more_kinks_never_hurts():
-    residuals = [float(check(*single(trained()), kinks=kinks).residual) for kinks in (0.0, 1e-3, 1e-2, 0.1)]
+    residuals = [float(check_kkt(*single(trained()), kinks=kinks).residual) for kinks in (0.0, 1e-3, 1e-2, 0.1)]
     assert residuals == sorted(residuals, reverse=True)
     assert residuals[2] < residuals[0] / 2
 
@@ -149,7 +149,7 @@ def test_what_no_training_point_sees_is_residual():
     points = torch.cat([POINT.points, torch.zeros(POINT.n, 1, dtype=DTYPE)], dim=-1)
     stray = share * model.squared_norm().sqrt() / math.sqrt(2)
     weights = torch.cat([model.weights, stray.expand(2, 1)], dim=-1)
-    found = check(TwoLayer(weights, model.biases, model.outputs), points, POINT.labels, kinks=1e-2)
+    found = check_kkt(TwoLayer(weights, model.biases, model.outputs), points, POINT.labels, kinks=1e-2)
     assert found.residual == pytest.approx(share / math.sqrt(1 + share**2), rel=1e-9)
     assert found.cosine == pytest.approx(1 / math.sqrt(1 + share**2), rel=1e-9)
 
@@ -159,7 +159,7 @@ def test_the_size_of_the_network_and_all_orders_are_irrelevant():
     neurons = torch.randperm(60, generator=stream(0, "neurons"))
     rows = torch.randperm(10, generator=stream(0, "rows"))
     other = TwoLayer(3 * model.weights[neurons], 3 * model.biases[neurons], 3 * model.outputs[neurons])
-    first, second = check(model, points, labels), check(other, points[rows], labels[rows])
+    first, second = check_kkt(model, points, labels), check_kkt(other, points[rows], labels[rows])
     torch.testing.assert_close(second.multipliers, first.multipliers[rows], rtol=1e-5, atol=1e-8)
     for name in ("residual", "cosine", "slackness"):
         torch.testing.assert_close(getattr(second, name), getattr(first, name), rtol=1e-6, atol=1e-9)
@@ -168,9 +168,9 @@ def test_the_size_of_the_network_and_all_orders_are_irrelevant():
 
 def test_a_batch_gives_what_its_networks_give_alone():
     arguments = trained(runs=3)
-    together = vars(check(*arguments))
+    together = vars(check_kkt(*arguments))
     for run in range(3):
-        alone = vars(check(*(argument[run] for argument in arguments)))
+        alone = vars(check_kkt(*(argument[run] for argument in arguments)))
         for name, value in alone.items():
             if name != "subgradients":  # free where the multiplier or the output weight is 0
                 torch.testing.assert_close(together[name][run], value, rtol=1e-5, atol=1e-7)
@@ -178,7 +178,7 @@ def test_a_batch_gives_what_its_networks_give_alone():
 
 def test_training_longer_tightens_the_slackness_in_proportion_to_the_margin():
     # q_i - m is of the order of log λ at any time, so slackness times margin is a constant.
-    short, long = (check(*single(trained(dimension=200, steps=steps))) for steps in (200, 1000))
+    short, long = (check_kkt(*single(trained(dimension=200, steps=steps))) for steps in (200, 1000))
     assert long.margin > 3 * short.margin
     assert long.slackness * long.margin == pytest.approx(float(short.slackness * short.margin), rel=0.3)
 
@@ -188,4 +188,4 @@ def test_an_untrained_network_is_far_from_the_conditions():
     generator = stream(0, "untrained")
     random = TwoLayer(*(gaussian(tuple(part.shape), generator=generator) for part in vars(model).values()))
     # A random net of width 60 on 10 points: its 1300 parameters cannot be a combination of so few gradients.
-    assert check(random, points, random(points).sign()).residual > 0.5
+    assert check_kkt(random, points, random(points).sign()).residual > 0.5

@@ -7,7 +7,7 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
-from leakage.theory.max_margin import orthant, single, univariate
+from leakage.theory.max_margin import optimum_of_independent_points, optimum_on_line, single_neuron_optimum
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 
 EXAMPLE = torch.tensor([-3.0, 1, 2, 7], dtype=DTYPE), torch.tensor([-1.0, 1, -1, 1], dtype=DTYPE)
@@ -29,7 +29,7 @@ def responses(found, points, labels):
 
 
 def test_the_worked_example_has_its_known_value():
-    found = univariate(*EXAMPLE)
+    found = optimum_on_line(*EXAMPLE)
     assert float(found.value) == pytest.approx(8.52884, abs=1e-5)
     assert found.gap < 1e-9
     # 1 = the margin, on all four points: every multiplier is positive.
@@ -39,7 +39,7 @@ def test_the_worked_example_has_its_known_value():
 @pytest.mark.parametrize("law", LABEL_LAWS)
 def test_optima_on_the_line_are_certified_and_stationary(law):
     points, labels = draw_problem(law, count=12, generator=stream(3, law))
-    found = univariate(points, labels)
+    found = optimum_on_line(points, labels)
     assert -1e-12 < found.gap < 1e-6
     outputs = labels * found.model(points[:, None])
     assert float(outputs.min()) == pytest.approx(1, abs=1e-12)
@@ -53,7 +53,7 @@ def test_optima_on_the_line_are_certified_and_stationary(law):
 def test_no_network_of_margin_one_is_shorter():
     # The dual bound: λ is feasible against every unit neuron, also those that the solver never saw.
     points, labels = draw_problem("pairs", count=8, generator=stream(0, "dual"))
-    found = univariate(points, labels)
+    found = optimum_on_line(points, labels)
     angles = torch.linspace(0, 2 * math.pi, 20_001, dtype=DTYPE)
     neurons = angles.cos() * points[:, None] + angles.sin()
     assert float(((labels * found.multipliers) @ neurons.clamp_min(0)).abs().max()) <= 1 + 1e-12
@@ -63,14 +63,14 @@ def test_no_network_of_margin_one_is_shorter():
 def test_orthants_find_the_same_optimum_as_half_lines():
     points = torch.tensor([-0.5, 1.5], dtype=DTYPE)
     for labels in ([1.0, -1], [1.0, 1]):
-        one = univariate(points, torch.tensor(labels, dtype=DTYPE))
-        other = orthant(points[:, None], torch.tensor(labels, dtype=DTYPE))
+        one = optimum_on_line(points, torch.tensor(labels, dtype=DTYPE))
+        other = optimum_of_independent_points(points[:, None], torch.tensor(labels, dtype=DTYPE))
         torch.testing.assert_close(one.value, other.value, rtol=1e-9, atol=0)
 
 
 def test_optima_in_many_dimensions_are_certified_and_stationary():
     points, labels = wide()
-    found = orthant(points, labels)
+    found = optimum_of_independent_points(points, labels)
     assert -1e-12 < found.gap < 1e-9
     outputs = labels * found.model(points)
     assert float(outputs.min()) == pytest.approx(1, abs=1e-12)
@@ -80,47 +80,47 @@ def test_optima_in_many_dimensions_are_certified_and_stationary():
 
 def test_orthogonal_points_far_out_share_one_neuron_for_each_label():
     points = 1e4 * torch.eye(4, dtype=DTYPE)
-    found = orthant(points, torch.tensor([1.0, 1, -1, -1], dtype=DTYPE))
+    found = optimum_of_independent_points(points, torch.tensor([1.0, 1, -1, -1], dtype=DTYPE))
     # p = (x_1 + x_2) / 1e8 for each label; the bias adds less than 1e-6 of it.
     assert float(found.value) == pytest.approx(2 * math.sqrt(2) / 1e4, rel=1e-6)
 
 
 def test_neurons_are_balanced():
-    model = univariate(*EXAMPLE).model
+    model = optimum_on_line(*EXAMPLE).model
     hidden = (model.weights.square().sum(-1) + model.biases.square()).sqrt()
     torch.testing.assert_close(hidden, model.outputs.abs())
 
 
 def test_the_order_of_the_points_does_not_matter():
     order = torch.tensor([2, 0, 3, 1])
-    straight, shuffled = univariate(*EXAMPLE), univariate(EXAMPLE[0][order], EXAMPLE[1][order])
+    straight, shuffled = optimum_on_line(*EXAMPLE), optimum_on_line(EXAMPLE[0][order], EXAMPLE[1][order])
     torch.testing.assert_close(shuffled.multipliers, straight.multipliers[order], rtol=0, atol=1e-10)
 
 
 def test_mirrored_points_and_swapped_labels_have_the_same_value():
     points, labels = draw_problem("random", count=10, generator=stream(1, "mirror"))
-    value = univariate(points, labels).value
-    torch.testing.assert_close(univariate(-points, labels).value, value, rtol=1e-8, atol=0)
-    torch.testing.assert_close(univariate(points, -labels).value, value, rtol=1e-8, atol=0)
+    value = optimum_on_line(points, labels).value
+    torch.testing.assert_close(optimum_on_line(-points, labels).value, value, rtol=1e-8, atol=0)
+    torch.testing.assert_close(optimum_on_line(points, -labels).value, value, rtol=1e-8, atol=0)
 
 
 def test_points_close_together_are_still_certified():
     points = torch.tensor([-1.0, 0, 1e-4, 2], dtype=DTYPE)
-    assert univariate(points, EXAMPLE[1]).gap < 1e-6
+    assert optimum_on_line(points, EXAMPLE[1]).gap < 1e-6
 
 
 @pytest.mark.parametrize("point", [[0.7], [0.0], [-3.0, 2.0, 0.5]])
 @pytest.mark.parametrize("label", [-1, 1])
 def test_one_point_has_one_neuron_in_closed_form(point, label):
     x = torch.tensor(point, dtype=DTYPE)
-    model, multiplier = single(x, label=label, margin=3.0)
+    model, multiplier = single_neuron_optimum(x, label=label, margin=3.0)
     assert float(model(x[None])) == pytest.approx(3 * label, rel=1e-14)
     assert float(model.squared_norm()) == pytest.approx(2 * 3 * float(multiplier), rel=1e-14)
-    found = orthant(x[None], torch.tensor([float(label)], dtype=DTYPE))
+    found = optimum_of_independent_points(x[None], torch.tensor([float(label)], dtype=DTYPE))
     torch.testing.assert_close(found.multipliers[0], multiplier, rtol=1e-9, atol=0)
 
 
 def test_an_uncertified_answer_is_an_error():
     points = torch.tensor([0, 1e-15, 1, 2], dtype=DTYPE)
     with pytest.raises(RuntimeError, match="relative duality gap"):
-        univariate(points, EXAMPLE[1])
+        optimum_on_line(points, EXAMPLE[1])

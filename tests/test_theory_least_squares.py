@@ -15,7 +15,7 @@ from leakage.theory.least_squares import (
     Design,
     Query,
     advantage,
-    crossover,
+    crossover_width,
     member_variance,
     noise_advantage,
     noise_for_error,
@@ -57,7 +57,7 @@ def test_the_outsider_variance_is_that_of_trained_models_at_the_actual_point(n, 
     generator, design = stream(0, f"variance {p} {D}"), Design(n, D, sigma)
     point = 2 * gaussian((D,), generator=generator)  # far from typical
     squares = trained(design, p, point, generator=generator)[0].square()
-    formula = float(outsider_variance(design, torch.tensor(p), Query.of(point, design, p)))
+    formula = float(outsider_variance(design, torch.tensor(p), Query.from_point(point, design, p)))
     assert abs(float(squares.mean()) - formula) < 4 * float(squares.std()) / math.sqrt(TRIALS)  # 4 standard errors
 
 
@@ -102,7 +102,7 @@ def test_members_keep_the_variance_of_their_label_whatever_the_width():
 
 
 def test_the_variances_meet_just_before_twice_as_many_features_as_rows():
-    assert crossover(FIGURE) == pytest.approx(199.3, abs=0.05)
+    assert crossover_width(FIGURE) == pytest.approx(199.3, abs=0.05)
     sides = FIGURE.widths([199, 200])
     ratios = outsider_variance(FIGURE, sides, Query.typical(FIGURE, sides)) / 2
     assert ratios.tolist() == pytest.approx([1.0032, 0.9931], abs=5e-5)
@@ -112,7 +112,7 @@ def test_the_variances_meet_just_before_twice_as_many_features_as_rows():
 @given(n=st.integers(2, 200), factor=st.floats(3, 100), sigma=st.floats(0, 3))
 def test_from_the_crossover_on_the_advantage_grows_with_the_width(n, factor, sigma):
     design = Design(n, math.ceil(factor * n), sigma)
-    start = crossover(design)
+    start = crossover_width(design)
     assert n + 1 < start < 2 * n + 1
     widths = list(range(max(n + 2, math.ceil(start)), design.D + 1))
     values = typical_advantage(design, widths)
@@ -195,10 +195,10 @@ def test_a_drawn_point_grows_with_the_width_and_keeps_its_norm():
 
 def test_the_query_of_a_point_splits_its_squared_norm():
     point = torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]])
-    query = Query.of(point, Design(2, 3), 2)
+    query = Query.from_point(point, Design(2, 3), 2)
     assert query.used.tolist() == [5.0, 0.25]
     assert query.unused.tolist() == [9.0, 16.0]
-    assert Query.of(point, Design(2, 3), 3).unused.tolist() == [0.0, 0.0]
+    assert Query.from_point(point, Design(2, 3), 3).unused.tolist() == [0.0, 0.0]
     assert Query.typical(Design(2, 9), [2, 9]).unused.tolist() == [7.0, 0.0]
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, two_gaussians
-from leakage.theory.gaussian_mixtures import power, rule_advantage, thresholds, total_variation
+from leakage.theory.gaussian_mixtures import power, threshold_advantage, thresholds, total_variation
 from leakage.theory.least_squares import (
     Design,
     Query,
@@ -18,8 +18,8 @@ from leakage.theory.least_squares import (
     outsider_mixture,
     sample_member,
     sample_outsider,
+    sample_unused_direction,
     total_variations,
-    unused_direction,
 )
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -64,7 +64,7 @@ def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, member):
     generator, design = stream(0, f"law {n} {p} {D} {sigma}"), Design(n, D, sigma)
     point = 1.5 * gaussian((D,), generator=generator)  # not a typical point: its own norms must enter
     sample = sample_member if member else sample_outsider
-    ours = sample(design, p, Query.of(point, design, p), trials=EXACT, generator=generator)
+    ours = sample(design, p, Query.from_point(point, design, p), trials=EXACT, generator=generator)
     brute = trained(design, p, point, generator, member=member)
     for view in (torch.clone, torch.abs):
         assert stats.ks_2samp(view(ours), view(brute)).pvalue > P_VALUE
@@ -75,7 +75,7 @@ def test_a_member_with_small_features_pulls_the_fit_by_its_exact_leverage(n, p):
     """Odds r²/χ²ₙ₋ₚ of about one show their degrees of freedom; a typical point has larger ones."""
     generator, design = stream(0, f"leverage {n}"), Design(n, p + 1, 2.0)
     point = torch.cat([torch.full((p,), 0.5), torch.tensor([1.0])]).to(DTYPE)
-    ours = sample_member(design, p, Query.of(point, design, p), trials=EXACT, generator=generator)
+    ours = sample_member(design, p, Query.from_point(point, design, p), trials=EXACT, generator=generator)
     brute = trained(design, p, point, generator, member=True)
     assert stats.ks_2samp(ours.abs(), brute.abs()).pvalue > P_VALUE
 
@@ -144,11 +144,11 @@ def test_from_n_features_on_the_member_draws_its_label():
 
 def test_the_unused_direction_has_the_law_of_its_two_dependent_parts():
     design, size = Design(5, 8, 0.5), (40_000,)
-    along, tau2 = unused_direction(design, 6, size, generator=stream(0, "along"))
+    along, tau2 = sample_unused_direction(design, 6, size, generator=stream(0, "along"))
     assert stats.kstest(along * math.sqrt(8), stats.norm.cdf).pvalue > P_VALUE
     assert stats.kstest(8 * (tau2 - 0.25 - along.square()), stats.chi2(1).cdf).pvalue > P_VALUE
     for p, rest in ((7, 0), (8, None)):  # one unused feature: the direction is all there is; none: nothing
-        along, tau2 = unused_direction(design, p, size, generator=stream(0, "along"))
+        along, tau2 = sample_unused_direction(design, p, size, generator=stream(0, "along"))
         torch.testing.assert_close(tau2, 0.25 + along.square())
         assert bool((along == 0).all()) == (rest is None)
 
@@ -178,7 +178,9 @@ def test_twice_as_many_features_as_rows_have_two_thresholds():
 def test_the_rule_with_one_threshold_is_nearly_as_good_and_never_better(p, one_threshold):
     laws, query = typical_laws(FIGURE, p), Query.typical(FIGURE, p)
     outsider, member = least_squares.outsider_variance(FIGURE, torch.tensor(p), query), torch.tensor(2.0, dtype=DTYPE)
-    rule = float(rule_advantage(two_gaussians.threshold(outsider=outsider, member=member).reshape(1), **laws).abs())
+    rule = float(
+        threshold_advantage(two_gaussians.threshold(outsider=outsider, member=member).reshape(1), **laws).abs()
+    )
     best = float(total_variation(**laws))
     assert best - 0.003 < rule <= best + 1e-9
     if one_threshold is not None:

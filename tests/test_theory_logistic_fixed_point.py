@@ -96,5 +96,5 @@ def test_an_unconverged_point_raises_or_is_marked():
 
 
 def test_a_batch_keeps_its_shape():
-    found = solve(Setting.panel(lambda_delta=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
+    found = solve(Setting.from_lambda_delta(lambda_delta=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
     assert {part.shape for part in found} == {torch.Size([3, 2])}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from leakage.theory.logistic.limit import Setting, infinite_ridge, least_gamma, max_margin, solve
-from leakage.theory.logistic.output_law import average_advantage, generalisation_error, threshold_rates
+from leakage.theory.logistic.limit import Setting, gamma_lower_bound, infinite_ridge, max_margin, solve
+from leakage.theory.logistic.output_law import average_advantage, generalisation_error, loss_threshold_rates
 from logistic_points import of, random_settings
 
 SHAPES = dict(phi=of(100.0, 3.0, 8.0, 1.5), eta=of(1.0, 1.0, 0.5, 0.3), samples=of(5.0, 5.0, 2.0, 5.0))
@@ -12,7 +12,7 @@ SHAPES = dict(phi=of(100.0, 3.0, 8.0, 1.5), eta=of(1.0, 1.0, 0.5, 0.3), samples=
 
 def test_a_huge_ridge_is_at_the_limit():
     product = 1e7 * SHAPES["samples"] / SHAPES["phi"]
-    found, limit = solve(Setting.panel(lambda_delta=product, **SHAPES)), infinite_ridge(**SHAPES)
+    found, limit = solve(Setting.from_lambda_delta(lambda_delta=product, **SHAPES)), infinite_ridge(**SHAPES)
     # What is left is of order 1/λ.
     close = dict(rtol=1e-5, atol=0)
     torch.testing.assert_close(found.alpha * 1e7, limit.alpha, **close)
@@ -35,7 +35,7 @@ def test_the_error_at_an_infinite_ridge_falls_with_width_and_the_advantage_rises
 
 
 def test_an_infinite_ridge_is_not_the_most_private():
-    weak = solve(Setting.panel(lambda_delta=0.01, phi=3.0, samples=50.0))
+    weak = solve(Setting.from_lambda_delta(lambda_delta=0.01, phi=3.0, samples=50.0))
     assert float(average_advantage(weak.law)) < 0.6 * float(infinite_ridge(phi=3.0, samples=50.0).advantage)
 
 
@@ -47,12 +47,12 @@ def test_many_weak_features_make_the_maximum_margin_classifier():
 
 def test_the_best_attack_tends_to_the_share_of_support_vectors_and_a_fixed_one_to_the_error():
     phi = 10 ** of(1.0, 3.0, 6.0, 12.0)
-    law = solve(Setting.panel(lambda_delta=0.5 / phi, phi=phi)).law
+    law = solve(Setting.from_lambda_delta(lambda_delta=0.5 / phi, phi=phi)).law
     limit, best = max_margin(samples=5.0), average_advantage(law)
     assert bool((best.diff() > 0).all())
     assert float(limit.support) - 0.03 < float(best[-1]) < float(limit.support)  # outputs grow like a logarithm of φ
     assert 0 < float(generalisation_error(law)[-1] - limit.error) < 0.002
-    fixed = threshold_rates(law, of(0.5)).advantage
+    fixed = loss_threshold_rates(law, of(0.5)).advantage
     assert bool((fixed[1:].diff() < 0).all())
     assert float(fixed[-1] - limit.error) == pytest.approx(0, abs=0.01)
 
@@ -62,7 +62,7 @@ def test_the_bounds_hold_everywhere():
     found = solve(setting)
     assert float(found.theta.max()) <= 0.25
     assert float(found.r_squared.max()) <= 0.25
-    assert bool((found.gamma > least_gamma(setting)).all())
+    assert bool((found.gamma > gamma_lower_bound(setting)).all())
 
 
 def test_no_smaller_bounds_would_do():

@@ -12,10 +12,10 @@ from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     average_advantage,
+    best_attack_on_point,
     densities,
     exceedance,
     generalisation_error,
-    sample_attack,
 )
 from leakage.theory.logistic.proximal_operator import loss, prox
 from logistic_points import of, random_settings, spread_out
@@ -55,13 +55,15 @@ def test_densities_integrate_to_one_and_their_largest_gap_is_the_advantage():
         torch.testing.assert_close(torch.trapezoid(density, grid), torch.ones(4, dtype=DTYPE), rtol=1e-9, atol=0)
     area = torch.trapezoid((member - outsider).clamp_min(0), grid)
     # The kink costs the square of the grid's step, 1e-6.
-    torch.testing.assert_close(area, sample_attack(LAW, teacher=teacher, label=label).advantage, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        area, best_attack_on_point(LAW, teacher=teacher, label=label).advantage, rtol=0, atol=1e-6
+    )
 
 
 def test_the_attack_on_one_point_does_on_samples_what_it_promises():
     count, teacher = 4000, 2.0
     fresh = LAW.alpha * teacher + LAW.sigma * gaussian((count,), generator=stream(1, "one point"))
-    attack = sample_attack(LAW, teacher=of(teacher), label=of(0.0))
+    attack = best_attack_on_point(LAW, teacher=of(teacher), label=of(0.0))
     member = loss(prox(fresh, LAW.gamma, of(0.0)), of(0.0))
     assert abs(float((member < attack.threshold).to(DTYPE).mean() - attack.tpr)) < 4 / math.sqrt(4 * count)
     assert abs(float((loss(fresh, of(0.0)) < attack.threshold).to(DTYPE).mean() - attack.fpr)) < 4 / math.sqrt(
@@ -75,21 +77,21 @@ def test_the_attack_on_one_point_does_on_samples_what_it_promises():
 def test_rates_and_advantage_agree():
     law = solve(random_settings(50)).law
     teacher = law.kappa * torch.linspace(-2, 2, 50, dtype=DTYPE)
-    attack = sample_attack(law, teacher=teacher, label=(torch.arange(50) % 2).to(DTYPE))
+    attack = best_attack_on_point(law, teacher=teacher, label=(torch.arange(50) % 2).to(DTYPE))
     torch.testing.assert_close(attack.tpr - attack.fpr, attack.advantage, rtol=0, atol=1e-14)
     assert bool((attack.threshold > 0).all())
 
 
 def test_a_point_with_the_other_label_and_teacher_is_the_same_point():
     teacher = torch.linspace(-5, 5, 11, dtype=DTYPE)
-    first, second = (sample_attack(LAW, teacher=s * teacher, label=of(max(s, 0.0))) for s in (1.0, -1.0))
+    first, second = (best_attack_on_point(LAW, teacher=s * teacher, label=of(max(s, 0.0))) for s in (1.0, -1.0))
     for ours, mirrored in zip(first, second, strict=True):
         torch.testing.assert_close(ours, mirrored, rtol=1e-12, atol=0)
 
 
 def test_the_mislabelled_are_the_most_exposed():
     teacher = torch.linspace(0, 30, 61, dtype=DTYPE)
-    right, wrong = (sample_attack(LAW, teacher=teacher, label=of(y)).advantage for y in (1.0, 0.0))
+    right, wrong = (best_attack_on_point(LAW, teacher=teacher, label=of(y)).advantage for y in (1.0, 0.0))
     assert bool((wrong[1:] > right[1:]).all())
     assert bool((right.diff() < 0).all())
 

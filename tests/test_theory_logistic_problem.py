@@ -23,6 +23,6 @@ def test_fields_broadcast():
 
 
 def test_the_panel_fixes_rows_per_signal_feature():
-    setting = Setting.panel(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
+    setting = Setting.from_lambda_delta(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
     torch.testing.assert_close(setting.delta * of(2.0, 10.0), of(5.0, 5.0))
     torch.testing.assert_close(setting.delta * setting.penalty, of(0.3, 0.3))

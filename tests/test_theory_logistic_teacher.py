@@ -7,14 +7,14 @@ import torch
 from scipy import integrate, special
 
 from leakage.runtime import DTYPE
-from leakage.theory.logistic.output_law import average_over_points, label_moments, logit_rule
+from leakage.theory.logistic.output_law import average_over_points, label_moments, logit_quadrature
 from logistic_points import of
 
 KAPPA = of(0.0, 0.2, 1.0, 10.0, 50.0, 100.0)
 
 
 def test_the_rule_has_the_moments_of_the_gaussian():
-    rule = logit_rule(KAPPA)
+    rule = logit_quadrature(KAPPA)
     torch.testing.assert_close(rule.weights.sum(-1), torch.ones_like(KAPPA), rtol=1e-14, atol=0)
     for power, moment in ((1, 0.0), (2, 1.0), (4, 3.0)):
         torch.testing.assert_close(
@@ -26,7 +26,7 @@ def test_the_rule_has_the_moments_of_the_gaussian():
 
 
 def test_half_of_all_labels_are_one():
-    rule = logit_rule(KAPPA)
+    rule = logit_quadrature(KAPPA)
     torch.testing.assert_close(average_over_points(torch.ones_like(rule.nodes), rule), torch.ones_like(KAPPA))
 
 

@@ -95,15 +95,15 @@ def test_a_piece_that_nearly_reaches_the_level_counts_with_its_end():
 
 
 def test_flat_pieces_are_on_the_margin_and_have_no_crossings():
-    met = Margins.of(function([0, 1, 2, 3], [1, 1, -1, -1]), 1.0, tolerance=1e-6)
+    met = Margins.from_function(function([0, 1, 2, 3], [1, 1, -1, -1]), 1.0, tolerance=1e-6)
     assert met.flat.tolist() == [True, True, False, True, True]
     assert met.crossings[2].tolist() == [1, 2]
     assert bool(met.crossings[met.flat].isnan().all())
-    off = Margins.of(function([0, 1], [0.5, 0.5]), 1.0, tolerance=1e-6)
+    off = Margins.from_function(function([0, 1], [0.5, 0.5]), 1.0, tolerance=1e-6)
     assert not bool(off.flat.any())  # constant, but not on the margin
 
 
 def test_only_bounded_pieces_side_by_side_are_neighbours():
     # Pieces: end, free, free, flat, free, flat, end.
-    met = Margins.of(function([0, 1, 2, 3, 4, 5], [0, -3, 1, 1, -1, -1], 1, 1), 1.0, tolerance=1e-6)
+    met = Margins.from_function(function([0, 1, 2, 3, 4, 5], [0, -3, 1, 1, -1, -1], 1, 1), 1.0, tolerance=1e-6)
     assert met.neighbours().tolist() == [False, True, True, False, False, False, False]

@@ -11,7 +11,14 @@ from scipy import integrate
 from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, ridge
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.ridge import Spectra, crossover_ratio, limit_variances, shrinkage, silent_penalty, variance_ratio
+from leakage.theory.ridge import (
+    ResolventSamples,
+    crossover_ratio,
+    limit_variances,
+    shrinkage,
+    variance_ratio,
+    zero_advantage_penalty,
+)
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)
@@ -134,7 +141,7 @@ def test_the_ends_of_the_ratio_are_known(gamma):
 
 @pytest.mark.parametrize(("gamma", "penalty"), [(0.5, 0.7252), (1.1, 0.4329), (1.5, 0.2372)])
 def test_the_silent_penalty_has_known_values(gamma, penalty):
-    assert float(silent_penalty(tensor(gamma), tensor(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
+    assert float(zero_advantage_penalty(tensor(gamma), tensor(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
 
 
 @repeatable
@@ -143,7 +150,7 @@ def test_at_the_silent_penalty_nothing_leaks(share, psi, sigma):
     limit = float(crossover_ratio(tensor(psi), sigma=sigma))
     design, n = Design(10**6, round(10**6 * psi), sigma), 10**6
     p = round(share * limit * n)
-    penalty = silent_penalty(tensor(p / n), tensor(design.D / n), sigma=sigma)
+    penalty = zero_advantage_penalty(tensor(p / n), tensor(design.D / n), sigma=sigma)
     assert float(penalty) > 0
     assert float(limit_advantage(design, p, penalty.tolist())) < 1e-9
     around = limit_ratio(design, p, torch.cat([penalty / 2, penalty * 2]))
@@ -152,15 +159,17 @@ def test_at_the_silent_penalty_nothing_leaks(share, psi, sigma):
 
 def test_for_endless_features_the_silent_penalty_is_a_straight_line():
     gamma = torch.linspace(0.01, 1.99, 100, dtype=DTYPE)
-    torch.testing.assert_close(silent_penalty(gamma, tensor(1e12), sigma=1.0), 1 - gamma / 2, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        zero_advantage_penalty(gamma, tensor(1e12), sigma=1.0), 1 - gamma / 2, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_from_the_crossover_on_every_penalty_leaks():
     psi = tensor(30.0)
     limit = crossover_ratio(psi, sigma=1.0)
     assert float(limit) == pytest.approx(2 - 1 / 60)
-    assert bool(torch.isnan(silent_penalty(torch.cat([limit, limit + 1]), psi, sigma=1.0)).all())
-    assert bool(torch.isfinite(silent_penalty(limit - 1e-6, psi, sigma=1.0)).all())
+    assert bool(torch.isnan(zero_advantage_penalty(torch.cat([limit, limit + 1]), psi, sigma=1.0)).all())
+    assert bool(torch.isfinite(zero_advantage_penalty(limit - 1e-6, psi, sigma=1.0)).all())
 
 
 @pytest.mark.parametrize("gamma", [1.5, 3.0, 10.0])
@@ -182,7 +191,7 @@ def test_at_other_points_a_penalty_may_lower_the_ratio(gamma):
 def test_at_finite_n_too_a_penalty_lowers_the_ratio_of_a_short_point(share, ends):
     design = Design(10, 10**6)
     query = Query(torch.tensor(share * 300.0, dtype=DTYPE), torch.tensor(10.0**6 - 300, dtype=DTYPE))
-    spectra = Spectra.draw(design, 300, tensor(1e-7, 1e7), trials=20_000, generator=stream(0, "short"))
+    spectra = ResolventSamples.draw(design, 300, tensor(1e-7, 1e7), trials=20_000, generator=stream(0, "short"))
     ratio = spectra.member_mixture(query).mean_variance / spectra.outsider_mixture(query).mean_variance
     # At a large penalty an outsider's variance goes with χ²₁₀: 4 standard errors of a mean of 20,000.
     assert ratio.tolist() == pytest.approx(list(ends), rel=4 * math.sqrt(2 / 10 / 20_000))
@@ -226,5 +235,5 @@ def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty
 def test_the_silent_penalty_has_its_limit_with_infinitely_many_features():
     gamma = torch.tensor([0.5, 1.5, 2.5], dtype=DTYPE)
     for psi in (1e160, math.inf):
-        found = silent_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
+        found = zero_advantage_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
         assert found.tolist() == pytest.approx([0.75, 0.25, math.nan], nan_ok=True)

@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 from leakage.data.gaussians import gaussian
 from leakage.metrics.scores import Scores
 from leakage.runtime import stream
-from leakage.theory.ridge_likelihood_ratios import Rows
+from leakage.theory.ridge_likelihood_ratios import RidgeTargets
 
 N, P, ASKED = 12, 4, 3
 DRAWS = stream(0, "evidence")
@@ -19,7 +19,7 @@ LABELS, QUERIES = gaussian((ASKED,), generator=DRAWS), gaussian((P - 1, P), gene
 
 def rows(penalty=2.0, **changed):
     whole = dict(others=OTHERS, asked=POINTS, labels=LABELS, beta=BETA, penalty=penalty, noise=0.7)
-    return Rows(**(whole | changed))
+    return RidgeTargets(**(whole | changed))
 
 
 def ratio_of_densities(setting, place, maps, noise):

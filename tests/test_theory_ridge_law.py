@@ -11,7 +11,7 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory import least_squares, ridge
 from leakage.theory.gaussian_mixtures import total_variation
 from leakage.theory.least_squares import Design, Query
-from leakage.theory.ridge import Spectra, limit_variances, sample_member, sample_outsider, sample_resolvent
+from leakage.theory.ridge import ResolventSamples, limit_variances, sample_member, sample_outsider, sample_resolvent
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 BRUTE, EXACT = 4000, 20_000
@@ -94,14 +94,14 @@ def trained(design, p, penalty, point, generator, *, member):
 def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, penalty, member):
     generator, design = stream(0, f"ridge {n} {p} {D} {penalty}"), Design(n, D, sigma)
     point = gaussian((D,), generator=generator)
-    query = Query.of(point, design, p)
+    query = Query.from_point(point, design, p)
     sample = sample_member if member else sample_outsider
     ours = sample(design, p, penalty, query, trials=EXACT, generator=generator)
     brute, variances = trained(design, p, penalty, point, generator, member=member)
     for view in (torch.clone, torch.abs):
         assert stats.ks_2samp(view(ours), view(brute)).pvalue > P_VALUE
     # Variances show what a test on 4000 predictions misses; 4 standard errors of each mean.
-    spectra = Spectra.draw(design, p, tensor(penalty), trials=EXACT, generator=generator)
+    spectra = ResolventSamples.draw(design, p, tensor(penalty), trials=EXACT, generator=generator)
     law = (spectra.member_mixture if member else spectra.outsider_mixture)(query)
     for squares in (ours.square(), law.variances[0]):
         spread = math.hypot(float(variances.std()) / math.sqrt(BRUTE), float(squares.std()) / math.sqrt(EXACT))
@@ -122,7 +122,7 @@ def test_a_vanishing_penalty_gives_the_law_of_least_squares(p, law):
 def test_at_many_features_mixtures_have_the_law_of_the_draws():
     design, generator = Design(12, 600, 0.8), stream(0, "mixtures")
     query = Query(torch.tensor(25.0, dtype=DTYPE), torch.tensor(570.0, dtype=DTYPE))
-    spectra = Spectra.draw(design, 20, tensor(0.4), trials=EXACT, generator=generator)
+    spectra = ResolventSamples.draw(design, 20, tensor(0.4), trials=EXACT, generator=generator)
     laws = spectra.outsider_mixture(query), spectra.member_mixture(query)
     for law, sample in zip(laws, (sample_outsider, sample_member), strict=True):
         draws = sample(design, 20, 0.4, query, trials=EXACT, generator=generator)
@@ -135,7 +135,7 @@ def test_at_many_features_mixtures_have_the_law_of_the_draws():
 )
 def test_figure_7_has_known_distances_at_finite_n(p, penalty, reference):
     design = Design(100, 3000)
-    spectra = Spectra.draw(design, p, tensor(penalty), trials=400, generator=stream(0, f"figure 7 {p}"))
+    spectra = ResolventSamples.draw(design, p, tensor(penalty), trials=400, generator=stream(0, f"figure 7 {p}"))
     query = Query.typical(design, p)
     ours = total_variation(**spectra.laws(query))
     # 600 designs in the reference and 400 here, each with a standard deviation of at most .0035.
@@ -146,21 +146,21 @@ def test_the_limit_is_near_the_finite_law_at_400_rows():
     design, query = Design(400, 1600), Query.typical(Design(400, 1600), 800)
     limits = limit_variances(design, torch.tensor(800), torch.tensor(0.5), query)
     assert (float(limits.outsider), float(limits.member)) == pytest.approx((0.6595, 1.1592), abs=5e-5)
-    spectra = Spectra.draw(design, 800, tensor(0.5), trials=200, generator=stream(0, "400 rows"))
+    spectra = ResolventSamples.draw(design, 800, tensor(0.5), trials=200, generator=stream(0, "400 rows"))
     for who, law in spectra.laws(query).items():
         assert float(law.mean_variance) == pytest.approx(float(getattr(limits, who)), rel=0.03)
 
 
 def test_points_and_penalties_of_a_batch_are_answered_one_by_one():
     design, penalties = Design(8, 20), tensor(0.1, 2.0)
-    spectra = Spectra.draw(design, 12, penalties, trials=5, generator=stream(0, "batch"))
+    spectra = ResolventSamples.draw(design, 12, penalties, trials=5, generator=stream(0, "batch"))
     points = Query(tensor(9.0, 12.0, 15.0), tensor(8.0, 3.0, 11.0))
     for law in (spectra.outsider_mixture, spectra.member_mixture):
         table = law(points).variances
         assert table.shape == (3, 2, 5)
         torch.testing.assert_close(torch.stack([law(points.at(i)).variances for i in range(3)]), table)
     for index in range(2):  # the same draws serve every penalty
-        single = Spectra.draw(design, 12, penalties[index : index + 1], trials=5, generator=stream(0, "batch"))
+        single = ResolventSamples.draw(design, 12, penalties[index : index + 1], trials=5, generator=stream(0, "batch"))
         torch.testing.assert_close(
             single.member_mixture(points).variances[:, 0], spectra.member_mixture(points).variances[:, index]
         )

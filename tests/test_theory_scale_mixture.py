@@ -18,7 +18,7 @@ from leakage.theory.gaussian_mixtures import (
     ScaleMixture,
     log_likelihood_ratio,
     power,
-    rule_advantage,
+    threshold_advantage,
     thresholds,
     total_variation,
 )
@@ -85,10 +85,10 @@ def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
     crossings = thresholds(member=member, outsider=outsider)
     assert crossings.shape == (2,)
     torch.testing.assert_close(outsider.density(crossings), member.density(crossings), rtol=1e-4, atol=0)
-    band = float(torch.diff(rule_advantage(crossings, member=member, outsider=outsider)).abs())
+    band = float(torch.diff(threshold_advantage(crossings, member=member, outsider=outsider)).abs())
     # Members are in the band between the two thresholds; a rule with one of them is worse.
     assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(band, abs=1e-14)
-    assert band > float(rule_advantage(crossings, member=member, outsider=outsider).abs().max()) + 0.01
+    assert band > float(threshold_advantage(crossings, member=member, outsider=outsider).abs().max()) + 0.01
 
 
 @repeatable
@@ -96,7 +96,7 @@ def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
 def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
     distance = float(total_variation(member=member, outsider=outsider))
     low, high = sorted(10**rule for rule in rules)
-    single = rule_advantage(tensor(low, high), member=member, outsider=outsider)
+    single = threshold_advantage(tensor(low, high), member=member, outsider=outsider)
     assert 0 <= distance <= 1
     assert distance >= float(single.abs().max()) - 1e-9
     assert distance >= abs(float(torch.diff(single))) - 1e-9
@@ -106,8 +106,8 @@ def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
 def test_a_rule_that_points_the_wrong_way_has_a_negative_advantage():
     """Where members vary less, "large answers are members" calls more outsiders members than members."""
     rule = tensor(0.5, 1.0, 2.0)
-    assert bool((rule_advantage(rule, outsider=tensor(4.0), member=tensor(1.0)) < 0).all())
-    assert bool((rule_advantage(rule, outsider=tensor(1.0), member=tensor(4.0)) > 0).all())
+    assert bool((threshold_advantage(rule, outsider=tensor(4.0), member=tensor(1.0)) < 0).all())
+    assert bool((threshold_advantage(rule, outsider=tensor(1.0), member=tensor(4.0)) > 0).all())
 
 
 @repeatable
@@ -301,7 +301,7 @@ def test_the_score_of_an_answer_far_in_the_tails_is_a_number():
 def test_the_score_points_the_right_way_on_either_side_of_the_crossover(p, larger):
     """Below p* members answer more timidly: "large answers are members" has fewer true than false positives there."""
     design, query = Design(20, 600), Query.typical(Design(20, 600), p)
-    assert (p > least_squares.crossover(design)) == larger
+    assert (p > least_squares.crossover_width(design)) == larger
     variances = {
         "outsider": least_squares.outsider_variance(design, torch.tensor(p), query),
         "member": least_squares.member_variance(design, query),
@@ -311,7 +311,7 @@ def test_the_score_points_the_right_way_on_either_side_of_the_crossover(p, large
         member=member.abs(), outsider=outsider.abs(), threshold=float(two_gaussians.threshold(**variances))
     )
     assert (naive.estimate > 0) == larger
-    assert (float(rule_advantage(two_gaussians.threshold(**variances).reshape(1), **laws)) > 0) == larger
+    assert (float(threshold_advantage(two_gaussians.threshold(**variances).reshape(1), **laws)) > 0) == larger
     normal = {who: ScaleMixture(variance.reshape(1)) for who, variance in variances.items()}
     right = roc.membership_advantage(
         member=log_likelihood_ratio(member, **normal), outsider=log_likelihood_ratio(outsider, **normal), threshold=0.0

@@ -35,7 +35,7 @@ def algorithm_1(
         tolerance: of flat pieces and of crossings, in units of the margin.
         merge_distance: closer candidates are merged; in units of the input.
     """
-    met = Margins.of(function, margin, tolerance=tolerance)
+    met = Margins.from_function(function, margin, tolerance=tolerance)
     flat = met.flat[1:-1]
     ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
     starts = function.nodes[1 : 1 + len(ramp)][ramp]
@@ -50,7 +50,7 @@ def algorithm_2(
 
     Source: Smorodinsky et al., Algorithm 2. Arguments are those of `algorithm_1`.
     """
-    met = Margins.of(function, margin, tolerance=tolerance)
+    met = Margins.from_function(function, margin, tolerance=tolerance)
     return _merge(met.points(met.neighbours()), merge_distance)
 
 
@@ -63,7 +63,7 @@ def all_crossings(
     of them are training points: with n marginal points there are at most 2n - 1 kinks. This set is ours, not the
     paper's. Arguments are those of `algorithm_1`.
     """
-    met = Margins.of(function, margin, tolerance=tolerance)
+    met = Margins.from_function(function, margin, tolerance=tolerance)
     return _merge(met.points(~met.flat), merge_distance)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from leakage.geometry import polygons
-from leakage.geometry.polygons import following, in_use
+from leakage.geometry.polygons import at_next_corner, is_corner
 from leakage.geometry.subdivision import Subdivision
 
 _ROUNDING = 1e-12  # heights and shares of a segment below this are rounding
@@ -139,7 +139,7 @@ def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int)
 
 def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) -> Bool[Tensor, "cells v"]:
     """The sides of each cell along which two classes are level."""
-    return in_use(counts, gaps.shape[1]) & (gaps == 0) & (following(gaps, counts) == 0)
+    return is_corner(counts, gaps.shape[1]) & (gaps == 0) & (at_next_corner(gaps, counts) == 0)
 
 
 def _leads(counts: Tensor, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
@@ -189,8 +189,8 @@ def _trimmed(
 
 def _zeros(vertices: Tensor, counts: Tensor, gaps: Tensor) -> Float[Tensor, "k 2 2"]:
     """The two points at which the level line of each polygon meets its edges, where it leaves and where it enters."""
-    ahead, used = following(gaps, counts), in_use(counts, gaps.shape[1])
-    places = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (following(vertices, counts) - vertices)
+    ahead, used = at_next_corner(gaps, counts), is_corner(counts, gaps.shape[1])
+    places = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (at_next_corner(vertices, counts) - vertices)
     # Each edge owns its first corner: a corner on the line is met once, and then the edge's share is 0.
     met = used & (gaps > 0) & (ahead <= 0), used & (gaps < 0) & (ahead >= 0)
     rows = torch.arange(len(gaps), device=gaps.device)

@@ -132,11 +132,11 @@ def _above(whole: _Part, heights: Float[Tensor, "k v"], owner: int) -> _Part:
     Each old edge yields two slots in turn: its first corner, if that is kept, and the point where it meets the line,
     if its ends are on different sides. The edge along the line begins where the boundary leaves the part.
     """
-    ahead = following(heights, whole.corners)
-    used = in_use(whole.corners, heights.shape[1])
+    ahead = at_next_corner(heights, whole.corners)
+    used = is_corner(whole.corners, heights.shape[1])
     kept, met = used & (heights >= 0), used & (heights * ahead < 0)
     share = torch.where(met, heights / (heights - ahead), 0.0).unsqueeze(-1)
-    step = following(whole.vertices, whole.corners) - whole.vertices
+    step = at_next_corner(whole.vertices, whole.corners) - whole.vertices
     at_corner = torch.where((heights == 0) & (ahead < 0), owner, whole.owners)
     at_cross = torch.where(heights > 0, owner, whole.owners)
     slots, corners = _first_slots(torch.stack([kept, met], 2).flatten(1), heights.shape[1] + 1)
@@ -153,18 +153,18 @@ def _first_slots(used: Tensor, slots: int) -> tuple[Tensor, Tensor]:
     return order.gather(1, torch.minimum(wanted, corners.unsqueeze(-1) - 1)), corners
 
 
-def in_use(corners: Int[Tensor, " k"], slots: int) -> Bool[Tensor, "k v"]:
+def is_corner(corners: Int[Tensor, " k"], slots: int) -> Bool[Tensor, "k v"]:
     """Which slots hold a corner of its own; the others repeat the last one."""
     return torch.arange(slots, device=corners.device) < corners.unsqueeze(-1)
 
 
 def middles(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k 2"]:
     """The mean of each polygon's corners: a point inside, far from its edges for its size."""
-    used = in_use(corners, vertices.shape[1])
+    used = is_corner(corners, vertices.shape[1])
     return (vertices * used.unsqueeze(-1)).sum(1) / corners.unsqueeze(-1)
 
 
-def following(values: Float[Tensor, "k v *a"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v *a"]:
+def at_next_corner(values: Float[Tensor, "k v *a"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v *a"]:
     """What is at the corner after each, round the polygon; for slots not in use, at the first."""
     places = torch.arange(1, values.shape[1] + 1, device=corners.device)
     places = torch.where(places < corners.unsqueeze(-1), places, 0)
@@ -173,17 +173,17 @@ def following(values: Float[Tensor, "k v *a"], corners: Int[Tensor, " k"]) -> Fl
 
 def sides(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v 2 2"]:
     """The two ends of each edge."""
-    return torch.stack([vertices, following(vertices, corners)], 2)
+    return torch.stack([vertices, at_next_corner(vertices, corners)], 2)
 
 
-def fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Float[Tensor, "k v-1"]]:
+def triangle_fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Float[Tensor, "k v-1"]]:
     """Centres, from the first corner, and areas of the triangles that the first corner makes with every edge."""
     from_first = vertices - vertices[:, :1]
     here, ahead = from_first[:, :-1], from_first[:, 1:]
     return (here + ahead) / 3, (here[..., 0] * ahead[..., 1] - here[..., 1] * ahead[..., 0]) / 2
 
 
-def inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[Tensor, " t"]:
+def is_inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[Tensor, " t"]:
     """Whether points are in a convex polygon or, up to rounding, on its sides."""
     edges = window.roll(-1, 0) - window
     from_corner = points.unsqueeze(1) - window
@@ -191,7 +191,7 @@ def inside(points: Float[Tensor, "t 2"], window: Float[Tensor, "w 2"]) -> Bool[T
     return (cross >= -_ROUNDING * window.abs().max() ** 2).all(-1)
 
 
-def oriented(window: Float[Tensor, "w 2"]) -> Float[Tensor, "w 2"]:
+def counterclockwise(window: Float[Tensor, "w 2"]) -> Float[Tensor, "w 2"]:
     """A copy of a convex polygon, counter-clockwise."""
-    area = float(fans(window.unsqueeze(0))[1].sum())
+    area = float(triangle_fans(window.unsqueeze(0))[1].sum())
     return window.clone() if area > 0 else window.flip(0).clone()

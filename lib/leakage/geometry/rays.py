@@ -16,11 +16,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from leakage import arguments
-from leakage.geometry.polytopes import Gates, check, check_gates, joined, split
+from leakage.geometry.polytopes import Gates, check, check_gates, join_layers, split_layers
 from leakage.models.mlp import Mlp
 
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
-LEVEL = 1e-12
+TIE_TOLERANCE = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
 _STALE = 0.9  # share of the rays at hand that are still on their way below which the others are dropped: a copy of all
 _TOGETHER = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
@@ -41,7 +41,7 @@ class Crossings(NamedTuple):
     gates: Gates
 
 
-def walk(
+def ray_crossings(
     network: Mlp,
     points: Float[Tensor, "*b t d"],
     directions: Float[Tensor, "*b t d"],
@@ -68,7 +68,7 @@ def walk(
         ValueError: if a point or direction is not finite or does not fit, a direction is not of length 1, or
             `crossings` is less than 1.
     """
-    arguments.check_count("crossings", crossings, least=1)
+    arguments.count("crossings", crossings, least=1)
     ray = _Ray(network, points, directions, gates)
     lengths, neurons = [], []
     for _ in range(crossings):
@@ -78,7 +78,7 @@ def walk(
     return Crossings(torch.stack(lengths, -1), torch.stack(neurons, -1), ray.gates)
 
 
-def label_change(
+def ray_label_change(
     network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
 ) -> Float[Tensor, "*b t"]:
     r"""The first t at which the label is no longer the $y = \arg\max_k o_k(x)$ of the start; else infinity.
@@ -88,9 +88,9 @@ def label_change(
     if $g_k = 0$ on all of it for some $k < y$. For equal outputs see the module.
 
     Raises:
-        ValueError: if `until` is not positive, or as in `walk`.
+        ValueError: if `until` is not positive, or as in `ray_crossings`.
     """
-    arguments.check_number("until", until, above=0)
+    arguments.number("until", until, above=0)
     ray = _Ray(network, points, directions, None)
     outputs = network(points)
     label, size = outputs.argmax(-1, keepdim=True), outputs.abs().amax(-1, keepdim=True)
@@ -117,7 +117,7 @@ def _overtaken(constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, sta
     begins with outputs of this `size` are known to that rounding.
     """
     begin, stop = start.unsqueeze(-1), end.unsqueeze(-1)
-    level = LEVEL * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
+    level = TIE_TOLERANCE * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
     lead = constant.gather(-1, label) - constant
     loss = slope - slope.gather(-1, label)
     here, there = lead - loss * begin, lead - loss * stop
@@ -126,7 +126,7 @@ def _overtaken(constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, sta
     lower = torch.arange(constant.shape[-1], device=constant.device) < label
     ties = lower & (here.abs() <= level) & (there.abs() <= level)
     meets = torch.where((here < -level) | ties, begin, torch.maximum(meets, begin))
-    meets = torch.where(meets < stop - LEVEL * stop, meets, torch.inf)
+    meets = torch.where(meets < stop - TIE_TOLERANCE * stop, meets, torch.inf)
     return meets.amin(-1)
 
 
@@ -142,7 +142,7 @@ class _Ray:
         else:
             check_gates(network, gates)
             first = points @ network.weights[0].mT + network.biases[0].unsqueeze(-2)
-        self.network, self.active = network, joined(tuple(gate > 0 for gate in gates))
+        self.network, self.active = network, join_layers(tuple(gate > 0 for gate in gates))
         self.level = torch.zeros_like(points[..., 0])
         # The first layer is the dearest and the same everywhere: all its hyperedges on the ray are known at once.
         self.first = first, directions @ network.weights[0].mT
@@ -151,7 +151,7 @@ class _Ray:
     @property
     def gates(self) -> Gates:
         """The pattern of the polytope in hand, layer by layer."""
-        return split(self.network, self.active)
+        return split_layers(self.network, self.active)
 
     def hidden(self) -> tuple[list[Tensor], list[Tensor]]:
         """α and β of every hidden layer on the polytope in hand."""
@@ -175,7 +175,7 @@ class _Ray:
     def advance(self, constants: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Cross the next hyperedge, given the hidden layers: its t and its neuron; infinity and -1 if there is none."""
         deeper = [_ends(*layer) for layer in zip(self.gates[1:], constants[1:], slopes[1:], strict=True)]
-        reached, neuron = joined((self.ends, *deeper)).min(-1)
+        reached, neuron = join_layers((self.ends, *deeper)).min(-1)
         place, met = neuron.unsqueeze(-1), reached.isfinite()
         self.active.scatter_(-1, place, self.active.gather(-1, place) ^ met.unsqueeze(-1))
         # A ray crosses a hyperedge of the first layer once; one of a deeper layer is bent and may come again.
@@ -194,14 +194,14 @@ def _ends(gate: Tensor, constant: Tensor, slope: Tensor) -> Tensor:
 
 
 def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
-    """Raise the errors of `walk` that concern the rays; `name` is that of the directions in the caller."""
-    arguments.check_tensor(name, directions)
+    """Raise the errors of `ray_crossings` that concern the rays; `name` is that of the directions in the caller."""
+    arguments.tensor(name, directions)
     check(network, points)
     if len(network.weights) < 2:
         raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
     if directions.shape != points.shape:
         raise ValueError(f"`{name}` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}.")
-    arguments.check_real(name, directions, like=points)
+    arguments.real(name, directions, like=points)
     lengths = directions.norm(dim=-1)
     if not bool(((lengths - 1).abs() <= _UNIT).all()):
         worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
@@ -218,7 +218,7 @@ def _warn_on_hyperedge(*heights: Tensor) -> None:
         )
 
 
-def first_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+def segment_label_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     """How far along each segment the predicted label first changes, exactly.
 
     Where rounding hides the change just before an end of another label, it is put at the end. Infinite where the
@@ -228,11 +228,11 @@ def first_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor,
     parts = zip(points.split(_TOGETHER), ends.split(_TOGETHER), strict=True)
     open_ = (~torch.cat([_keeps_label(network, *part) for part in parts])).nonzero().squeeze(-1)
     if len(open_):
-        found[open_] = _first_change(network, points[open_], ends[open_])
+        found[open_] = _follow_segments(network, points[open_], ends[open_])
     return found
 
 
-def _first_change(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor, " t"]:
+def _follow_segments(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor, " t"]:
     """By following each segment from polytope to polytope."""
     paths = ends - points
     lengths = paths.norm(dim=-1)
@@ -240,7 +240,7 @@ def _first_change(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor, "
     axis = torch.eye(1, paths.shape[-1], dtype=paths.dtype, device=paths.device)
     directions = torch.where(lengths[:, None] > 0, paths / lengths[:, None], axis)
     longest = max(float(lengths.max()), torch.finfo(lengths.dtype).tiny)
-    found = label_change(network, points, directions, until=longest)
+    found = ray_label_change(network, points, directions, until=longest)
     other = network(points).argmax(-1) != network(ends).argmax(-1)
     return torch.where(found <= lengths, found, torch.where(other, lengths, torch.inf))
 
@@ -260,5 +260,5 @@ def _keeps_label(network: Mlp, points: Tensor, ends: Tensor) -> Bool[Tensor, " t
         low, high = middle - radius, middle + radius
     leader = low.argmax(-1, keepdim=True)
     second = high.scatter(-1, leader, -torch.inf).amax(-1)
-    level = LEVEL * torch.maximum(low.abs(), high.abs()).amax(-1)
+    level = TIE_TOLERANCE * torch.maximum(low.abs(), high.abs()).amax(-1)
     return low.gather(-1, leader).squeeze(-1) - second > level

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.polygons import Polygons, fans, in_use, inside, middles, oriented, sides
-from leakage.geometry.polytopes import frobenius_norm, joined, pattern, read_out, split
+from leakage.geometry.polygons import Polygons, counterclockwise, is_corner, is_inside, middles, sides, triangle_fans
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map, split_layers
 from leakage.models.mlp import Mlp
 
 _CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step
@@ -63,7 +63,7 @@ class Subdivision:
     @cached_property
     def areas(self) -> Float[Tensor, " cells"]:
         """The area of each cell."""
-        return fans(self.vertices)[1].sum(-1)
+        return triangle_fans(self.vertices)[1].sum(-1)
 
     @cached_property
     def middles(self) -> Float[Tensor, "cells 2"]:
@@ -73,7 +73,7 @@ class Subdivision:
     @cached_property
     def weight_norms(self) -> Float[Tensor, " cells"]:
         r"""$\lVert A_P \rVert_F$ of each cell, in the network's own input."""
-        return frobenius_norm(self.network, split(self.network, self.pattern))
+        return jacobian_norm(self.network, split_layers(self.network, self.pattern))
 
     @cached_property
     def bias_norms(self) -> Float[Tensor, " cells"]:
@@ -81,7 +81,7 @@ class Subdivision:
         if self.plane is None:
             return self.maps[..., 2].abs().amax(-1)
         rows = self.pattern.split(_CHUNK)
-        return torch.cat([read_out(self.network, split(self.network, row))[1].abs().amax(-1) for row in rows])
+        return torch.cat([output_map(self.network, split_layers(self.network, row))[1].abs().amax(-1) for row in rows])
 
     @cached_property
     def margin_gradients(self) -> Float[Tensor, "cells 2"]:
@@ -95,11 +95,11 @@ class Subdivision:
     def locate(self, points: Float[Tensor, "t 2"]) -> Int[Tensor, " t"]:
         """The cell that each point of the window is in, found by its pattern; -1 outside, or on a hyperedge's end."""
         keys, order = _keys(self.pattern).sort()
-        rows = joined(pattern(self.network, self.lift(points)))
+        rows = join_layers(activation_pattern(self.network, self.lift(points)))
         place = torch.searchsorted(keys, _keys(rows)).clamp_max(len(keys) - 1)
         cells = order[place]
         same = (self.pattern[cells] == rows).all(-1)
-        return torch.where(same & inside(points, self.window), cells, -1)
+        return torch.where(same & is_inside(points, self.window), cells, -1)
 
     def hyperedges(self) -> tuple[Float[Tensor, "edges 2 2"], Int[Tensor, " edges"]]:
         """Every piece of hyperedge once, as its two ends, and its neuron.
@@ -108,7 +108,7 @@ class Subdivision:
         side are taken.
         """
         active = self.pattern.gather(1, self.owners.clamp_min(0)) & (self.owners >= 0)
-        chosen = active & in_use(self.counts, self.owners.shape[1])
+        chosen = active & is_corner(self.counts, self.owners.shape[1])
         return sides(self.vertices, self.counts)[chosen], self.owners[chosen]
 
 
@@ -129,19 +129,19 @@ def subdivide(
         layers: stop after this many hidden layers; all by default. The subdivision is then that of the truncated
             network, whose outputs are the heights of the next layer.
     """
-    return _cut([_truncated(network, layers)], oriented(window).unsqueeze(0), [plane])[0]
+    return _cut([_truncated(network, layers)], counterclockwise(window).unsqueeze(0), [plane])[0]
 
 
 def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
     """`subdivide` for a window on each of several planes, all cut at once: as many planes cost little more than one."""
-    return _cut([_truncated(network, None)], torch.stack([oriented(window) for window in windows]), planes)
+    return _cut([_truncated(network, None)], torch.stack([counterclockwise(window) for window in windows]), planes)
 
 
 def subdivide_networks(networks: Mlp, window: Float[Tensor, "w 2"]) -> list[Subdivision]:
     """`subdivide` for several networks, along one leading dimension and in one window, all cut at once."""
     count = len(networks.weights[0])
     each = [_truncated(networks[number], None) for number in range(count)]
-    return _cut(each, oriented(window).expand(count, -1, -1), [None] * count)
+    return _cut(each, counterclockwise(window).expand(count, -1, -1), [None] * count)
 
 
 def _cut(

@@ -163,7 +163,7 @@ def thresholds(*, member: Law, outsider: Law) -> Float[Tensor, "*batch crossings
     return sign_changes(lambda y: first.density(y) - second.density(y), grid)
 
 
-def rule_advantage(
+def threshold_advantage(
     threshold: Float[Tensor, "*#batch points"], *, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor
 ) -> Float[Tensor, "*batch points"]:
     r"""Advantage TPR − FPR of the rule "member iff $|y| > t$": $F_0(t) - F_1(t)$, negative for a bad rule."""

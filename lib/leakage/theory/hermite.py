@@ -66,7 +66,7 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
 
 
 @dataclass(frozen=True)
-class Route:
+class RecoveryMoments:
     """The moments that recover a batch.
 
     Attributes:
@@ -80,7 +80,7 @@ class Route:
     moments: tuple[float, ...]
 
 
-def route(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> Route:
+def recovery_moments(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> RecoveryMoments:
     r"""The moments by which an activation gives away inputs of this length.
 
     Source: Wang et al., Section 4.1 and Remarks 3 and 4. They fix the route by the kind of activation, this by its
@@ -100,7 +100,7 @@ def route(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> Route
             f"`activation` is not identifiable: at norm {norm!r} its moments of order 3 and 4 vanish, "
             f"s3 = {moments[3]:.1e} and s4 = {moments[4]:.1e}."
         )
-    return Route(next((order for order in heard if order in (2, 3)), None), tensor, moments)
+    return RecoveryMoments(next((order for order in heard if order in (2, 3)), None), tensor, moments)
 
 
 def weight_ratio(

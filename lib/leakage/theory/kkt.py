@@ -34,7 +34,7 @@ _STUCK = 1e-6  # of the squared norm
 
 
 @dataclass(frozen=True, eq=False)
-class Conditions:
+class KktConditions:
     r"""The best multipliers of one network (or of a batch), and what is left of the conditions with them.
 
     With few neurons or in few dimensions several multipliers can meet the first two conditions equally well; these are
@@ -57,9 +57,9 @@ class Conditions:
     margin: Float[Tensor, "*b"]
 
 
-def check(
+def check_kkt(
     model: TwoLayer, points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"], *, kinks: float = 1e-2
-) -> Conditions:
+) -> KktConditions:
     r"""Minimise $\lVert\theta - \hat\theta\rVert$ over all multipliers and all subgradients at the kinks.
 
     Source: the conditions (2)–(5) and (7)–(9) of Smorodinsky et al. The paper allows any $s_{ij} \in [0, 1]$ where
@@ -75,7 +75,7 @@ def check(
     multipliers, weights = _solved(pairs, labels.shape[:-1])
     hidden, outputs = pairs.parameters(multipliers, weights)
     distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
-    return Conditions(
+    return KktConditions(
         multipliers=multipliers,
         subgradients=torch.where(multipliers[..., None] > 0, weights / multipliers[..., None], pairs.on.to(weights)),
         residual=(distance / model.squared_norm()).sqrt(),
@@ -139,7 +139,9 @@ class _Pairs:
             rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
             multipliers = torch.zeros_like(multipliers).index_add(0, rows, shares)
             weights = torch.zeros_like(weights).index_add(0, rows, shares[:, None] * patterns)
-        raise RuntimeError(f"`check` did not settle in {_ROUNDS} rounds: {float(excess / size):.1e} above the minimum.")
+        raise RuntimeError(
+            f"`check_kkt` did not settle in {_ROUNDS} rounds: {float(excess / size):.1e} above the minimum."
+        )
 
     def _update(self, i: int, multipliers: Tensor, weights: Tensor) -> None:
         r"""Give point i its best multiplier and weights, in place, with those of all others fixed.
@@ -277,7 +279,7 @@ def _solved(pairs: _Pairs, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Geometry:
+class InnerProducts:
     r"""The sizes of a training set's inner products.
 
     Attributes:
@@ -293,7 +295,7 @@ class Geometry:
     n: int
 
     @classmethod
-    def of(cls, points: Float[Tensor, "*b n d"]) -> "Geometry":
+    def from_points(cls, points: Float[Tensor, "*b n d"]) -> "InnerProducts":
         """The geometry of these training points."""
         gram = points @ points.mT
         squares = gram.diagonal(dim1=-2, dim2=-1)
@@ -315,7 +317,7 @@ class Geometry:
         return torch.maximum(self.delta.unsqueeze(-1), products.abs().amax(-1))
 
 
-def activation_ceiling(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+def activation_upper_bound(geometry: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""The most that `activation_sums` can be at a KKT point: $m / \text{den}$.
 
     Source: Smorodinsky et al., Lemma B.3.
@@ -323,7 +325,7 @@ def activation_ceiling(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Floa
     return torch.where(geometry.den > 0, margin / geometry.den, torch.inf)
 
 
-def activation_floor(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+def activation_lower_bound(geometry: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""The least that the `activation_sums` of the point's own sign can be at a KKT point:
 
     $$ \Bigl( m - \frac{(\delta + 1)(n - 1)\, m}{\text{den}} \Bigr) \frac1{\Delta_{\max} + 1} . $$
@@ -333,12 +335,12 @@ def activation_floor(geometry: Geometry, margin: Float[Tensor, "*#b"]) -> Float[
 
     Source: Smorodinsky et al., Lemma B.4; the paper's expression is negative where ours is 0.
     """
-    others = (geometry.delta + 1) * (geometry.n - 1) * activation_ceiling(geometry, margin)
+    others = (geometry.delta + 1) * (geometry.n - 1) * activation_upper_bound(geometry, margin)
     return (margin - others).clamp_min(0) / (geometry.most + 1)
 
 
 def output_bound(
-    geometry: Geometry, delta_x: Float[Tensor, "*b t"], margin: Float[Tensor, "*#b"], *, factor: int = 2
+    geometry: InnerProducts, delta_x: Float[Tensor, "*b t"], margin: Float[Tensor, "*#b"], *, factor: int = 2
 ) -> Float[Tensor, "*b t"]:
     r"""The most that $|\Phi(x)|$ can be at a KKT point, for a fresh x:
 
@@ -349,10 +351,10 @@ def output_bound(
 
     Source: Smorodinsky et al., proof of Theorem 3.2.
     """
-    return factor * geometry.n * (delta_x + 1) * activation_ceiling(geometry, margin).unsqueeze(-1)
+    return factor * geometry.n * (delta_x + 1) * activation_upper_bound(geometry, margin).unsqueeze(-1)
 
 
-def activation_sums(model: TwoLayer, conditions: Conditions) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n"]]:
+def activation_sums(model: TwoLayer, conditions: KktConditions) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n"]]:
     r"""$\sum_j v_j^2 \lambda_l s_{lj}$ of every training point, over the neurons with $v_j > 0$ and with $v_j < 0$."""
     weights = conditions.multipliers.unsqueeze(-1) * conditions.subgradients
     plus, minus = ((sign * model.outputs).clamp_min(0).square().unsqueeze(-1) for sign in (1, -1))

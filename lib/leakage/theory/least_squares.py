@@ -67,7 +67,7 @@ class Query:
         return cls(widths, design.D - widths)
 
     @classmethod
-    def of(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
+    def from_point(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
         """The query of an actual point, whose last dimension must have length D."""
         squares = point.to(DTYPE).square()
         used = squares[..., :p].sum(-1)
@@ -117,7 +117,7 @@ def advantage(design: Design, p: int | Real[Tensor, "*#q"], query: Query) -> Flo
     return two_gaussians.advantage(member=member_variance(design, query), outsider=outsider_variance(design, p, query))
 
 
-def crossover(design: Design) -> float:
+def crossover_width(design: Design) -> float:
     r"""The width $p^*$ at which members and outsiders have equal variance, for the typical point.
 
     $$ p^* = n + (n + 1)\Bigl(1 - \frac{n}{D(1 + \sigma^2)}\Bigr) $$
@@ -180,7 +180,7 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
         return float(two_gaussians.advantage(member=member, outsider=outsider)) - budget
 
     first, last = float(design.n + 2), float(design.D)
-    middle = min(max(crossover(design), first), last)
+    middle = min(max(crossover_width(design), first), last)
     if excess(middle) > 0:
         return None
     low = first if excess(first) <= 0 else root_scalar(excess, bracket=(first, middle)).root
@@ -210,10 +210,12 @@ def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: to
         kept = chi_square(design.n, size, generator=generator)
         beta = kept / (kept + chi_square(p - design.n, size, generator=generator))
     tail = chi_square(abs(p - design.n) + 1, size, generator=generator)
-    return beta * (1 / design.D + unexplained(design, p, size, generator=generator) / tail)
+    return beta * (1 / design.D + sample_unexplained_variance(design, p, size, generator=generator) / tail)
 
 
-def unexplained(design: Design, p: int, size: tuple[int, ...], *, generator: torch.Generator) -> Float[Tensor, "*size"]:
+def sample_unexplained_variance(
+    design: Design, p: int, size: tuple[int, ...], *, generator: torch.Generator
+) -> Float[Tensor, "*size"]:
     r"""Draws of $\tau^2$: the label's variance given the features in use, conditional on β."""
     return design.sigma**2 + chi_square(design.D - p, size, generator=generator) / design.D
 
@@ -234,14 +236,14 @@ def sample_member(
     if p >= design.n:
         return ((used + unused) / design.D + design.sigma**2).sqrt() * gaussian(size, generator=generator)
     odds = used / chi_square(design.n - p, size, generator=generator)
-    along, tau2 = unused_direction(design, p, size, generator=generator)
+    along, tau2 = sample_unused_direction(design, p, size, generator=generator)
     label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
     signal = (used / design.D).sqrt() * gaussian(size, generator=generator)
     others = (tau2 * odds).sqrt() / (1 + odds) * gaussian(size, generator=generator)
     return signal + odds / (1 + odds) * label + others
 
 
-def unused_direction(
+def sample_unused_direction(
     design: Design, p: int, size: tuple[int, ...], *, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*size"], Float[Tensor, "*size"]]:
     r"""Draws of $c$, the coefficient along the unused part of $x_0$, and of $\tau^2$ given it.

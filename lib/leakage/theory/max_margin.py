@@ -78,22 +78,22 @@ class Optimum:
         return self.model.squared_norm() / 2
 
 
-def univariate(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optimum:
+def optimum_on_line(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optimum:
     r"""The optimum for distinct numbers with labels ±1, in any order.
 
     A neuron on the line is active on one side of its kink, which leaves $2n - 1$ patterns. Two rays span each cone:
     the neurons with their kink at either end of a gap between neighbours.
     """
     if len(points) == 1:
-        return orthant(points[:, None], labels)
+        return optimum_of_independent_points(points[:, None], labels)
     order = points.argsort()
     x, y = points[order], labels[order]
     weights, signs, multipliers, gap = _sharpest(_array(x), _array(y))
     inverse = order.argsort()
-    return network_of(weights, signs, _like(multipliers, points)[inverse], gap)
+    return optimum_of_neurons(weights, signs, _like(multipliers, points)[inverse], gap)
 
 
-def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
+def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
     r"""The optimum for at most 8 points whose $(x_i, 1)$ are linearly independent, whatever their dimension.
 
     Every pattern of signs is then taken by some neuron, and in the coordinates of a Cholesky factor of
@@ -104,10 +104,12 @@ def orthant(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum
     factor = np.linalg.cholesky(gram)
     reduced, signs, multipliers, gap = solve(_orthants(factor), _array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
-    return network_of(weights, signs, _like(multipliers, points), gap)
+    return optimum_of_neurons(weights, signs, _like(multipliers, points), gap)
 
 
-def single(point: Float[Tensor, " d"], *, label: float, margin: float = 1.0) -> tuple[TwoLayer, Float[Tensor, ""]]:
+def single_neuron_optimum(
+    point: Float[Tensor, " d"], *, label: float, margin: float = 1.0
+) -> tuple[TwoLayer, Float[Tensor, ""]]:
     r"""The one KKT point of one neuron and one example, and its multiplier.
 
     $$ v = y \sqrt{m / \lVert\tilde x\rVert}, \qquad (w, b) = y v\, \tilde x / \lVert\tilde x\rVert,
@@ -128,12 +130,12 @@ def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     Such a point splits the cone of a neuron whose kink is near it, and an interior-point method can hardly tell the two
     parts from each other. Without it there is one cone; whether the point is fitted all the same shows in the gap.
     """
-    cones = half_lines(x)
+    cones = cones_on_line(x)
     weights, signs, multipliers, gap = solve(cones, y)
     busy = multipliers > _IDLE * multipliers.sum()
     if busy.all() or busy.sum() < 2:
         return weights, signs, multipliers, gap
-    fewer, their_signs, found, _ = solve(half_lines(x[busy]), y[busy])
+    fewer, their_signs, found, _ = solve(cones_on_line(x[busy]), y[busy])
     sharper, value = feasible(cones.points, y, fewer, their_signs)
     their_gap = 1 - found.sum() / value
     if not their_gap <= 2 * gap + _ROUNDING:
@@ -143,7 +145,7 @@ def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return sharper, their_signs, everyone, their_gap
 
 
-def half_lines(x: np.ndarray) -> Cones:
+def cones_on_line(x: np.ndarray) -> Cones:
     """The cones of sorted points on the line: kinks in the gaps, on either side, and outside of all points."""
     extended = np.column_stack([x, np.ones_like(x)])
     right = np.column_stack([np.ones_like(x), -x]) / np.linalg.norm(extended, axis=1, keepdims=True)
@@ -162,7 +164,7 @@ def _orthants(factor: np.ndarray) -> Cones:
     return Cones.of_both_signs(factor, patterns > 0, patterns[:, :, None] * edges)
 
 
-def network_of(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
+def optimum_of_neurons(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
     """The balanced network of the neurons found: $\\lVert (w, b) \\rVert = |v|$."""
     outputs = np.sqrt(np.linalg.norm(weights, axis=1))
     hidden = _like(weights / outputs[:, None], multipliers)

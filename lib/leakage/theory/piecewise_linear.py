@@ -123,7 +123,7 @@ class Margins:
     crossings: Float[Tensor, "pieces 2"]
 
     @classmethod
-    def of(cls, function: PiecewiseLinear, margin: float, *, tolerance: float) -> "Margins":
+    def from_function(cls, function: PiecewiseLinear, margin: float, *, tolerance: float) -> "Margins":
         """Of `function` and ±`margin`; flat means within `tolerance` · m of m, or of -m, over the whole piece."""
         levels, near = (margin, -margin), tolerance * margin
         flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)

@@ -16,7 +16,7 @@ from leakage.data.gaussians import chi_square, gaussian
 from leakage.runtime import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture
-from leakage.theory.least_squares import Design, Query, unexplained, unused_direction
+from leakage.theory.least_squares import Design, Query, sample_unexplained_variance, sample_unused_direction
 
 
 class Variances(NamedTuple):
@@ -112,7 +112,9 @@ def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Flo
     return 2 * gamma / (total + ((1 - gamma + penalty).square() + 4 * gamma * penalty).sqrt())
 
 
-def silent_penalty(gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, sigma: float) -> Float[Tensor, "*b"]:
+def zero_advantage_penalty(
+    gamma: Float[Tensor, "*#b"], psi: Float[Tensor, "*#b"], *, sigma: float
+) -> Float[Tensor, "*b"]:
     r"""The penalty $\lambda^*$ at which members and outsiders have equal variance, so that the limit advantage is zero.
 
     With $T = \psi(1 + \sigma^2)$,
@@ -224,7 +226,7 @@ def _depth(rows: int, columns: int, *, mu: float) -> int:
 
 
 @dataclass(frozen=True)
-class Spectra:
+class ResolventSamples:
     r"""Shared randomness of one (n, p): resolvent scalars for both laws at every penalty, and the label noise $\tau^2$.
 
     The scalars do not depend on the query, D or σ, so one set serves all queries.
@@ -240,10 +242,10 @@ class Spectra:
     @classmethod
     def draw(
         cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
-    ) -> "Spectra":
+    ) -> "ResolventSamples":
         """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
         mu = penalty.to(DTYPE).to(generator.device) * design.n
-        tau2 = unexplained(design, p, (trials,), generator=generator)
+        tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
         outsider, member = (
             sample_resolvent(rows, p, mu, trials=trials, generator=generator) for rows in (design.n, design.n - 1)
         )
@@ -281,7 +283,7 @@ def sample_outsider(
 ) -> Float[Tensor, "*q trials"]:
     """`trials` exact predictions at a fresh point, one design each."""
     mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
-    tau2 = unexplained(design, p, (trials,), generator=generator)
+    tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
     gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
     variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
     return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
@@ -302,7 +304,7 @@ def sample_member(
     mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
     gains = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
-    along, tau2 = unused_direction(design, p, (trials,), generator=generator)
+    along, tau2 = sample_unused_direction(design, p, (trials,), generator=generator)
     q = used * gains.inverse
     signal = used / design.D * (q.square() + 2 * q * (1 - mu * gains.inverse) + gains.signal_gain)
     spread = (signal + tau2 * used * gains.noise_gain).sqrt()

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-class Ratios(NamedTuple):
+class LikelihoodRatios(NamedTuple):
     """Log-likelihood ratios at equally likely outcomes, (points, outcomes), without the row and with it."""
 
     outsider: Float[Tensor, "points outcomes"]
@@ -34,7 +34,7 @@ class Ratios(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RidgeTargets:
     r"""Rows of which the membership is asked, one at a time, beside the same n others.
 
     Attributes:
@@ -91,15 +91,15 @@ class Rows:
         parts = (vectors.mT @ images[..., None]).squeeze(-1).square() / values.clamp_min(rounding)
         return torch.where(values > rounding, parts, 0.0).sum(-1)
 
-    def from_answers(self, queries: Float[Tensor, "k p"] | None = None, *, nodes: int = 128) -> Ratios:
+    def from_answers(self, queries: Float[Tensor, "k p"] | None = None, *, nodes: int = 128) -> LikelihoodRatios:
         """The ratio of predictions at $x_0$ and `queries`, or of the weights, at `nodes`² equally likely outcomes."""
         return self._ratios(self.strength(queries), nodes=nodes)
 
-    def from_prediction(self, *, nodes: int = 128) -> Ratios:
+    def from_prediction(self, *, nodes: int = 128) -> LikelihoodRatios:
         """The ratio of the one prediction at $x_0$, from which its gradient follows and follows from it."""
         return self._ratios(self.leverage.square() / self.surprise()[1], nodes=nodes)
 
-    def from_loss(self, *, nodes: int = 128) -> Ratios:
+    def from_loss(self, *, nodes: int = 128) -> LikelihoodRatios:
         """The ratio of the squared residual at $x_0$, which has lost its sign."""
         mean, variance = self.surprise()
         shrink = (1 + self.leverage)[:, None]
@@ -113,9 +113,9 @@ class Rows:
             )
             return inside - out
 
-        return Ratios(ratio(residual.abs()), ratio((residual / shrink).abs()))
+        return LikelihoodRatios(ratio(residual.abs()), ratio((residual / shrink).abs()))
 
-    def from_label(self, *, nodes: int = 128) -> Ratios:
+    def from_label(self, *, nodes: int = 128) -> LikelihoodRatios:
         """The ratio of the sign of the prediction at $x_0$."""
         mean, variance = self.surprise()
         shrink = 1 + self.leverage
@@ -127,18 +127,20 @@ class Rows:
         log_share = torch.special.log_ndtr
         yes, no = log_share(inside) - log_share(out), log_share(-inside) - log_share(-out)
         label = self.labels[:, None]
-        return Ratios(*(torch.where(seen < label, yes, no) for seen in (residual, residual / shrink[:, None])))
+        return LikelihoodRatios(
+            *(torch.where(seen < label, yes, no) for seen in (residual, residual / shrink[:, None]))
+        )
 
-    def from_first_gradient(self, *, nodes: int = 128) -> Ratios:
+    def from_first_gradient(self, *, nodes: int = 128) -> LikelihoodRatios:
         r"""The ratio of the gradient of the whole loss at w = 0, $X^\top y$ without the row, $X^\top y + y_0 x_0$ with.
 
         Two Gaussians of one covariance: $L = d N \mp d^2/2$ with $d^2 = y_0^2 \kappa$.
         """
         apart = (self.labels.square() * self.strength()).sqrt()[:, None]
         first, _ = _outcomes(self.labels, nodes)
-        return Ratios(apart * first - apart.square() / 2, apart * first + apart.square() / 2)
+        return LikelihoodRatios(apart * first - apart.square() / 2, apart * first + apart.square() / 2)
 
-    def _ratios(self, strength: Float[Tensor, " points"], *, nodes: int) -> Ratios:
+    def _ratios(self, strength: Float[Tensor, " points"], *, nodes: int) -> LikelihoodRatios:
         mean, variance = (part[:, None] for part in self.surprise())
         h, kappa = self.leverage[:, None], strength[:, None]
         first, second = _outcomes(mean[:, 0], nodes)
@@ -148,7 +150,9 @@ class Rows:
         z = -h / variance.sqrt() * first + rest * second
         kept = residual / (1 + h)
         base = torch.log1p(h)
-        return Ratios(base + residual * z - kappa * residual.square() / 2, base + kept * z + kappa * kept.square() / 2)
+        return LikelihoodRatios(
+            base + residual * z - kappa * residual.square() / 2, base + kept * z + kappa * kept.square() / 2
+        )
 
 
 def _outcomes(like: Tensor, nodes: int) -> tuple[Float[Tensor, " outcomes"], Float[Tensor, " outcomes"]]:

@@ -27,7 +27,7 @@ from leakage.attacks.gradient_inversion.least_squares import (
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.tensor_decomposition import decompose
-from leakage.theory.hermite import route
+from leakage.theory.hermite import recovery_moments
 
 _LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
 _ROWS_PER_MONOMIAL = (2, 8)  # least and most neurons in a fit, for each of its unknowns
@@ -184,7 +184,7 @@ def input_directions(
     Raises:
         ValueError: if the activation does not identify inputs.
     """
-    order = route(equations.activation, norm=norm).tensor
+    order = recovery_moments(equations.activation, norm=norm).tensor
     neurons, size = equations.rows.shape
     monomials = math.comb(size + order - 1, size)
     identity = torch.eye(size, dtype=equations.rows.dtype, device=equations.rows.device)

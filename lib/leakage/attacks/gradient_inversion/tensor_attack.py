@@ -19,7 +19,7 @@ from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
 from leakage.attacks.gradient_inversion.tensor_decomposition import Decomposition, decompose, powers
-from leakage.theory.hermite import Route, route
+from leakage.theory.hermite import RecoveryMoments, recovery_moments
 
 SOURCES: Mapping[str, Callable[..., Moments]] = {
     "outputs": moments.from_outputs,
@@ -49,7 +49,7 @@ class TensorReconstruction(Reconstruction):
 
     span: Span
     terms: Decomposition
-    route: Route
+    route: RecoveryMoments
 
 
 def reconstruct(
@@ -93,7 +93,7 @@ def reconstruct(
         ValueError: if the activation does not identify inputs, or the rank of G is below B. g has no rank: from the
             outputs alone, B inputs are found in a smaller batch, too.
     """
-    way = route(observation.activation, norm=norm)
+    way = recovery_moments(observation.activation, norm=norm)
     if way.span is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
@@ -132,7 +132,9 @@ def refit(
     return residuals[0], equations.misfit(inputs, residuals[0])
 
 
-def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, generator: torch.Generator) -> Span:
+def _find_span(
+    estimates: Moments, way: RecoveryMoments, batch: int, contraction: str, generator: torch.Generator
+) -> Span:
     """Step 1, by moments."""
     if way.span == 2:
         return span.from_moments(estimates, batch=batch, generator=generator)
@@ -150,7 +152,7 @@ def _find_span(estimates: Moments, way: Route, batch: int, contraction: str, gen
 
 
 def _find_terms(
-    estimates: Moments, basis: Float[Tensor, "d B"], way: Route, contraction: str, generator: torch.Generator
+    estimates: Moments, basis: Float[Tensor, "d B"], way: RecoveryMoments, contraction: str, generator: torch.Generator
 ) -> Decomposition:
     """Step 2."""
     tensor = estimates.tensor(basis, order=way.tensor)
@@ -163,7 +165,7 @@ def _find_terms(
 
 
 def _choose_signs(
-    estimates: Moments, basis: Float[Tensor, "d B"], terms: Decomposition, way: Route, norm: float
+    estimates: Moments, basis: Float[Tensor, "d B"], terms: Decomposition, way: RecoveryMoments, norm: float
 ) -> tuple[Float[Tensor, "B B"], Float[Tensor, " B"]]:
     """Step 3: the factors with the signs of the inputs, and first estimates of the residuals.
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.polytopes import first_change, inscribed_radius, joined, pattern, read_out_weights, row_space
+from leakage.geometry.polytopes import activation_pattern, inscribed_radius, join_layers, output_jacobian, row_space
+from leakage.geometry.rays import segment_label_change
 from leakage.models.mlp import Mlp
 
 _LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
@@ -83,12 +84,14 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections)
         ends[moving] += torch.maximum(length, _shortest_step(ends[moving]))[:, None] * nearest.directions
         projections[moving] += 1
         if step == 0:
-            stays = (joined(pattern(network, points)) == joined(pattern(network, ends))).all(-1)
+            stays = (
+                join_layers(activation_pattern(network, points)) == join_layers(activation_pattern(network, ends))
+            ).all(-1)
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break
     reached = torch.ones_like(stays).index_fill(0, moving, False)
-    changes = first_change(network, points, ends)
+    changes = segment_label_change(network, points, ends)
     # Within the shortest step a change cannot be seen from rounding, but the affine piece says where it is.
     changes = torch.where(changes <= _shortest_step(points), torch.minimum(changes, first.distances), changes)
     return BoundaryDistances(torch.where(reached, changes, torch.inf), reached, projections, stays)
@@ -107,7 +110,7 @@ class _NearestBoundary(NamedTuple):
 
 def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Tensor, " t"]) -> _NearestBoundary:
     """Infinite, with the direction 0, where the piece is constant."""
-    outputs, weights = network(points), read_out_weights(network, pattern(network, points))
+    outputs, weights = network(points), output_jacobian(network, activation_pattern(network, points))
     own = labels[:, None]
     slopes = torch.take_along_dim(weights, own[..., None], 1) - weights
     gaps, norms = outputs.gather(1, own) - outputs, slopes.norm(dim=-1)

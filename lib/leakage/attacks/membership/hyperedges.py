@@ -12,8 +12,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.attacks.membership.boundary_distance import replace_infinite
-from leakage.geometry.polytopes import Gates, adapted, frobenius_norm, nearest, pattern, row_space
-from leakage.geometry.rays import walk
+from leakage.geometry.polytopes import (
+    Gates,
+    activation_pattern,
+    jacobian_norm,
+    layer_maps,
+    nearest_hyperedges,
+    row_space,
+)
+from leakage.geometry.rays import ray_crossings
 from leakage.models.mlp import Mlp
 
 SIGNALS = ("distance", "norm", "cosine")
@@ -61,7 +68,7 @@ def shoot_rays(
     from the point. The pattern is carried over each crossing, so that no hyperedge is met twice in one place.
 
     Source: Peinemann (2021), Algorithm 5, with the activation boundaries of its text and not the classes of its code,
-    and with exact crossings (`geometry.rays.walk`) in place of its search.
+    and with exact crossings (`geometry.rays.ray_crossings`) in place of its search.
     """
     paths = _Paths(network, points, first)
     for _ in range(boundaries):
@@ -79,16 +86,18 @@ class _Paths:
 
     def __init__(self, network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"]) -> None:
         space, rays = row_space(network), first.shape[1]
-        self.network, starts = space.network, space.of(points)
+        self.network, starts = space.network, space.project(points)
         self.start = self.place = starts.repeat_interleave(rays, dim=0)
-        inside = space.of(first.flatten(0, 1))
+        inside = space.project(first.flatten(0, 1))
         length = inside.norm(dim=-1)
         # A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
         self.share = torch.where(length > _ROUNDING, length, 0.0)
         axis = torch.eye(1, inside.shape[-1], dtype=inside.dtype, device=inside.device)
         self.direction = torch.where(self.share[:, None] > 0, inside / self.share[:, None], axis)
         self.outside = torch.zeros_like(self.share)
-        self.gates: Gates = tuple(gate.repeat_interleave(rays, dim=0) for gate in pattern(self.network, starts))
+        self.gates: Gates = tuple(
+            gate.repeat_interleave(rays, dim=0) for gate in activation_pattern(self.network, starts)
+        )
         self.distances: list[Tensor] = []
         self.norms: list[Tensor] = []
         self.normals: list[Tensor] = []
@@ -96,7 +105,7 @@ class _Paths:
     def advance(self) -> None:
         """Go to the next hyperedge and turn along its normal; rays that meet none stay where they are."""
         before = self.gates
-        crossing = walk(self.network, self.place, self.direction, crossings=1, gates=before)
+        crossing = ray_crossings(self.network, self.place, self.direction, crossings=1, gates=before)
         length, neuron = crossing.lengths[:, 0], crossing.neurons[:, 0]
         met = (neuron >= 0) & (self.share > 0)
         self.gates = tuple(torch.where(met[:, None], *pair) for pair in zip(crossing.gates, before, strict=True))
@@ -110,7 +119,7 @@ class _Paths:
         outward = torch.where(((normal * gone).sum(-1) < 0)[:, None], -normal, normal)
         self.direction = torch.where(met[:, None], outward, self.direction)
         self.distances.append(torch.where(met, torch.hypot(gone.norm(dim=-1), self.outside), torch.inf))
-        self.norms.append(frobenius_norm(self.network, self.gates))
+        self.norms.append(jacobian_norm(self.network, self.gates))
         self.normals.append(torch.where(met[:, None], outward, 0.0))
 
 
@@ -119,7 +128,7 @@ def _normal(network: Mlp, gates: Gates, neuron: Int[Tensor, " t"]) -> Float[Tens
     if len(gates) == 1:
         rows = network.weights[0][neuron]
     else:
-        hidden = [layer.expand(len(neuron), -1, -1) for layer in adapted(network, gates)[0][:-1]]
+        hidden = [layer.expand(len(neuron), -1, -1) for layer in layer_maps(network, gates)[0][:-1]]
         place = neuron[:, None, None].expand(-1, 1, network.widths[0])
         rows = torch.cat(hidden, dim=1).gather(1, place).squeeze(1)
     return rows / rows.norm(dim=-1, keepdim=True)
@@ -141,4 +150,4 @@ def cell_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"
     Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
     """
     count = min(NEAREST, sum(network.widths[1:-1]))
-    return -replace_infinite(nearest(network, points, count=count).distances).mean(-1)
+    return -replace_infinite(nearest_hyperedges(network, points, count=count).distances).mean(-1)

@@ -29,7 +29,7 @@ from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.attacks.membership.lira import lira_of_logits
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
-from leakage.geometry.polytopes import frobenius_norm, pattern
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm
 from leakage.metrics.scores import Scores
 
 Knowledge = Literal["true label", "shadow models"]
@@ -156,7 +156,7 @@ def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], T
 
 
 _cell = _from_weights(hyperedges.cell_score)
-_norm = _from_weights(lambda network, rows: frobenius_norm(network, pattern(network, rows)))
+_norm = _from_weights(lambda network, rows: jacobian_norm(network, activation_pattern(network, rows)))
 
 
 def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:

@@ -17,12 +17,12 @@ from torch import Tensor
 from leakage.runtime import DTYPE
 from leakage.theory.logistic.output_law import (
     OutputLaw,
-    Rule,
+    Quadrature,
     generalisation_error,
     label_given_output,
     label_moments,
-    logit_rule,
-    output_rule,
+    logit_quadrature,
+    output_quadrature,
 )
 from leakage.theory.logistic.proximal_operator import curvature
 
@@ -67,7 +67,7 @@ class Setting:
         $\eta\phi/(\phi - 1)$ for the others. Source: Tan et al. (2023), equation (5), which in our copy prints
         $[\Sigma]^2$ where (53) and (61) use Σ. $\kappa = \sigma_\beta$.
         """
-        penalty, delta, phi, eta, kappa = together(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
+        penalty, delta, phi, eta, kappa = broadcast_float64(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
         head, tail = torch.ones_like(phi), torch.zeros_like(phi)
         spectrum = Spectrum(
             torch.stack([phi, eta * phi / (phi - 1)], -1),
@@ -77,7 +77,7 @@ class Setting:
         return cls(penalty, delta, kappa, spectrum)
 
     @classmethod
-    def panel(
+    def from_lambda_delta(
         cls,
         *,
         lambda_delta: Tensor | float,
@@ -87,7 +87,7 @@ class Setting:
         kappa: Tensor | float = 10.0,
     ) -> "Setting":
         r"""The bi-level ensemble in the variables of the figures: $\lambda\delta$, and `samples` $n/d = \delta\phi$."""
-        product, phi, samples = together(lambda_delta=lambda_delta, phi=phi, samples=samples)
+        product, phi, samples = broadcast_float64(lambda_delta=lambda_delta, phi=phi, samples=samples)
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
 
@@ -107,7 +107,7 @@ class Setting:
         return Setting(self.penalty[index], self.delta[index], self.kappa[index], spectrum)
 
 
-def together(**fields: Tensor | float) -> list[Tensor]:
+def broadcast_float64(**fields: Tensor | float) -> list[Tensor]:
     """Float64 tensors of one shape, on the device of those given as tensors."""
     device = next((field.device for field in fields.values() if isinstance(field, Tensor)), None)
     return list(torch.broadcast_tensors(*(torch.as_tensor(f, dtype=DTYPE, device=device) for f in fields.values())))
@@ -248,7 +248,7 @@ def _moments(logs: Tensor, kappa: Tensor, nodes: int) -> tuple[Tensor, Tensor, T
     r"""θ, $r^2$ and s of `solve`."""
     alpha, sigma, gamma = logs.exp().unbind(-1)
     law = OutputLaw(alpha, sigma, gamma, kappa)
-    rule = output_rule(law, nodes=nodes)
+    rule = output_quadrature(law, nodes=nodes)
     label, weights = label_given_output(law, rule.fresh), 2 * rule.weights
     slope, bend = torch.sigmoid(rule.seen), curvature(rule.seen)
     theta = (weights * label.slope * slope).sum(-1)
@@ -336,10 +336,10 @@ def infinite_ridge(
         delta, samples: $n/p$ or $n/d = \delta\phi$, one of them.
     """
     size = delta if delta is not None else samples
-    phi, size, eta, kappa = together(phi=phi, size=size, eta=eta, kappa=kappa)  # pyright: ignore[reportArgumentType]
+    phi, size, eta, kappa = broadcast_float64(phi=phi, size=size, eta=eta, kappa=kappa)  # pyright: ignore[reportArgumentType]
     delta = size if samples is None else size / phi
     Setting.bilevel(penalty=1.0, delta=delta, phi=phi, eta=eta, kappa=kappa)  # for its checks
-    rule = logit_rule(kappa)
+    rule = logit_quadrature(kappa)
     theta = (rule.weights * curvature(rule.nodes)).sum(-1)
     tail = 1 + eta.square() / (phi - 1)
     alpha, sigma = theta * phi, (phi / delta * tail).sqrt() / 2
@@ -368,9 +368,9 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
     by a damped fixed point; the averages over $Z_2$ are closed. Not in the paper, whose Theorem 4(b) has every fixed
     threshold's advantage tend to 1 here.
     """
-    samples, eta, kappa = together(samples=samples, eta=eta, kappa=kappa)
+    samples, eta, kappa = broadcast_float64(samples=samples, eta=eta, kappa=kappa)
     Setting.bilevel(penalty=1.0, delta=1.0, phi=2.0, eta=eta, kappa=kappa)  # for its checks
-    rule = logit_rule(kappa, nodes=_MARGIN_NODES)
+    rule = logit_quadrature(kappa, nodes=_MARGIN_NODES)
     alpha, sigma = torch.full_like(eta, 0.05), torch.full_like(eta, 0.5)
     for _ in range(_MARGIN_STEPS):
         support, new_alpha, new_sigma = _margin_step(alpha, sigma, rule, samples, eta)
@@ -383,7 +383,7 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
 
 
 def _margin_step(
-    alpha: Tensor, sigma: Tensor, rule: Rule, samples: Tensor, eta: Tensor
+    alpha: Tensor, sigma: Tensor, rule: Quadrature, samples: Tensor, eta: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """S and the new α and σ (see `max_margin`)."""
     mean, sd = alpha[..., None] * rule.nodes + 1, sigma[..., None]
@@ -401,7 +401,7 @@ def _margin_step(
     return support, theta / scale, (square / samples).sqrt() / scale
 
 
-def least_gamma(setting: Setting) -> Float[Tensor, "*b"]:
+def gamma_lower_bound(setting: Setting) -> Float[Tensor, "*b"]:
     r"""The lower bound $\gamma > \lambda_{\min}(\Sigma)\,(1/\delta - 1)/\lambda$, empty for $\delta > 1$.
 
     Source: Tan et al. (2023), (31).

@@ -2,7 +2,7 @@ r"""What ridge logistic regression says about a point it was, and was not, train
 
 An outsider with teacher logit Z gets the output $h \sim N(\alpha Z, \sigma^2)$, whatever its label; a member with
 label y gets $\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. The best attacker on one point compares the output with a
-single threshold (`sample_attack`). The laws are batched, everything broadcasts, and the label enters by the reflection
+single threshold (`best_attack_on_point`). The laws are batched, everything broadcasts, and the label enters by the reflection
 $(Z, z, 0) \to (-Z, -z, 1)$. Float64; nothing is random, and nothing here solves for α, σ and γ (`fixed_point`).
 """
 
@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, loss, prox, side
+from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, label_sign, loss, prox
 
 SPAN = 8.5  # standard deviations that a rule covers: beyond them lies 2e-17 of the mass
 NODES = 161  # of the rule in Z: 12 digits for κ up to 100
 
 
-class Rule(NamedTuple):
+class Quadrature(NamedTuple):
     """Nodes and weights, which sum to 1 along the last dimension."""
 
     nodes: Float[Tensor, "*b nodes"]
@@ -37,7 +37,7 @@ class LabelMoments(NamedTuple):
 _HALVINGS = 60
 _TAIL = 9.0  # deviations: a bracket of the threshold ends there
 _EXCEEDANCE_NODES = 321  # 12 digits where the output tells labels apart sharply, far from the teacher's boundary
-_RULE_NODES = 120  # of `output_rule`: 11 digits in the corners of the parameters, all digits elsewhere
+_RULE_NODES = 120  # of `output_quadrature`: 11 digits in the corners of the parameters, all digits elsewhere
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class LossThreshold(NamedTuple):
     advantage: Float[Tensor, "*b"]
 
 
-class OutputRule(NamedTuple):
+class OutputQuadrature(NamedTuple):
     r"""Nodes of $h \sim N(0, q^2)$ and of the output that label 0 makes of it; weights sum to 1 along the last axis."""
 
     fresh: Float[Tensor, "*b nodes"]
@@ -104,7 +104,7 @@ def densities(
     )
 
 
-def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> LossThreshold:
+def best_attack_on_point(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> LossThreshold:
     r"""The attack of largest advantage on a point that the attacker knows, its loss threshold and its rates.
 
     For $y = 1$ and with $m = \alpha Z$, $a(z) = \gamma\rho'(-z)$, the logarithm of the likelihood ratio is
@@ -120,7 +120,7 @@ def sample_attack(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[T
     At $m - \max(9, \sigma)\,\sigma$ S is negative, at $\operatorname{Prox}(m + 9\sigma)$ it is positive. The root is
     not in the paper; the advantage is that of its (7), exactly.
     """
-    sign = side(label).to(law.alpha)
+    sign = label_sign(label).to(law.alpha)
     root = _root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
     distance = (root - sign * law.alpha * teacher) / law.sigma
     pull = law.gamma * torch.sigmoid(-root) / law.sigma
@@ -151,14 +151,14 @@ def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"
 
     Source: Tan et al. (2023), (7) and (69), without their integral over outputs.
     """
-    rule = logit_rule(law.kappa, nodes=nodes)
-    attack = sample_attack(law.unsqueeze(), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
+    rule = logit_quadrature(law.kappa, nodes=nodes)
+    attack = best_attack_on_point(law.unsqueeze(), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
     return average_over_points(attack.advantage, rule)
 
 
 def exceedance(law: OutputLaw, bound: Float[Tensor, "*#b"], *, nodes: int = _EXCEEDANCE_NODES) -> Float[Tensor, "*b"]:
     r"""How often the output on a fresh point of label 1 exceeds `bound`, $2\E[\rho'(Z)\Phi((\alpha Z - b)/\sigma)]$."""
-    rule, wide = logit_rule(law.kappa, nodes=nodes), law.unsqueeze()
+    rule, wide = logit_quadrature(law.kappa, nodes=nodes), law.unsqueeze()
     return average_over_points(torch.special.ndtr((wide.alpha * rule.nodes - bound[..., None]) / wide.sigma), rule)
 
 
@@ -170,7 +170,7 @@ def generalisation_error(law: OutputLaw) -> Float[Tensor, "*b"]:
     return 1 - exceedance(law, torch.zeros_like(law.alpha))
 
 
-def output_rule(law: OutputLaw, *, nodes: int = _RULE_NODES) -> OutputRule:
+def output_quadrature(law: OutputLaw, *, nodes: int = _RULE_NODES) -> OutputQuadrature:
     r"""Quadrature over fresh outputs h and $w = \operatorname{Prox}_{\gamma\rho}(h)$, without a proximal map at a node.
 
     $\E F(w) = \int F(w)\,\varphi(g(w)/q)\,g'(w)/q\,dw$ with $g(w) = w + \gamma\rho'(w)$, by the trapezoidal rule
@@ -185,7 +185,7 @@ def output_rule(law: OutputLaw, *, nodes: int = _RULE_NODES) -> OutputRule:
     seen, gamma = centre[..., None] + torch.sinh(x), law.gamma[..., None]
     fresh = seen + gamma * torch.sigmoid(seen)
     weights = torch.exp(-(fresh / spread[..., None]).square() / 2) * (1 + gamma * curvature(seen)) * torch.cosh(x)
-    return OutputRule(fresh, seen, weights / weights.sum(-1, keepdim=True))
+    return OutputQuadrature(fresh, seen, weights / weights.sum(-1, keepdim=True))
 
 
 def label_given_output(law: OutputLaw, fresh: Float[Tensor, "*b nodes"]) -> LabelMoments:
@@ -209,7 +209,7 @@ class Rates(NamedTuple):
     advantage: Float[Tensor, "*b"]
 
 
-def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
+def loss_threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     r"""Rates of "member if the loss is below τ", elementwise.
 
     For label 1 the loss is below τ where the output exceeds $c = -\log(e^\tau - 1)$; a member's does if it exceeded
@@ -218,8 +218,8 @@ def threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> Rates:
     return _rates(law, -torch.log(torch.expm1(threshold)))
 
 
-def best_threshold(law: OutputLaw) -> LossThreshold:
-    r"""The one loss threshold with the largest advantage, by grids of c (`threshold_rates`) that close in on it.
+def best_loss_threshold(law: OutputLaw) -> LossThreshold:
+    r"""The one loss threshold with the largest advantage, by grids of c (`loss_threshold_rates`) that close in on it.
 
     The search covers all outputs of members and outsiders; an error of the threshold costs only its square.
     """
@@ -248,7 +248,7 @@ _NORMAL_STEP, _NORMAL_END = 0.5, 8.5  # they leave 1e-9 at spreads near 1
 _CHUNK = 400  # integrals done together: their rule's nodes stay in the processor's cache
 
 
-def logit_rule(kappa: Float[Tensor, "*b"], *, nodes: int = NODES) -> Rule:
+def logit_quadrature(kappa: Float[Tensor, "*b"], *, nodes: int = NODES) -> Quadrature:
     r"""Nodes $Z = \sinh x$ with equal steps of x out to $\pm 8.5\kappa$, weights of $N(0, \kappa^2)$.
 
     The stretch puts as many nodes where Z is of order 1, where labels are drawn, as where it is of order κ. For
@@ -259,10 +259,10 @@ def logit_rule(kappa: Float[Tensor, "*b"], *, nodes: int = NODES) -> Rule:
     z = torch.sinh(x)
     scaled = z / kappa.clamp_min(torch.finfo(kappa.dtype).tiny)[..., None]
     weights = torch.exp(-scaled.square() / 2) * torch.cosh(x)
-    return Rule(z, weights / weights.sum(-1, keepdim=True))
+    return Quadrature(z, weights / weights.sum(-1, keepdim=True))
 
 
-def average_over_points(values: Float[Tensor, "*b nodes"], rule: Rule) -> Float[Tensor, "*b"]:
+def average_over_points(values: Float[Tensor, "*b nodes"], rule: Quadrature) -> Float[Tensor, "*b"]:
     r"""$2\,\E[\rho'(Z)\,v(Z)]$, the mean over points of what is $v(Z)$ for label 1 and $v(-Z)$ for label 0."""
     return 2 * (rule.weights * torch.sigmoid(rule.nodes) * values).sum(-1)
 

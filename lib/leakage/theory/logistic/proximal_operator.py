@@ -18,7 +18,7 @@ _LOSES = 0.5  # a Newton step must be at most this share of the one before, or t
 
 def loss(output: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""$\ell(y, z) = \log(1 + e^{-z})$ for $y = 1$ and $\log(1 + e^z)$ for $y = 0$, in nats."""
-    return softplus(-side(label) * output, threshold=40.0)
+    return softplus(-label_sign(label) * output, threshold=40.0)
 
 
 def curvature(output: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -41,7 +41,7 @@ def prox(output: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], label: Num[T
         gamma: $\gamma \ge 0$, finite.
         label: y, 0 or 1.
     """
-    sign = side(label)
+    sign = label_sign(label)
     return -sign * _root(*torch.broadcast_tensors(-sign * output, gamma))
 
 
@@ -52,7 +52,7 @@ def inverse_prox(
 
     Its slope is $1 + \gamma \rho''(z)$. Source: Tan et al. (2023), equation (66).
     """
-    sign = side(label)
+    sign = label_sign(label)
     return output - gamma * sign * torch.sigmoid(-sign * output)
 
 
@@ -79,7 +79,7 @@ def _root(v: Tensor, gamma: Tensor) -> Tensor:
     raise ArithmeticError("the proximal operator did not converge: are its arguments finite?")
 
 
-def side(label: Num[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+def label_sign(label: Num[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     """+1 for label 1 and -1 for label 0."""
     return torch.where(label == 1, 1.0, -1.0).to(
         label.dtype if label.is_floating_point() else torch.get_default_dtype()

@@ -3,7 +3,7 @@ r"""The paper's system, and its best attack, computed as printed and without the
 `system_residuals` puts a solution into the six equations, with a plain two-dimensional rule over $Z_1$ and $Z_2$ and a
 proximal operator by bisection: about 100,000 nodes a point, one point at a time. `integrated_advantage` is the printed
 integral of two densities, and `check_single_crossing` has the numbers that a second crossing of the two would change,
-which `output_law.sample_attack` excludes. Grids of outputs are a new last dimension. Nothing is random.
+which `output_law.best_attack_on_point` excludes. Grids of outputs are a new last dimension. Nothing is random.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage import blocks
 from leakage.theory.logistic.limit import Setting, Solution
 from leakage.theory.logistic.output_law import OutputLaw, densities
-from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, prox, side
+from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, label_sign, prox
 
 EQUATIONS = ("signal", "pull", "spread", "residual", "correlation", "curvature")
 """Names of the six equations, in the order of (12)."""
@@ -91,7 +91,7 @@ def check_single_crossing(
 
     Not in the paper, which attacks with the likelihood ratio. Points are taken in blocks, to bound the memory of grids.
     """
-    sided = side(label).to(law.alpha) * teacher
+    sided = label_sign(label).to(law.alpha) * teacher
     whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
     flat = [each.reshape(-1) for each in whole]
     found = []

@@ -179,4 +179,4 @@ def _evaluate(phi: Tensor, x: Tensor, settings: CurveSettings) -> tuple[Tensor, 
 
 
 def _setting(phi: Tensor, lambda_delta: Tensor, settings: CurveSettings) -> Setting:
-    return Setting.panel(lambda_delta=lambda_delta, phi=phi[:, None], **asdict(settings))
+    return Setting.from_lambda_delta(lambda_delta=lambda_delta, phi=phi[:, None], **asdict(settings))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE
-from leakage.theory.max_margin import Optimum, half_lines, network_of, solve, univariate
+from leakage.theory.max_margin import Optimum, cones_on_line, optimum_of_neurons, optimum_on_line, solve
 
 _FLIPPED = 0.2  # share of labels
 _KINK = 1e-5  # |p·x̃| in units of ‖p‖·‖x̃‖
@@ -75,7 +75,7 @@ def restricted_optima(
     no network to the labels, or give the global optimum. Points ascend.
     """
     x, y = (values.cpu().double().numpy() for values in (points, labels))
-    cones, least, found = half_lines(x), univariate(points, labels).value, []
+    cones, least, found = cones_on_line(x), optimum_on_line(points, labels).value, []
     for _ in range(tries):
         draws = torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device)
         chosen = (draws < share).cpu().numpy()
@@ -86,7 +86,7 @@ def restricted_optima(
         except RuntimeError:  # no certificate: these cones fit no network to the labels
             continue
         if _meets_conditions(cones.points, y, weights, signs, multipliers):
-            other = network_of(weights, signs, torch.as_tensor(multipliers).to(points), gap)
+            other = optimum_of_neurons(weights, signs, torch.as_tensor(multipliers).to(points), gap)
             found += [other] if other.value > (1 + _WORSE) * least else []
     return found
 

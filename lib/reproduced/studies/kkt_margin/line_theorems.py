@@ -191,7 +191,7 @@ def kink_of_sum(
 
 
 def _margins(function: PiecewiseLinear) -> Margins:
-    return Margins.of(function, 1.0, tolerance=TOLERANCE)
+    return Margins.from_function(function, 1.0, tolerance=TOLERANCE)
 
 
 def _holds(low: Tensor, high: Tensor, points: Tensor) -> Bool[Tensor, " intervals"]:

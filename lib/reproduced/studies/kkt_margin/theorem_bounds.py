@@ -18,7 +18,14 @@ from torch import Tensor
 from leakage.data.mixtures import Law, Sample, draw_sample, gaussian_mixture
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.models.two_layer import TwoLayer
-from leakage.theory.kkt import Geometry, activation_ceiling, activation_floor, activation_sums, check, output_bound
+from leakage.theory.kkt import (
+    InnerProducts,
+    activation_lower_bound,
+    activation_sums,
+    activation_upper_bound,
+    check_kkt,
+    output_bound,
+)
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
 """The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
@@ -51,7 +58,7 @@ def measure_stages(
     for dimension, first in itertools.product(dimensions, range(0, runs, at_once)):
         size = min(at_once, runs - first)
         sample = draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=size, generator=generator)
-        ratios.append(Geometry.of(sample.train).ratio)
+        ratios.append(InnerProducts.from_points(sample.train).ratio)
         for name, reached in stage_flags(sample).items():
             shares[name].append(reached.to(sample.train).mean(-1))
     shape = len(dimensions), runs
@@ -69,11 +76,11 @@ def stage_probability(
 
 def stage_flags(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
     """Which of `STAGES` every fresh point reaches with its training set."""
-    geometry = Geometry.of(sample.train)
+    geometry = InnerProducts.from_points(sample.train)
     delta_x = geometry.delta_x(sample.fresh @ sample.train.mT)
     margin = torch.ones_like(geometry.den)
     bound = output_bound(geometry, delta_x, margin, factor=1)
-    proved = [geometry.den > 0, activation_floor(geometry, margin) > 0]
+    proved = [geometry.den > 0, activation_lower_bound(geometry, margin) > 0]
     flags = [flag.unsqueeze(-1).expand(bound.shape) for flag in proved] + [bound < share for share in (1, 0.5, 0.25)]
     return dict(zip(STAGES, flags, strict=True))
 
@@ -163,8 +170,10 @@ class Tightness:
     set to 0 elsewhere.
     """
 
-    ceiling: Float[Tensor, "*b"]  # largest of the `activation_sums` over `activation_ceiling`: at most 1
-    floor: Float[Tensor, "*b"]  # least of the own sign over `activation_floor`: at least 1; inf if the bound is empty
+    ceiling: Float[Tensor, "*b"]  # largest of the `activation_sums` over `activation_upper_bound`: at most 1
+    floor: Float[
+        Tensor, "*b"
+    ]  # least of the own sign over `activation_lower_bound`: at least 1; inf if it is 0
     fresh: Float[Tensor, "*b"]  # largest fresh answer over `output_bound` with factor 1: at most 1
     member: Float[Tensor, "*b"]
 
@@ -189,9 +198,11 @@ def measure_tightness(
 
     `products` are $x_i^\top x$ of fresh points x with the training points, `answers` are $\Phi(x)$.
     """
-    geometry = Geometry.of(points)
-    ceiling, floor = (bound(geometry, margin).unsqueeze(-1) for bound in (activation_ceiling, activation_floor))
-    plus, minus = activation_sums(model, check(model, points, labels, kinks=kinks))
+    geometry = InnerProducts.from_points(points)
+    ceiling, floor = (
+        bound(geometry, margin).unsqueeze(-1) for bound in (activation_upper_bound, activation_lower_bound)
+    )
+    plus, minus = activation_sums(model, check_kkt(model, points, labels, kinks=kinks))
     own = torch.where(labels > 0, plus, minus)
     excess = (labels * model(points)).amax(-1) / margin - 1
     return Tightness(

@@ -17,7 +17,8 @@ from torch import Tensor
 from leakage.attacks.membership import label_only, posterior
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, replace_infinite
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
-from leakage.geometry.polytopes import first_change, frobenius_norm, row_space, smooth
+from leakage.geometry.polytopes import jacobian_norm, row_space, smooth_pattern
+from leakage.geometry.rays import segment_label_change
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import Scores
 from leakage.models.mlp import Mlp
@@ -94,7 +95,7 @@ def _start_confidence(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
 
 def _bias_norm(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
     r"""$\lVert b_P \rVert_\infty$ with smooth gates, without the $A_l$ that `patterns.adapted` makes on the way."""
-    gates, bias = smooth(network, points), network.biases[0].expand(len(points), -1)
+    gates, bias = smooth_pattern(network, points), network.biases[0].expand(len(points), -1)
     for gate, weight, shift in zip(gates, network.weights[1:], network.biases[1:], strict=True):
         bias = (gate * bias) @ weight.mT + shift
     return bias.abs().amax(-1)
@@ -103,7 +104,7 @@ def _bias_norm(network: Mlp, points: Tensor, labels: Tensor) -> Tensor:
 LOSSES: Mapping[str, Objective] = {
     "confidence": lambda network, points, labels: -network(points).log_softmax(-1).amax(-1),
     "output": lambda network, points, labels: -network(points).norm(dim=-1),
-    "weight": lambda network, points, labels: frobenius_norm(network, smooth(network, points)),
+    "weight": lambda network, points, labels: jacobian_norm(network, smooth_pattern(network, points)),
     "bias": _bias_norm,
 }
 r"""The losses J to climb: minus the log of the largest posterior (the direction of the confidence's fall, without its
@@ -153,7 +154,7 @@ def _walk_exactly(network: Mlp, points: Tensor, settings: WalkSettings) -> WalkE
         if not len(moving):
             break
     row, before, after = (torch.cat(parts) for parts in zip(*taken, strict=True))
-    length = first_change(network, before, after)
+    length = segment_label_change(network, before, after)
     met = length.isfinite().nonzero().squeeze(-1)
     first = torch.full_like(start, len(row)).scatter_reduce(0, row[met], met, "amin")
     reached = first < len(row)

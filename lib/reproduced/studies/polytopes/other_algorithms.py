@@ -19,9 +19,9 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection
 from torch import Tensor
 
 from leakage.geometry import rays
-from leakage.geometry.polygons import oriented
-from leakage.geometry.polytopes import adapted, joined, pattern
-from leakage.geometry.rays import LEVEL
+from leakage.geometry.polygons import counterclockwise
+from leakage.geometry.polytopes import activation_pattern, join_layers, layer_maps
+from leakage.geometry.rays import TIE_TOLERANCE
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
 from reproduced.studies.polytopes.windows import lattice
@@ -84,15 +84,15 @@ def _half_spaces(
     $(2 s_i - 1)(w^*_i \cdot x + c^*_i) \ge 0$ for every neuron, then the sides of the window if there is one. Rows
     with $a = 0$ bound nothing.
     """
-    gates = pattern(network, points)
-    weights, biases = adapted(network, gates)
+    gates = activation_pattern(network, points)
+    weights, biases = layer_maps(network, gates)
     layers = zip(weights[:-1], biases[:-1], strict=True)
     rows = torch.cat([torch.cat([w, c.unsqueeze(-1)], -1).expand(len(points), -1, -1) for w, c in layers], 1)
     owners = torch.arange(rows.shape[1], device=rows.device)
-    signed = rows * (2 * joined(gates).to(rows.dtype) - 1).unsqueeze(-1)
+    signed = rows * (2 * join_layers(gates).to(rows.dtype) - 1).unsqueeze(-1)
     if window is None:
         return signed, owners
-    corners = oriented(window)
+    corners = counterclockwise(window)
     along = corners.roll(-1, 0) - corners
     normal = torch.stack([-along[:, 1], along[:, 0]], -1)
     sides = torch.cat([normal, -(normal * corners).sum(-1, keepdim=True)], -1)
@@ -218,7 +218,7 @@ def number_pixels(network: Mlp, window: Float[Tensor, "w 2"], *, side: int) -> I
     """
     low, high = window.amin(0), window.amax(0)
     pixels = low + lattice(side, device=window.device) * (high - low)
-    rows = torch.cat([joined(pattern(network, block)) for block in pixels.split(_ROW)])
+    rows = torch.cat([join_layers(activation_pattern(network, block)) for block in pixels.split(_ROW)])
     packed = np.packbits(rows.cpu().numpy(), axis=1)
     # Rows as single items: sorting bytes is many times faster than comparing rows of booleans.
     keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
@@ -350,13 +350,13 @@ def cut_rays_by_label(
     outputs = _heights_along(network, points, directions, grid)[-1]
     label = outputs[..., :1, :].argmax(-1, keepdim=True).expand(*outputs.shape[:-1], 1)
     lead = outputs.gather(-1, label) - outputs
-    lead = lead.masked_fill(lead.abs() <= LEVEL * outputs.abs().amax((-2, -1), keepdim=True), 0.0)
+    lead = lead.masked_fill(lead.abs() <= TIE_TOLERANCE * outputs.abs().amax((-2, -1), keepdim=True), 0.0)
     low, high = lead[..., :-1, :], lead[..., 1:, :]
     left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
     lower = torch.arange(outputs.shape[-1], device=outputs.device) < label[..., 1:, :]
     places = torch.where(high < 0, left + step * (low / (low - high)).clamp_min(0), torch.inf)
     places = torch.where(lower & (low == 0) & (high == 0), left, places)
-    places = torch.where(step > LEVEL * until, places, torch.inf)
+    places = torch.where(step > TIE_TOLERANCE * until, places, torch.inf)
     return places.flatten(-2).amin(-1)
 
 
@@ -375,7 +375,11 @@ def search_rays(
     """
 
     def look(places: Tensor) -> Tensor:
-        return joined(pattern(network, places)) if event == "pattern" else network(places).argmax(-1, keepdim=True)
+        return (
+            join_layers(activation_pattern(network, places))
+            if event == "pattern"
+            else network(places).argmax(-1, keepdim=True)
+        )
 
     last = look(points)
     place = torch.zeros_like(points[..., 0])
@@ -437,9 +441,9 @@ def compare_rays(
     """Where each ray first has an event of `search_rays`, up to `steps` units of length: as far as the search sees."""
     searched, until = search_rays(network, points, directions, steps=steps, event=event), float(steps)
     if event == "label":
-        walked = rays.label_change(network, points, directions, until=until)
+        walked = rays.ray_label_change(network, points, directions, until=until)
         return RayEvents(walked, cut_rays_by_label(network, points, directions, until=until), searched)
-    walked = rays.walk(network, points, directions, crossings=1).lengths[..., 0]
+    walked = rays.ray_crossings(network, points, directions, crossings=1).lengths[..., 0]
     lengths = cut_rays(network, points, directions, until=until).lengths
     cut = torch.nn.functional.pad(lengths, (0, 1), value=torch.inf)[..., 0]
     return RayEvents(torch.where(walked <= steps, walked, torch.inf), cut, searched)

@@ -20,8 +20,8 @@ from leakage.attacks.membership.attack_models import AttackTask, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.data.membership_splits import quarters
 from leakage.data.tabular import LabelledData
-from leakage.geometry.polytopes import nearest
-from leakage.geometry.rays import label_change
+from leakage.geometry.polytopes import nearest_hyperedges
+from leakage.geometry.rays import ray_label_change
 from leakage.metrics.scores import Scores
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -304,8 +304,8 @@ def measure_signals(
         "correct": posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": hyperedges.ray_features(crossings, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
-        "label distance": label_change(network, points, first[:, 0], until=rays.until)[:, None],
-        "cell": nearest(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
+        "label distance": ray_label_change(network, points, first[:, 0], until=rays.until)[:, None],
+        "cell": nearest_hyperedges(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
         "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
         **{signal: by_ray[f"{signal}, ray 0"] for signal in hyperedges.SIGNALS},
         **by_ray,

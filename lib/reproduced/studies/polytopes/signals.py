@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.tabular import LabelledData
-from leakage.geometry.polytopes import frobenius_norm
+from leakage.geometry.polytopes import jacobian_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import DTYPE, stream
@@ -107,7 +107,7 @@ def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "m
         signals = {
             "margin": posterior.label_logit(heights[-1], labels),
             "cell distance": hyperedges.cell_score(network, points),
-            "weight norm": frobenius_norm(network, tuple(height > 0 for height in heights[:-1])),
+            "weight norm": jacobian_norm(network, tuple(height > 0 for height in heights[:-1])),
             "answer: entropy": (logs.exp() * logs).sum(-1),
             "answer: gradient": -_gradient_norm(network, points, labels).log(),
         }

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian
-from leakage.geometry.polygons import fans, following, in_use
-from leakage.geometry.polytopes import Gates, adapted, inscribed_radius, joined, pattern, read_out
+from leakage.geometry.polygons import at_next_corner, is_corner, triangle_fans
+from leakage.geometry.polytopes import Gates, activation_pattern, inscribed_radius, join_layers, layer_maps, output_map
 from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.models.mlp import Mlp
@@ -46,13 +46,13 @@ class AdaptedParameterErrors(NamedTuple):
 
 def adapted_parameter_errors(network: Mlp, points: Float[Tensor, "t d"]) -> AdaptedParameterErrors:
     """The errors of Theorem 3.2, Lemma 3.4 and Algorithms 1 to 3 of Peinemann (2021) at points."""
-    gates, heights = pattern(network, points), network.preactivations(points)
-    weights, biases = adapted(network, gates)
+    gates, heights = activation_pattern(network, points), network.preactivations(points)
+    weights, biases = layer_maps(network, gates)
     linear = [(weight @ points.unsqueeze(-1)).squeeze(-1) for weight in weights]
     errors = [(a + c - z).abs().max() for a, c, z in zip(linear, biases, heights, strict=True)]
     printed = zip(linear[:-1], printed_biases(network, gates), heights[:-1], strict=True)
     misses = [((a + c - z).abs() > _MISSED).to(points.dtype).mean() for a, c, z in printed]
-    slope, offset = read_out(network, gates)
+    slope, offset = output_map(network, gates)
     leaf = points.detach().requires_grad_()
     rows = [torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in network(leaf).sum(0)]
     gap = (slope - torch.stack(rows, 1)).abs().max()
@@ -108,11 +108,11 @@ class SubdivisionCheck(NamedTuple):
 def check_subdivision(cells: Subdivision) -> SubdivisionCheck:
     """The invariants of a subdivision, measured."""
     middles = cells.lift(cells.middles)
-    rows = joined(pattern(cells.network, middles))
+    rows = join_layers(activation_pattern(cells.network, middles))
     outputs = (cells.maps[..., :2] @ cells.middles.unsqueeze(-1)).squeeze(-1) + cells.maps[..., 2]
-    whole = fans(cells.window.unsqueeze(0))[1].sum()
-    edges = following(cells.vertices, cells.counts) - cells.vertices
-    turns = _cross(edges, following(edges, cells.counts))[in_use(cells.counts, cells.vertices.shape[1])]
+    whole = triangle_fans(cells.window.unsqueeze(0))[1].sum()
+    edges = at_next_corner(cells.vertices, cells.counts) - cells.vertices
+    turns = _cross(edges, at_next_corner(edges, cells.counts))[is_corner(cells.counts, cells.vertices.shape[1])]
     return SubdivisionCheck(
         smallest_area=float(cells.areas.min()),
         area_error=float((cells.areas.sum() / whole - 1).abs()),
@@ -131,7 +131,7 @@ def count_strays(cells: Subdivision, points: Float[Tensor, "t 2"]) -> int:
     """How many points of the window lie outside of the polygon of their pattern in a forward pass, up to rounding."""
     own = cells.locate(points)
     corners = cells.vertices[own]
-    left = _cross(following(corners, cells.counts[own]) - corners, points.unsqueeze(1) - corners)
+    left = _cross(at_next_corner(corners, cells.counts[own]) - corners, points.unsqueeze(1) - corners)
     return int(((own < 0) | (left < -_ON_EDGE).any(-1)).sum())
 
 
@@ -220,7 +220,7 @@ def count_missed_patterns(network: Mlp) -> int:
     wanted = torch.cartesian_prod(*[torch.tensor([False, True], device=weight.device)] * len(weight))
     wanted = wanted.view(-1, len(weight))
     points = (2 * wanted.to(weight.dtype) - 1 - bias) @ torch.linalg.pinv(weight).T
-    return int((joined(pattern(network, points)) != wanted).any(-1).sum())
+    return int((join_layers(activation_pattern(network, points)) != wanted).any(-1).sum())
 
 
 # ── the gradient of an early weight ──────────────────────────────────────────────────────────────────────────────────

@@ -31,13 +31,13 @@ from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     average_advantage,
-    best_threshold,
+    best_loss_threshold,
     densities,
-    logit_rule,
-    threshold_rates,
+    logit_quadrature,
+    loss_threshold_rates,
 )
 from leakage.theory.logistic.proximal_operator import curvature, loss, prox
-from leakage.theory.ridge_likelihood_ratios import Ratios
+from leakage.theory.ridge_likelihood_ratios import LikelihoodRatios
 from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
 from reproduced.studies.side_by_side import ridge_ladder
 
@@ -104,13 +104,13 @@ def solve_limit(penalty: float) -> Limit:
 
 def teacher_quantiles(points: int) -> Float[Tensor, " points"]:
     """Equally likely values of the teacher's logit towards the label, Z or -Z; at a fresh point its density is 2ρ'φ."""
-    rule = logit_rule(torch.tensor(KAPPA, dtype=DTYPE), nodes=4001)
+    rule = logit_quadrature(torch.tensor(KAPPA, dtype=DTYPE), nodes=4001)
     below = (2 * rule.weights * torch.sigmoid(rule.nodes)).cumsum(0)
     shares = (torch.arange(points, dtype=DTYPE) + 0.5) / points
     return rule.nodes[torch.searchsorted(below, shares).clamp(max=len(below) - 1)]
 
 
-def ratios(limit: Limit, teacher: Float[Tensor, " points"], strength: float, *, nodes: int) -> Ratios:
+def ratios(limit: Limit, teacher: Float[Tensor, " points"], strength: float, *, nodes: int) -> LikelihoodRatios:
     """The log-likelihood ratio L of equally likely outcomes, at points with label 1."""
     law, (first, second) = limit.law, _outcomes(teacher, nodes)
     fresh = law.alpha * teacher[:, None] + law.sigma * first
@@ -121,7 +121,7 @@ def ratios(limit: Limit, teacher: Float[Tensor, " points"], strength: float, *, 
         left = torch.sigmoid(-output)
         return torch.log1p(law.gamma * curvature(output)) + left * z + sign * strength * left.square() / 2
 
-    return Ratios(ratio(fresh, -1), ratio(prox(fresh, law.gamma, torch.ones_like(fresh)), 1))
+    return LikelihoodRatios(ratio(fresh, -1), ratio(prox(fresh, law.gamma, torch.ones_like(fresh)), 1))
 
 
 def exact_rungs(penalty: float, *, points: int = 24, nodes: int = 48) -> dict[str, ridge_ladder.Rung]:
@@ -145,7 +145,9 @@ def advantages(setting: Setting) -> Advantages:
     law = solve(setting).law
     # A prediction is right where the loss is below that of a coin.
     coin = torch.full_like(law.alpha, math.log(2))
-    return Advantages(threshold_rates(law, coin).advantage, best_threshold(law).advantage, average_advantage(law))
+    return Advantages(
+        loss_threshold_rates(law, coin).advantage, best_loss_threshold(law).advantage, average_advantage(law)
+    )
 
 
 def compare_with_law(
@@ -195,7 +197,7 @@ def measure_attacks(
     return ridge_ladder.average_areas(areas, RUNG_OF_ATTACK)
 
 
-def _label_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> Ratios:
+def _label_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> LikelihoodRatios:
     """L given whether the prediction is right."""
     law = limit.law
     # A member's output is above 0 if its output without the point is above -γ/2.
@@ -205,16 +207,18 @@ def _label_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> Ratios:
         for out, seen in (right, [1 - r for r in right])
     )
     fresh = law.alpha * teacher[:, None] + law.sigma * _outcomes(teacher, nodes)[0]
-    return Ratios(*(torch.where(fresh + shift > 0, yes[:, None], no[:, None]) for shift in (0.0, law.gamma / 2)))
+    return LikelihoodRatios(
+        *(torch.where(fresh + shift > 0, yes[:, None], no[:, None]) for shift in (0.0, law.gamma / 2))
+    )
 
 
-def _loss_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> Ratios:
+def _loss_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> LikelihoodRatios:
     """L given the loss without x: the ratio of the two mixtures over points, interpolated between outputs of a grid."""
     law = limit.law
     fresh = law.alpha * teacher[:, None] + law.sigma * _outcomes(teacher, nodes)[0]
     seen = prox(fresh, law.gamma, torch.ones_like(fresh))
     grid = torch.linspace(float(fresh.min()), float(seen.max()), _GRID, dtype=fresh.dtype)
-    rule = logit_rule(law.kappa)
+    rule = logit_quadrature(law.kappa)
     weights = (rule.weights * torch.sigmoid(rule.nodes))[:, None]
     both = densities(law, grid.expand(len(weights), -1), teacher=rule.nodes, label=torch.ones_like(rule.nodes))
     ratio = ((weights * both.member).sum(0) / (weights * both.outsider).sum(0)).clamp_min(1e-300).log()
@@ -224,12 +228,12 @@ def _loss_ratios(limit: Limit, teacher: Tensor, *, nodes: int) -> Ratios:
         left = place.long().clamp(0, _GRID - 2)
         return torch.lerp(ratio[left], ratio[left + 1], place - left)
 
-    return Ratios(at(fresh), at(seen))
+    return LikelihoodRatios(at(fresh), at(seen))
 
 
-def _gradient_ratios(teacher: Tensor, *, nodes: int) -> Ratios:
+def _gradient_ratios(teacher: Tensor, *, nodes: int) -> LikelihoodRatios:
     away, first = DELTA**-0.5, _outcomes(teacher, nodes)[0].expand(len(teacher), -1)
-    return Ratios(away * first - away**2 / 2, away * first + away**2 / 2)
+    return LikelihoodRatios(away * first - away**2 / 2, away * first + away**2 / 2)
 
 
 def _outcomes(like: Tensor, nodes: int) -> Float[Tensor, "2 outcomes"]:

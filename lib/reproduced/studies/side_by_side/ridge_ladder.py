@@ -21,7 +21,7 @@ from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import Scores
 from leakage.runtime import stream
-from leakage.theory.ridge_likelihood_ratios import Ratios, Rows
+from leakage.theory.ridge_likelihood_ratios import LikelihoodRatios, RidgeTargets
 
 LEVEL = 0.998
 """Coverage of each distance between laws: high, since there are many."""
@@ -68,16 +68,16 @@ def draw_rows(
     asked: int = 40,
     noise: float = 1.0,
     device: torch.device | str = "cpu",
-) -> Rows:
+) -> RidgeTargets:
     r"""Standard normal rows with $\beta \sim N(0, I/p)$ and `asked` queried rows of the same law, for every penalty."""
     draws = stream(seed, "ladder/rows", device)
     others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
     beta = gaussian((p,), generator=draws) / p**0.5
     labels = points @ beta + noise * gaussian((asked,), generator=draws)
-    return Rows(others, points, labels, beta, penalty, noise)
+    return RidgeTargets(others, points, labels, beta, penalty, noise)
 
 
-def exact_rungs(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
+def exact_rungs(setting: RidgeTargets, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
     """Every rung by name, from the least evidence to the most."""
     draws = stream(seed, "ladder/queries", setting.others.device)
     queries = gaussian((max(_SEVERAL), setting.others.shape[1]), generator=draws)
@@ -93,7 +93,7 @@ def exact_rungs(setting: Rows, *, seed: int, nodes: int = 96) -> dict[str, Rung]
     return {name: evaluate_rung(of(nodes=nodes), of(nodes=nodes // 2)) for name, of in ratios.items()}
 
 
-def evaluate_rung(fine: Ratios, coarse: Ratios) -> Rung:
+def evaluate_rung(fine: LikelihoodRatios, coarse: LikelihoodRatios) -> Rung:
     """What the best attack reaches on all rows together; the ratios of fewer outcomes, `coarse`, give the error."""
     ranked, less = (
         Scores.from_groups(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse)
@@ -105,7 +105,7 @@ def evaluate_rung(fine: Ratios, coarse: Ratios) -> Rung:
 
 
 def compare_with_law(
-    setting: Rows, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
+    setting: RidgeTargets, *, trainings: int, seed: int, others: int | None = None, nodes: int = 96
 ) -> list[KsTest]:
     """Distances of trained regressions from the exact law of L, for each queried row without it, then with it.
 
@@ -129,7 +129,7 @@ def compare_with_law(
     return found
 
 
-def measure_attacks(setting: Rows, *, models: int, ensembles: int, seed: int) -> dict[str, AttackArea]:
+def measure_attacks(setting: RidgeTargets, *, models: int, ensembles: int, seed: int) -> dict[str, AttackArea]:
     """AUCs of attacks with `models` - 1 shadow models; the best attack knows the laws instead."""
     areas = []
     for number in range(ensembles):
@@ -159,7 +159,7 @@ def average_areas(areas: Sequence[Mapping[str, Tensor]], rungs: Mapping[str, str
 
 
 def _train_ensemble(
-    setting: Rows, models: int, *, generator: torch.Generator
+    setting: RidgeTargets, models: int, *, generator: torch.Generator
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
     """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
     count = len(setting.labels)
@@ -171,14 +171,14 @@ def _train_ensemble(
     return torch.stack(seen, 1), member
 
 
-def _maps(setting: Rows, place: int, inside: bool) -> tuple[Tensor, Tensor]:
+def _maps(setting: RidgeTargets, place: int, inside: bool) -> tuple[Tensor, Tensor]:
     """The matrix that maps X'y to the weights, and what the row adds to X'y."""
     row = setting.asked[place]
     added = setting.labels[place] * row if inside else torch.zeros_like(row)
     return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
 
 
-def _evidence_law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
+def _evidence_law(setting: RidgeTargets, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:
     """The law of the evidence: the weights multiplied by `view`."""
     inverse, added = _maps(setting, place, inside)
     inverse = view @ inverse
@@ -188,7 +188,7 @@ def _evidence_law(setting: Rows, place: int, inside: bool, view: Float[Tensor, "
 
 
 def _train(
-    setting: Rows, place: int, inside: bool, trainings: int, *, generator: torch.Generator
+    setting: RidgeTargets, place: int, inside: bool, trainings: int, *, generator: torch.Generator
 ) -> Float[Tensor, "trainings p"]:
     """Ridge regressions on labels drawn anew, with the row or without."""
     noise = gaussian((trainings, len(setting.others)), generator=generator)
