@@ -240,7 +240,7 @@ def polytopes_neurons() -> Axis:
     def programmed(neurons: int) -> Prepared:
         given = network(neurons)
         fine = subdivide(given, window)
-        middle = fine.middles[(len(fine) - 1) // 2]
+        middle = fine.centres[(len(fine) - 1) // 2]
         return lambda: other_algorithms.solve_programs(given, middle, window=window), 1 / len(fine)
 
     def painted(neurons: int) -> Prepared:

@@ -62,7 +62,7 @@ def programs(sizes: Sizes) -> Case:
     chosen = torch.linspace(0, len(fine) - 1, sizes.cells).long()
 
     def theirs() -> list[other_algorithms.Polytope]:
-        return [other_algorithms.solve_programs(network, fine.middles[cell], window=window) for cell in chosen]
+        return [other_algorithms.solve_programs(network, fine.centres[cell], window=window) for cell in chosen]
 
     def check() -> str:
         found = other_algorithms.compare_programs(fine, chosen)

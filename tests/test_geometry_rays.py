@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from geometry_networks import directions, network, one_layer, points
+from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
+from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
@@ -111,21 +113,6 @@ def test_a_start_on_a_hyperedge_is_announced():
     assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
 
 
-@pytest.mark.usefixtures("unchecked_types")
-def test_bad_input_is_refused():
-    model, given, along = network((3, 4, 2), 0), points(5, 3), directions(5, 3)
-    with pytest.raises(ValueError, match="length 1"):
-        rays.ray_crossings(model, given, 0 * along, crossings=1)
-    with pytest.raises(ValueError, match="crossings"):
-        rays.ray_crossings(model, given, along, crossings=0)
-    with pytest.raises(ValueError, match="until"):
-        rays.ray_label_change(model, given, along, until=0.0)
-    with pytest.raises(ValueError, match="directions"):
-        rays.ray_crossings(model, given, along[:2], crossings=1)
-    with pytest.raises(ValueError, match="hidden layer"):
-        rays.ray_crossings(network((3, 2), 0), given, along, crossings=1)
-
-
 def a_network(outputs):
     """One neuron relu(x) and outputs that are linear in it: rows of (weight, bias)."""
     table = torch.tensor(outputs, dtype=torch.float64)
@@ -198,3 +185,35 @@ def test_a_far_end_hides_no_change_of_label():
     start, way = torch.tensor([[0.5]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     for until in (1.0, 10.0, 1e10, 1e13, 1e200):
         assert float(rays.ray_label_change(hat, start, way, until=until)) == pytest.approx(0.5, abs=1e-12)
+
+
+def two_halves() -> Mlp:
+    """Label 1 where the first coordinate is above 1, label 0 elsewhere."""
+    weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    read = torch.tensor([[0.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
+    return Mlp((weight, read), (torch.tensor([10.0, 10.0]).double(), torch.tensor([0.0, -2.0]).double()))
+
+
+def test_the_first_change_on_a_segment_is_where_it_is():
+    network = two_halves()
+    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    found = rays.segment_label_change(network, points, ends)
+    assert torch.allclose(found, torch.tensor([1.0, torch.inf, 2.0, torch.inf], dtype=torch.float64), atol=1e-14)
+
+
+@pytest.mark.parametrize("widths", [(8, 12, 4), (8, 10, 9, 4)])
+def test_segments_proved_to_have_one_label_have_no_change(widths):
+    network = mlp.initial((), widths, generator=stream(1, "network"))
+    points = 2 * gaussian((400, 8), generator=stream(1, "points"))
+    along = gaussian((400, 8), generator=stream(1, "ways"))
+    lengths = torch.logspace(-2, 1, 400, dtype=torch.float64)
+    along = along / along.norm(dim=-1, keepdim=True)
+    ends = points + lengths[:, None] * along
+    kept = rays._keeps_label(network, points, ends)
+    assert 0.2 < float(kept.double().mean()) < 0.98
+    walked = rays.ray_label_change(network, points, along, until=float(lengths.max()))
+    assert bool((walked[kept] > lengths[kept]).all())
+    found = rays.segment_label_change(network, points, ends)
+    torch.testing.assert_close(found.isfinite(), walked <= lengths)
+    assert torch.allclose(found[found.isfinite()], walked[found.isfinite()], atol=1e-12)

@@ -29,7 +29,7 @@ def test_four_quadrants():
     found = subdivide(model, SQUARE)
     assert sorted(found.pattern.tolist()) == [[False, False], [False, True], [True, False], [True, True]]
     assert found.areas.tolist() == [1.0] * 4
-    assert sorted(map(tuple, found.middles.tolist())) == [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)]
+    assert sorted(map(tuple, found.centres.tolist())) == [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)]
     both = found.pattern.all(-1)
     assert found.maps[both].squeeze(0).tolist() == [[1, 1, 0], [-1, -1, 0]]
     assert float(found.weight_norms[both]) == pytest.approx(2)

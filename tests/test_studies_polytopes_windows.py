@@ -105,7 +105,7 @@ def test_every_cell_and_all_area_is_in_one_bin():
     assert abs(float(found.areas.sum()) - 1) < 1e-12
     # Four discs of radius 0.1, measured by points 1/100 apart.
     assert abs(float(found.areas[0]) - 4 * math.pi * 0.01) < 0.005
-    assert int(found.counts[0]) == int((windows.nearest_distance(cells.middles, data) < 0.1).sum())
+    assert int(found.counts[0]) == int((windows.nearest_distance(cells.centres, data) < 0.1).sum())
     assert float(found.per_area(0, 3)) == pytest.approx(len(cells))
 
 

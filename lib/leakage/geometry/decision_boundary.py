@@ -1,9 +1,9 @@
 r"""The decision boundary of a network in a subdivided window, as exact line segments.
 
 On a cell the outputs are affine, so the points where two classes share the largest output form at most one segment for
-each pair of classes. Where the boundary runs along a hyperedge, it does so between two cells, and the segment is that
-of the cell of the higher class. A cell on which two outputs are equal throughout belongs to the lower class, as in
-`geometry.rays`. Coordinates are those of the window. Nothing here samples the window.
+each pair of classes. Where the boundary runs along a hyperedge between two cells, the segment is listed for the cell of
+the higher class. A cell on which two outputs are equal belongs to the lower class, as in `geometry.rays`. Coordinates
+are those of the window.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from leakage.geometry.polygons import at_next_corner, is_corner
 from leakage.geometry.subdivision import Subdivision
 
 _ROUNDING = 1e-12  # heights and shares of a segment below this are rounding
-_JOINT = 1e-9  # ends of segments closer than this, in units of the window's size, are one point: rounding gives 1e-15
+_JOINT = 1e-9  # ends of segments closer than this, in units of the window's size, are one point
 
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """The decision boundary in a window; without segments if one class has all of it.
+    """The decision boundary in a window; it has no segments if the whole window has one label.
 
     Attributes:
         segments: the two ends of each.
-        cells: the cell of the subdivision that each is in.
+        cells: the cell of the subdivision of each segment.
         classes: the two classes that meet there.
         size: the largest coordinate of the window.
     """
@@ -47,7 +47,7 @@ class Boundary:
 
     @cached_property
     def lengths(self) -> Float[Tensor, " s"]:
-        """Length of each segment; points uniform in length pick segments with these weights."""
+        """Length of each segment."""
         return (self.segments[:, 1] - self.segments[:, 0]).norm(dim=-1)
 
     @cached_property
@@ -65,7 +65,7 @@ class Boundary:
 
     @property
     def components(self) -> int:
-        """How many connected pieces the boundary has, 0 if there is none in the window."""
+        """The number of connected pieces of the boundary."""
         return int(self.component_of.max()) + 1 if len(self) else 0
 
     def draw(self, count: int, *, generator: torch.Generator) -> tuple[Float[Tensor, "t 2"], Int[Tensor, " t"]]:
@@ -77,7 +77,7 @@ class Boundary:
         return start + drawn[1].unsqueeze(-1) * (end - start), chosen
 
     def distance(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, " t"]:
-        """From each point to the nearest segment in the window: exact; infinite if there is none."""
+        """Distance of each point to the nearest segment in the window, exact; infinite if there is none."""
         if not len(self):
             return torch.full_like(points[:, 0], torch.inf)
         start, end = self.segments.unbind(1)
@@ -107,13 +107,13 @@ def _outputs(maps: Float[Tensor, "k classes 3"], places: Float[Tensor, "k v 2"])
 
 
 def _gaps(outputs: Tensor, first: int, second: int) -> Float[Tensor, "cells v"]:
-    """How far the second class is above the first at the corners of every cell, 0 where that is rounding."""
+    """Second output minus first at the corners of every cell, 0 where that is rounding."""
     gaps = outputs[..., second] - outputs[..., first]
     return gaps.masked_fill(gaps.abs() <= _ROUNDING * outputs.abs().amax((1, 2)).unsqueeze(-1), 0.0)
 
 
 def _within(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Segments, cells and classes where two given classes are level inside a cell and no other is above."""
+    """Segments, cells and classes where two given outputs are equal inside a cell and no other is larger."""
     gaps = _gaps(outputs, first, second)
     cells = ((gaps > 0).any(1) & (gaps < 0).any(1)).nonzero().squeeze(-1)
     segments = _zeros(subdivision.vertices[cells], subdivision.counts[cells], gaps[cells])
@@ -121,7 +121,7 @@ def _within(subdivision: Subdivision, outputs: Tensor, first: int, second: int) 
 
 
 def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same along hyperedges: common pieces of a side where the second class leads and one where it does not."""
+    """The same along hyperedges: overlaps of a side behind which the second class leads and one behind which not."""
     gaps = _gaps(outputs, first, second)
     level = _level_sides(gaps, subdivision.counts)
     some = level.any(1).nonzero().squeeze(-1)  # few cells, of most pairs none
@@ -138,12 +138,12 @@ def _between(subdivision: Subdivision, outputs: Tensor, first: int, second: int)
 
 
 def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) -> Bool[Tensor, "cells v"]:
-    """The sides of each cell along which two classes are level."""
+    """The sides of each cell along which two outputs are equal."""
     return is_corner(counts, gaps.shape[1]) & (gaps == 0) & (at_next_corner(gaps, counts) == 0)
 
 
 def _leads(counts: Tensor, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
-    """Sides behind which, in the cell, no class that is level with one along the side takes the label from it."""
+    """The sides behind which, in the cell, no class with an output equal to one's own along the side has the label."""
     lost = torch.zeros_like(outputs[..., 0], dtype=torch.bool)
     for other in range(outputs.shape[-1]) if len(outputs) else ():
         if other != own:
@@ -154,7 +154,7 @@ def _leads(counts: Tensor, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]
 
 
 def _common(ours: Tensor, theirs: Tensor, *, least: float) -> tuple[Float[Tensor, "k 2 2"], Int[Tensor, " k"]]:
-    """What segments on one line have in common, if it is longer than `least`, and the number of ours that it is on."""
+    """The overlaps, longer than `least`, of segments on one line, and the number of the one of ours that each is on."""
     start, along = ours[:, 0], ours[:, 1] - ours[:, 0]
     length = along.norm(dim=-1).clamp_min(torch.finfo(along.dtype).tiny)
     unit = along / length.unsqueeze(-1)
@@ -171,7 +171,7 @@ def _common(ours: Tensor, theirs: Tensor, *, least: float) -> tuple[Float[Tensor
 def _trimmed(
     subdivision: Subdivision, segments: Tensor, cells: Tensor, first: int, second: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Segments without the parts on which a third class is above the two, their cells and classes."""
+    """Segments without the parts on which a third output is larger than the two, their cells and classes."""
     others = [k for k in range(subdivision.maps.shape[1]) if k not in (first, second)]
     outputs = _outputs(subdivision.maps[cells], segments)
     before, behind = (outputs[..., [first]] - outputs[..., others]).unbind(1)
@@ -188,7 +188,7 @@ def _trimmed(
 
 
 def _zeros(vertices: Tensor, counts: Tensor, gaps: Tensor) -> Float[Tensor, "k 2 2"]:
-    """The two points at which the level line of each polygon meets its edges, where it leaves and where it enters."""
+    """The two points at which the line of equal outputs meets the edges of each polygon."""
     ahead, used = at_next_corner(gaps, counts), is_corner(counts, gaps.shape[1])
     places = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (at_next_corner(vertices, counts) - vertices)
     # Each edge owns its first corner: a corner on the line is met once, and then the edge's share is 0.

@@ -1,9 +1,9 @@
-r"""Many convex polygons at once, and cutting them by lines: what `geometry.subdivision` is made of.
+r"""Many convex polygons in one table, and cutting them by lines; `geometry.subdivision` is made of them.
 
 One row of each table is a polygon: its corners counter-clockwise, the last one repeated to the end of the row, so that
 extremes over corners need no mask. Edge k leads from corner k to the next one and has an owner, the number of the
-neuron that drew it. Coordinates are float64; a line that is closer to a corner than 1e-12 of the largest coordinate of
-the windows counts as meeting it, so that no cell is resolved below that. Nothing here knows of networks.
+neuron whose line it is on. Coordinates are float64. A line that is closer to a corner than 1e-12 of the largest
+coordinate of the windows counts as meeting it.
 """
 
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 _ROUNDING = 1e-12  # a corner is on a line if its height is below this share of the terms that the height is a sum of
-_SPARE_CORNERS = 4  # corners of room added where a polygon outgrows the table, so that this happens rarely
+_SPARE_CORNERS = 4  # added where a polygon outgrows the table, so that this happens rarely
 
 
 class _Part(NamedTuple):
-    """Polygons on one side of the line that cut them."""
+    """Polygons on one side of the lines that cut them."""
 
     vertices: Float[Tensor, "k v 2"]
     owners: Int[Tensor, "k v"]
@@ -28,18 +28,18 @@ class Polygons:
     """A table of convex polygons that grows as they are cut.
 
     Attributes:
-        count: R, how many polygons there are. The tables hold more rows; those from R on are not in use.
+        count: R, the number of polygons. The tables hold more rows; those from R on are not in use.
         vertices: (rows, V, 2) corners.
-        owners: (rows, V) what each edge belongs to; sides of the window are -1, -2, ...
-        corners: (rows,) how many corners a polygon has.
-        boxes: (4, rows) centre and half lengths of the upright box around each polygon.
-        parents: (rows,) which polygon of the generation before each is a part of.
+        owners: (rows, V) owner of each edge; sides of the window are -1, -2, ...
+        corners: (rows,) number of corners of each polygon.
+        boxes: (4, rows) centre and half lengths of the bounding box of each polygon.
+        parents: (rows,) the polygon of the previous generation that each is a part of.
     """
 
     def __init__(self, windows: Float[Tensor, "windows v 2"]) -> None:
         count, sides, _ = windows.shape
         self.count, self.scale = count, windows.abs().max()
-        # A copy: a table in the memory of the windows would cut the caller's windows.
+        # A copy: cutting in place must not change the caller's windows.
         self.vertices = windows.clone()
         self.owners = (-1 - torch.arange(sides, device=windows.device)).repeat(count, 1)
         self.corners = torch.full((count,), sides, device=windows.device)
@@ -47,15 +47,15 @@ class Polygons:
         self.begin_generation()
 
     def begin_generation(self) -> None:
-        """Let the polygons there are be the parents of all parts from now on."""
+        """Make the present polygons the parents of all parts from now on."""
         self.parents = torch.arange(len(self.corners), device=self.corners.device)
         self.parent_boxes = self.boxes[:, : self.count].clone()
 
     def cut(self, lines: Float[Tensor, "3 parents"], *, owner: int) -> None:
         """Cut each polygon that has a corner strictly above its line $a_1 x + a_2 y + c = 0$ and one strictly below.
 
-        A polygon's line is that of its parent. The part above takes the polygon's place and the one below is added at
-        the end. A line without slope cuts nothing, and neither does one that a former cut already followed.
+        A polygon's line is that of its parent. The part above takes the polygon's row and the part below is added at
+        the end. A line without slope cuts nothing, and neither does one along an earlier cut.
         """
         chosen = _meets(lines, self.parent_boxes).index_select(0, self.parents[: self.count]).nonzero().squeeze(-1)
         line = lines.index_select(1, self.parents.index_select(0, chosen))
@@ -74,9 +74,9 @@ class Polygons:
         self.parents[added] = self.parents[hit]
         self.count += len(hit)
 
-    def middles(self) -> Float[Tensor, "r 2"]:
-        """Those of the polygons there are."""
-        return middles(self.vertices[: self.count], self.corners[: self.count])
+    def centres(self) -> Float[Tensor, "r 2"]:
+        """`centres` of the polygons."""
+        return centres(self.vertices[: self.count], self.corners[: self.count])
 
     def _sides(self, line: Float[Tensor, "3 k"], chosen: Tensor) -> tuple[Float[Tensor, "k v"], Bool[Tensor, " k"]]:
         """The heights of corners over their lines, 0 where that is rounding, and which polygons have both signs."""
@@ -88,7 +88,7 @@ class Polygons:
         return heights, (heights > 0).any(-1) & (heights < 0).any(-1)
 
     def _write(self, rows: Tensor, part: _Part) -> None:
-        """Put polygons into these rows. Parts have room for one corner more than their whole; not all use it."""
+        """Write polygons into these rows. Parts have one slot more than their whole; not all use it."""
         slots = torch.arange(self.owners.shape[1], device=rows.device).clamp_max(part.owners.shape[1] - 1)
         self.vertices[rows] = part.vertices.index_select(1, slots)
         self.owners[rows] = part.owners.index_select(1, slots)
@@ -96,7 +96,7 @@ class Polygons:
         self.boxes[:, rows] = _boxes(part.vertices)
 
     def _reserve(self, polygons: int, corners: int) -> None:
-        """Make room: twice the rows when they are full, so that copying costs no more than cutting."""
+        """Enlarge the tables: twice the rows when they are full, so that copying costs no more than cutting."""
         rows, slots = self.owners.shape
         if corners > slots:
             more = corners + _SPARE_CORNERS - slots
@@ -114,14 +114,14 @@ class Polygons:
 
 
 def _meets(line: Float[Tensor, "3 r"], boxes: Float[Tensor, "4 r"]) -> Bool[Tensor, " r"]:
-    """Whether each line meets its box: one number for a polygon instead of one for each corner."""
+    """Whether each line meets its box, a quick test before the corners are looked at."""
     centre_x, centre_y, half_x, half_y = boxes
     height = torch.addcmul(torch.addcmul(line[2], centre_x, line[0]), centre_y, line[1]).abs_()
     return height <= torch.addcmul(half_x * line[0].abs(), half_y, line[1].abs())
 
 
 def _boxes(vertices: Float[Tensor, "k v 2"]) -> Float[Tensor, "4 k"]:
-    """Centres and half lengths."""
+    """Centres and half lengths of the bounding boxes."""
     low, high = vertices.amin(1).T, vertices.amax(1).T
     return torch.cat([(high + low) / 2, (high - low) / 2])
 
@@ -146,7 +146,7 @@ def _above(whole: _Part, heights: Float[Tensor, "k v"], owner: int) -> _Part:
 
 
 def _first_slots(used: Tensor, slots: int) -> tuple[Tensor, Tensor]:
-    """The slots in use from the left, the last one repeated to fill the row, and how many they are."""
+    """The slots in use from the left, the last one repeated to fill the row, and their number."""
     order = torch.sort(used.to(torch.int8), dim=1, descending=True, stable=True).indices
     corners = used.sum(1)
     wanted = torch.arange(slots, device=used.device)
@@ -154,18 +154,18 @@ def _first_slots(used: Tensor, slots: int) -> tuple[Tensor, Tensor]:
 
 
 def is_corner(corners: Int[Tensor, " k"], slots: int) -> Bool[Tensor, "k v"]:
-    """Which slots hold a corner of its own; the others repeat the last one."""
+    """Which slots hold a corner; the others repeat the last one."""
     return torch.arange(slots, device=corners.device) < corners.unsqueeze(-1)
 
 
-def middles(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k 2"]:
-    """The mean of each polygon's corners: a point inside, far from its edges for its size."""
+def centres(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k 2"]:
+    """The mean of each polygon's corners, which is inside."""
     used = is_corner(corners, vertices.shape[1])
     return (vertices * used.unsqueeze(-1)).sum(1) / corners.unsqueeze(-1)
 
 
 def at_next_corner(values: Float[Tensor, "k v *a"], corners: Int[Tensor, " k"]) -> Float[Tensor, "k v *a"]:
-    """What is at the corner after each, round the polygon; for slots not in use, at the first."""
+    """The values at the next corner, counter-clockwise; for slots not in use, at the first."""
     places = torch.arange(1, values.shape[1] + 1, device=corners.device)
     places = torch.where(places < corners.unsqueeze(-1), places, 0)
     return values.gather(1, places.view(*places.shape, *[1] * (values.ndim - 2)).expand_as(values))
@@ -177,7 +177,7 @@ def sides(vertices: Float[Tensor, "k v 2"], corners: Int[Tensor, " k"]) -> Float
 
 
 def triangle_fans(vertices: Float[Tensor, "k v 2"]) -> tuple[Float[Tensor, "k v-1 2"], Float[Tensor, "k v-1"]]:
-    """Centres, from the first corner, and areas of the triangles that the first corner makes with every edge."""
+    """Centres, relative to the first corner, and areas of the triangles of the first corner and each edge."""
     from_first = vertices - vertices[:, :1]
     here, ahead = from_first[:, :-1], from_first[:, 1:]
     return (here + ahead) / 3, (here[..., 0] * ahead[..., 1] - here[..., 1] * ahead[..., 0]) / 2

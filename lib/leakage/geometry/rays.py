@@ -1,11 +1,11 @@
 r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: exactly, for many rays at once.
 
-A ray goes from polytope to polytope and flips one bit of the pattern at each crossing. Directions are unit vectors. A
-pattern is carried, never read off at a crossing, where $z_i$ is ±1e-17.
+A ray goes from polytope to polytope and flips one bit of the pattern at each crossing. The pattern is carried along and
+never computed at a crossing, where $z_i$ is ±1e-17. Directions are unit vectors, so that t is a distance.
 
-A label is the class of the largest output, the lowest of several equal ones, as `argmax` has it. It changes where it is
-another one on a piece of the ray that has a length: outputs that only touch change nothing, while outputs that are
-equal throughout a polytope, as where all neurons are inactive, give its points to the lowest class.
+A label is the class of the largest output, the lowest of several equal ones, as with `argmax`. It changes where it is
+another one on a piece of the ray that has a length. Outputs that only touch change nothing. Where outputs are equal on
+a whole polytope, for example where all neurons are inactive, its points have the lowest class.
 """
 
 import warnings
@@ -15,16 +15,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage import arguments
-from leakage.geometry.polytopes import Gates, check, check_gates, join_layers, split_layers
+from leakage.geometry.polytopes import Gates, join_layers, split_layers
 from leakage.models.mlp import Mlp
 
-_ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
 TIE_TOLERANCE = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
-_STALE = 0.9  # share of the rays at hand that are still on their way below which the others are dropped: a copy of all
-_TOGETHER = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
-_UNIT = 1e-6  # how far from 1 the length of a direction may be
+_ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
+_STALE = 0.9  # finished rays are dropped, which copies the others, once fewer than this share of the rays is unfinished
+_CHUNK = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
 
 
 class Crossings(NamedTuple):
@@ -63,13 +61,8 @@ def ray_crossings(
         directions: unit vectors $v$.
         crossings: how many, at least 1.
         gates: the pattern to start from, for points on a hyperedge that was crossed before; else that of the points.
-
-    Raises:
-        ValueError: if a point or direction is not finite or does not fit, a direction is not of length 1, or
-            `crossings` is less than 1.
     """
-    arguments.count("crossings", crossings, least=1)
-    ray = _Ray(network, points, directions, gates)
+    ray = _Rays(network, points, directions, gates)
     lengths, neurons = [], []
     for _ in range(crossings):
         reached, neuron = ray.advance(*ray.hidden())
@@ -81,80 +74,76 @@ def ray_crossings(
 def ray_label_change(
     network: Mlp, points: Float[Tensor, "*b t d"], directions: Float[Tensor, "*b t d"], *, until: float
 ) -> Float[Tensor, "*b t"]:
-    r"""The first t at which the label is no longer the $y = \arg\max_k o_k(x)$ of the start; else infinity.
+    r"""The first t, at most `until`, at which the label is not the $y = \arg\max_k o_k(x)$ of the start; else infinity.
 
-    On each polytope of the walk, with $g_k = o_y - o_k$, the label changes at
-    $t = \min_k \{ -g_k / \dot g_k : \dot g_k < 0 \}$, if that is before the polytope's end; and at the polytope's begin
-    if $g_k = 0$ on all of it for some $k < y$. For equal outputs see the module.
-
-    Raises:
-        ValueError: if `until` is not positive, or as in `ray_crossings`.
+    On each polytope of the ray, with $g_k = o_y - o_k$, the label changes at
+    $t = \min_k \{ -g_k / \dot g_k : \dot g_k < 0 \}$, if that is before the polytope's end; and where the polytope
+    begins if $g_k = 0$ on all of it for some $k < y$.
     """
-    arguments.number("until", until, above=0)
-    ray = _Ray(network, points, directions, None)
+    ray = _Rays(network, points, directions, None)
     outputs = network(points)
     label, size = outputs.argmax(-1, keepdim=True), outputs.abs().amax(-1, keepdim=True)
-    found, open_ = torch.full_like(points[..., 0], torch.inf), torch.ones_like(points[..., 0], dtype=torch.bool)
+    found, unfinished = torch.full_like(points[..., 0], torch.inf), torch.ones_like(points[..., 0], dtype=torch.bool)
     single = points.ndim == 2 and network.weights[0].ndim == 2
     rows = torch.arange(len(points), device=points.device)
-    while left := int(open_.sum()):
-        if single and left < _STALE * len(rows):  # rays that have arrived need no more work
-            rows, label, size = rows[open_], label[open_], size[open_]
-            ray.keep(open_)
-        start, (constants, slopes) = ray.level, ray.hidden()
+    while left := int(unfinished.sum()):
+        if single and left < _STALE * len(rows):
+            rows, label, size = rows[unfinished], label[unfinished], size[unfinished]
+            ray.keep(unfinished)
+        start, (constants, slopes) = ray.length, ray.hidden()
         outputs = ray.outputs(constants[-1], slopes[-1])
         end, _ = ray.advance(constants, slopes)
-        change = _overtaken(*outputs, label, size, start, end.clamp_max(until))
+        change = _first_overtaking(*outputs, label, size, start, end.clamp_max(until))
         found[rows] = torch.where(found[rows].isinf(), change, found[rows])
-        open_ = found[rows].isinf() & (end <= until)
+        unfinished = found[rows].isinf() & (end <= until)
     return torch.where(found <= until, found, torch.inf)
 
 
-def _overtaken(constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, start: Tensor, end: Tensor) -> Tensor:
+def _first_overtaking(
+    constant: Tensor, slope: Tensor, label: Tensor, size: Tensor, start: Tensor, end: Tensor
+) -> Tensor:
     """The first t in [start, end) behind which another class has the label, all outputs being affine; else infinity.
 
-    What happens within rounding of the end is left to the polytope behind it, which begins there. Outputs of a ray that
-    begins with outputs of this `size` are known to that rounding.
+    A change within rounding of the end is left to the next polytope. Outputs of a ray that begins with outputs of this
+    `size` are known up to rounding of it.
     """
     begin, stop = start.unsqueeze(-1), end.unsqueeze(-1)
-    level = TIE_TOLERANCE * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
+    rounding = TIE_TOLERANCE * torch.maximum(size, (constant.abs() + slope.abs() * stop).amax(-1, keepdim=True))
     lead = constant.gather(-1, label) - constant
     loss = slope - slope.gather(-1, label)
     here, there = lead - loss * begin, lead - loss * stop
-    meets = torch.where((loss > 0) & (there < -level), lead / loss, torch.inf)
-    # A lower class has the label where it is level; a higher one must be above.
+    meets = torch.where((loss > 0) & (there < -rounding), lead / loss, torch.inf)
+    # A lower class has the label where it is equal; a higher one must be above.
     lower = torch.arange(constant.shape[-1], device=constant.device) < label
-    ties = lower & (here.abs() <= level) & (there.abs() <= level)
-    meets = torch.where((here < -level) | ties, begin, torch.maximum(meets, begin))
+    ties = lower & (here.abs() <= rounding) & (there.abs() <= rounding)
+    meets = torch.where((here < -rounding) | ties, begin, torch.maximum(meets, begin))
     meets = torch.where(meets < stop - TIE_TOLERANCE * stop, meets, torch.inf)
     return meets.amin(-1)
 
 
-class _Ray:
-    """Rays on their way: where they are, the pattern there, and the affine heights of all neurons as functions of t."""
+class _Rays:
+    """The length t that each ray has reached, the pattern there, and all neurons as affine functions of t."""
 
     def __init__(self, network: Mlp, points: Tensor, directions: Tensor, gates: Gates | None) -> None:
-        check_rays(network, points, directions)
         if gates is None:
             first, *others, _ = network.preactivations(points)
             _warn_on_hyperedge(first, *others)
             gates = first, *others
         else:
-            check_gates(network, gates)
             first = points @ network.weights[0].mT + network.biases[0].unsqueeze(-2)
         self.network, self.active = network, join_layers(tuple(gate > 0 for gate in gates))
-        self.level = torch.zeros_like(points[..., 0])
-        # The first layer is the dearest and the same everywhere: all its hyperedges on the ray are known at once.
+        self.length = torch.zeros_like(points[..., 0])
+        # The first layer costs most and is the same everywhere: all its hyperedges on the ray are computed once.
         self.first = first, directions @ network.weights[0].mT
         self.ends = _ends(self.gates[0], *self.first)
 
     @property
     def gates(self) -> Gates:
-        """The pattern of the polytope in hand, layer by layer."""
+        """The pattern of the present polytope, layer by layer."""
         return split_layers(self.network, self.active)
 
     def hidden(self) -> tuple[list[Tensor], list[Tensor]]:
-        """α and β of every hidden layer on the polytope in hand."""
+        """α and β of every hidden layer on the present polytope."""
         constants, slopes = [self.first[0]], [self.first[1]]
         layers = zip(self.gates[:-1], self.network.weights[1:-1], self.network.biases[1:-1], strict=True)
         for gate, weight, bias in layers:
@@ -168,8 +157,8 @@ class _Ray:
         return (gate * constant) @ weight.mT + self.network.biases[-1].unsqueeze(-2), (gate * slope) @ weight.mT
 
     def keep(self, rows: Tensor) -> None:
-        """Forget all rays but these, given by a mask; for a single network only."""
-        self.active, self.level, self.ends = self.active[rows], self.level[rows], self.ends[rows]
+        """Drop all rays but these, given by a mask; for a single network only."""
+        self.active, self.length, self.ends = self.active[rows], self.length[rows], self.ends[rows]
         self.first = self.first[0][rows], self.first[1][rows]
 
     def advance(self, constants: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -183,33 +172,18 @@ class _Ray:
         crossed = place.clamp_max(width - 1)
         self.ends.scatter_(-1, crossed, self.ends.gather(-1, crossed).masked_fill(place < width, torch.inf))
         # Rounding may place a simultaneous crossing just before the last one.
-        self.level = torch.maximum(reached, self.level)
-        return self.level, torch.where(met, neuron, -1)
+        self.length = torch.maximum(reached, self.length)
+        return self.length, torch.where(met, neuron, -1)
 
 
 def _ends(gate: Tensor, constant: Tensor, slope: Tensor) -> Tensor:
-    """Where neurons of these affine heights leave their side: -α/β, or infinity if they move away from zero."""
+    """The t at which affine neurons become 0: -α/β, or infinity if they move away from 0."""
     leaving = torch.where(gate, slope < 0, slope > 0)
     return torch.where(leaving, -constant / slope, torch.inf)
 
 
-def check_rays(network: Mlp, points: Tensor, directions: Tensor, *, name: str = "directions") -> None:
-    """Raise the errors of `ray_crossings` that concern the rays; `name` is that of the directions in the caller."""
-    arguments.tensor(name, directions)
-    check(network, points)
-    if len(network.weights) < 2:
-        raise ValueError("`network` must have a hidden layer: without one no ray crosses anything.")
-    if directions.shape != points.shape:
-        raise ValueError(f"`{name}` must be one for each point: {tuple(points.shape)}, got {tuple(directions.shape)}.")
-    arguments.real(name, directions, like=points)
-    lengths = directions.norm(dim=-1)
-    if not bool(((lengths - 1).abs() <= _UNIT).all()):
-        worst = lengths.flatten()[(lengths - 1).abs().flatten().argmax()]
-        raise ValueError(f"`{name}` must be of length 1, got one of length {float(worst)!r}: divide by the norm.")
-
-
 def _warn_on_hyperedge(*heights: Tensor) -> None:
-    """Say that a start lies on a hyperedge, given z of all layers; its neuron counts as inactive there."""
+    """Warn if a start lies on a hyperedge, given z of all layers."""
     on = [(z.abs() <= _ON_HYPEREDGE * z.abs().amax(-1, keepdim=True)).any() for z in heights]
     if bool(torch.stack(on).any()):
         warnings.warn(
@@ -219,24 +193,24 @@ def _warn_on_hyperedge(*heights: Tensor) -> None:
 
 
 def segment_label_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
-    """How far along each segment the predicted label first changes, exactly.
+    """The distance along each segment at which the predicted label first changes, exactly.
 
-    Where rounding hides the change just before an end of another label, it is put at the end. Infinite where the
-    label of the end is that of the point and no other comes between.
+    Where rounding hides the change just before an end with another label, it is the segment's length. Infinite where
+    the label of the end is that of the point and no other comes between.
     """
     found = torch.full_like(points[:, 0], torch.inf)
-    parts = zip(points.split(_TOGETHER), ends.split(_TOGETHER), strict=True)
-    open_ = (~torch.cat([_keeps_label(network, *part) for part in parts])).nonzero().squeeze(-1)
-    if len(open_):
-        found[open_] = _follow_segments(network, points[open_], ends[open_])
+    parts = zip(points.split(_CHUNK), ends.split(_CHUNK), strict=True)
+    unproved = (~torch.cat([_keeps_label(network, *part) for part in parts])).nonzero().squeeze(-1)
+    if len(unproved):
+        found[unproved] = _follow_segments(network, points[unproved], ends[unproved])
     return found
 
 
 def _follow_segments(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor, " t"]:
-    """By following each segment from polytope to polytope."""
+    """`segment_label_change` by following each segment from polytope to polytope."""
     paths = ends - points
     lengths = paths.norm(dim=-1)
-    # A segment without length has no direction; any will do, for nothing is found within its length.
+    # A segment without length has no direction; any will do, as nothing is found within its length.
     axis = torch.eye(1, paths.shape[-1], dtype=paths.dtype, device=paths.device)
     directions = torch.where(lengths[:, None] > 0, paths / lengths[:, None], axis)
     longest = max(float(lengths.max()), torch.finfo(lengths.dtype).tiny)
@@ -246,10 +220,10 @@ def _follow_segments(network: Mlp, points: Tensor, ends: Tensor) -> Float[Tensor
 
 
 def _keeps_label(network: Mlp, points: Tensor, ends: Tensor) -> Bool[Tensor, " t"]:
-    r"""Whether interval arithmetic proves that a whole segment has one label; most short ones are spared their walk.
+    r"""Whether interval arithmetic proves that a whole segment has one label, as it does for most short ones.
 
-    A neuron of the first layer is affine on the segment and lies between its two ends. Upwards, heights within
-    $c \pm r$ lead to heights within $W c + b \pm |W| r$.
+    A neuron of the first layer is affine on the segment and lies between its two ends. In the next layers, heights
+    within $c \pm r$ lead to heights within $W c + b \pm |W| r$.
     """
     first, shift = network.weights[0], network.biases[0]
     here, there = points @ first.mT + shift, ends @ first.mT + shift
@@ -260,5 +234,5 @@ def _keeps_label(network: Mlp, points: Tensor, ends: Tensor) -> Bool[Tensor, " t
         low, high = middle - radius, middle + radius
     leader = low.argmax(-1, keepdim=True)
     second = high.scatter(-1, leader, -torch.inf).amax(-1)
-    level = TIE_TOLERANCE * torch.maximum(low.abs(), high.abs()).amax(-1)
-    return low.gather(-1, leader).squeeze(-1) - second > level
+    rounding = TIE_TOLERANCE * torch.maximum(low.abs(), high.abs()).amax(-1)
+    return low.gather(-1, leader).squeeze(-1) - second > rounding

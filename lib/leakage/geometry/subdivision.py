@@ -2,7 +2,7 @@ r"""The complete subdivision of a convex window of the plane into activation pol
 
 `subdivide` cuts the window by the neurons of one layer after the other. On the polygons that layers 1 to l - 1 leave,
 every neuron of layer l is affine, so its hyperedge is one line in each. Coordinates are those of the window: the
-network's input, or (s, t) on a `Plane` through it. Everything is float64. Nothing here samples or approximates.
+network's input, or (s, t) on a `Plane` through it. Everything is float64.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.geometry.polygons import Polygons, counterclockwise, is_corner, is_inside, middles, sides, triangle_fans
+from leakage.geometry.polygons import Polygons, centres, counterclockwise, is_corner, is_inside, sides, triangle_fans
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map, split_layers
 from leakage.models.mlp import Mlp
 
-_CHUNK = 4096  # polygons whose affine maps are composed at once: the memory of the largest step
-_DEPENDENT = 1e-12  # basis vectors whose singular values have a smaller ratio are parallel
-_SALT = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number: multiplying by it mixes patterns
+_CHUNK = 4096  # polygons whose affine maps are composed at once, which bounds the memory
+_SALT = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number, which mixes well
 
 
 class Plane(NamedTuple):
@@ -35,16 +34,16 @@ class Subdivision:
     """All R activation polytopes of a network in a window.
 
     Attributes:
-        network: the network, up to the layer that was asked for.
+        network: the network, up to the requested layer.
         window: the window, counter-clockwise.
-        plane: where the window lies, if not in the input plane itself.
+        plane: the plane of the window, if it is not the input plane itself.
         vertices: corners of each cell, counter-clockwise, the last one repeated.
-        counts: how many of them are corners.
-        owners: the neuron, counted through all layers, that edge k (from corner k to the next) is a hyperedge of;
+        counts: number of corners of each cell.
+        owners: the neuron, counted through all layers, whose hyperedge edge k (from corner k to the next) is on;
             sides of the window are -1, -2, ...
         pattern: the activation pattern of each cell.
         maps: the rows $(A_P, b_P)$ of the affine map from window coordinates to outputs.
-        layer_counts: how many cells there are after each layer.
+        layer_counts: the number of cells after each layer.
     """
 
     network: Mlp
@@ -66,9 +65,9 @@ class Subdivision:
         return triangle_fans(self.vertices)[1].sum(-1)
 
     @cached_property
-    def middles(self) -> Float[Tensor, "cells 2"]:
+    def centres(self) -> Float[Tensor, "cells 2"]:
         """The mean of the corners of each cell, which is inside it."""
-        return middles(self.vertices, self.counts)
+        return centres(self.vertices, self.counts)
 
     @cached_property
     def weight_norms(self) -> Float[Tensor, " cells"]:
@@ -93,7 +92,7 @@ class Subdivision:
         return points if self.plane is None else self.plane.origin + points @ self.plane.basis
 
     def locate(self, points: Float[Tensor, "t 2"]) -> Int[Tensor, " t"]:
-        """The cell that each point of the window is in, found by its pattern; -1 outside, or on a hyperedge's end."""
+        """The cell of each point of the window, found by its pattern; -1 outside, or at the end of a hyperedge."""
         keys, order = _keys(self.pattern).sort()
         rows = join_layers(activation_pattern(self.network, self.lift(points)))
         place = torch.searchsorted(keys, _keys(rows)).clamp_max(len(keys) - 1)
@@ -104,8 +103,8 @@ class Subdivision:
     def hyperedges(self) -> tuple[Float[Tensor, "edges 2 2"], Int[Tensor, " edges"]]:
         """Every piece of hyperedge once, as its two ends, and its neuron.
 
-        Each piece borders one cell where its neuron is active and one or more where it is not; those of the active
-        side are taken.
+        Each piece borders one cell where its neuron is active and one or more where it is not; it is listed for the
+        active side.
         """
         active = self.pattern.gather(1, self.owners.clamp_min(0)) & (self.owners >= 0)
         chosen = active & is_corner(self.counts, self.owners.shape[1])
@@ -124,8 +123,8 @@ def subdivide(
 
     Args:
         network: one network in float64, without leading dimensions, with two inputs unless there is a plane.
-        window: corners of a convex polygon, in either orientation. It is copied, not changed.
-        plane: the plane that the window lies on, for networks with more inputs.
+        window: corners of a convex polygon, in either orientation.
+        plane: the plane of the window, for networks with more inputs.
         layers: stop after this many hidden layers; all by default. The subdivision is then that of the truncated
             network, whose outputs are the heights of the next layer.
     """
@@ -133,7 +132,7 @@ def subdivide(
 
 
 def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
-    """`subdivide` for a window on each of several planes, all cut at once: as many planes cost little more than one."""
+    """`subdivide` for a window on each of several planes, all cut at once: they cost little more than one."""
     return _cut([_truncated(network, None)], torch.stack([counterclockwise(window) for window in windows]), planes)
 
 
@@ -147,10 +146,7 @@ def subdivide_networks(networks: Mlp, window: Float[Tensor, "w 2"]) -> list[Subd
 def _cut(
     networks: Sequence[Mlp], windows: Float[Tensor, "windows w 2"], planes: Sequence[Plane | None]
 ) -> list[Subdivision]:
-    """One subdivision for each window; each network has equally many of them, which stand one after the other.
-
-    Polygons of all windows stand in one table.
-    """
+    """One subdivision for each window; each network has equally many of them, one after the other, in one table."""
     polygons, share = Polygons(windows), len(windows) // len(networks)
     maps = torch.stack([_in_window(networks[number // share], plane) for number, plane in enumerate(planes)], -1)
     rows = torch.zeros((len(windows), 0), dtype=torch.bool, device=maps.device)
@@ -162,7 +158,7 @@ def _cut(
             owner += 1
         parents = polygons.parents[: polygons.count]
         whose = whose[parents]
-        gates, maps = _compose(maps, parents, polygons.middles(), networks, layer, whose // share)
+        gates, maps = _compose(maps, parents, polygons.centres(), networks, layer, whose // share)
         rows = torch.cat([rows[parents], gates], -1)
         counts.append(whose.bincount(minlength=len(windows)).tolist())
     found = []
@@ -180,7 +176,7 @@ def _cut(
 
 
 def _compose(
-    maps: Tensor, parents: Tensor, middles: Tensor, networks: Sequence[Mlp], layer: int, whose: Tensor
+    maps: Tensor, parents: Tensor, centres: Tensor, networks: Sequence[Mlp], layer: int, whose: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gates of the layer before `layer` on every polygon, and the affine maps (m, 3, R) of `layer` there.
 
@@ -193,7 +189,7 @@ def _compose(
         everywhere = (whose == number).nonzero().squeeze(-1) if len(networks) > 1 else torch.arange(count).to(whose)
         for chosen in everywhere.split(_CHUNK):
             own = maps.index_select(2, parents[chosen])
-            x, y = middles[chosen].T
+            x, y = centres[chosen].T
             gate = own[:, 0] * x + own[:, 1] * y + own[:, 2] > 0
             gates[chosen] = gate.T
             # One plain product: a batch of small ones takes many times longer.
@@ -204,7 +200,7 @@ def _compose(
 
 
 def _keys(rows: Bool[Tensor, "t N"]) -> Int[Tensor, " t"]:
-    """One 64-bit number for each pattern: 48 bits at a time, exact in float64, then mixed with wrap-around."""
+    """A 64-bit hash of each pattern: 48 bits at a time, exact in float64, then mixed with wrap-around."""
     key = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     for block in rows.split(48, dim=-1):
         powers = 2.0 ** torch.arange(block.shape[1], dtype=torch.float64, device=rows.device)
@@ -222,6 +218,6 @@ def _in_window(network: Mlp, plane: Plane | None) -> Float[Tensor, "n 3"]:
 
 
 def _truncated(network: Mlp, layers: int | None) -> Mlp:
-    """The network up to the layer asked for."""
+    """The network up to the requested layer."""
     kept = len(network.weights) - 1 if layers is None else layers
     return Mlp(network.weights[: kept + 1], network.biases[: kept + 1])

@@ -57,7 +57,7 @@ def ring_densities(cells: Subdivision, points: Float[Tensor, "3 2"], *, radii: t
     ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
     areas = torch.pi * ends.square()
     discs = [hyperedges_in_discs(cells, points, radius=radius).lengths.mean() for radius in radii]
-    away = torch.stack([nearest_distance(cells.middles, point.unsqueeze(0)) for point in points])
+    away = torch.stack([nearest_distance(cells.centres, point.unsqueeze(0)) for point in points])
     counts = (away.unsqueeze(-1) < ends).to(points.dtype).sum(1).mean(0)
     nought = areas.new_zeros(1)
     width = areas.diff(prepend=nought)

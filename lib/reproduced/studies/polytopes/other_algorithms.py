@@ -137,7 +137,7 @@ def compare_programs(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k
     rows = []
     for cell in map(int, chosen):
         begun = time.process_time()
-        found = solve_programs(cells.network, cells.middles[cell], window=cells.window)
+        found = solve_programs(cells.network, cells.centres[cell], window=cells.window)
         seconds = time.process_time() - begun
         corners = cells.vertices[cell, : int(cells.counts[cell])].cpu()
         owners = cells.owners[cell, : len(corners)].tolist()
@@ -155,7 +155,7 @@ def compare_half_spaces(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, 
     """Half-space intersection of all chosen cells at once; each gets an equal share of the time."""
     chosen = torch.as_tensor(chosen, device=cells.counts.device)
     begun = time.process_time()
-    found, areas = intersect_half_spaces(cells.network, cells.middles[chosen], window=cells.window)
+    found, areas = intersect_half_spaces(cells.network, cells.centres[chosen], window=cells.window)
     seconds = (time.process_time() - begun) / len(chosen)
     rows = []
     for cell, corners in zip(chosen.tolist(), found, strict=True):

@@ -107,9 +107,9 @@ class SubdivisionCheck(NamedTuple):
 
 def check_subdivision(cells: Subdivision) -> SubdivisionCheck:
     """The invariants of a subdivision, measured."""
-    middles = cells.lift(cells.middles)
+    middles = cells.lift(cells.centres)
     rows = join_layers(activation_pattern(cells.network, middles))
-    outputs = (cells.maps[..., :2] @ cells.middles.unsqueeze(-1)).squeeze(-1) + cells.maps[..., 2]
+    outputs = (cells.maps[..., :2] @ cells.centres.unsqueeze(-1)).squeeze(-1) + cells.maps[..., 2]
     whole = triangle_fans(cells.window.unsqueeze(0))[1].sum()
     edges = at_next_corner(cells.vertices, cells.counts) - cells.vertices
     turns = _cross(edges, at_next_corner(edges, cells.counts))[is_corner(cells.counts, cells.vertices.shape[1])]

@@ -123,7 +123,7 @@ class Picture:
         """
         cells, network = self.cells, self.cells.network
         if network.widths[-1] != 2:
-            classes = network(cells.lift(cells.middles)).argmax(-1)
+            classes = network(cells.lift(cells.centres)).argmax(-1)
             return *self.polygons, classes.cpu()
         margin = network.weights[-1][1:] - network.weights[-1][:1], network.biases[-1][1:] - network.biases[-1][:1]
         weights = (*network.weights[:-1], margin[0], torch.ones_like(margin[0][:, :1]))
@@ -181,7 +181,7 @@ def densities(
     steps = torch.tensor(edges, dtype=data.dtype, device=data.device)
     counts, shares = (
         torch.bincount(torch.searchsorted(steps, nearest_distance(places, data), right=True) - 1, minlength=len(steps))
-        for places in (cells.middles, points)
+        for places in (cells.centres, points)
     )
     return Densities(counts, shares / len(points) * cells.areas.sum())
 
