@@ -52,7 +52,7 @@ def test_restricted_optima_meet_the_kkt_conditions_and_are_no_optima(law):
         answers = labels * other.model(points[:, None])
         assert float(answers.min()) == pytest.approx(1)
         # The solver's accuracy, 1e-5 of a neuron, is that of the residual.
-        checked = kkt.check_kkt(other.model, points[:, None], labels, kinks=1e-4)
+        checked = kkt.check_kkt(other.model, points[:, None], labels, kink_tolerance=1e-4)
         assert float(checked.residual) < 1e-3
         assert float((other.multipliers * (answers - 1)).max()) < 1e-4
         lengths = line_theorems.unit_lengths(other.model, points, labels, other.multipliers)

@@ -85,12 +85,12 @@ def test_moments_at_unit_length_are_those_known_without_a_closed_form(name, expe
 @pytest.mark.parametrize("name", PAPER_ROUTES)
 def test_a_route_takes_the_lowest_orders_that_do_not_vanish(name, norm):
     found = recovery_moments(activation(name), norm=norm)
-    assert (found.span, found.tensor) == PAPER_ROUTES[name]
+    assert (found.span_order, found.tensor_order) == PAPER_ROUTES[name]
 
 
 def test_a_route_may_lack_a_matrix():
     found = recovery_moments(lambda x: x**4 - 6 * x**2)  # He4 and a constant at unit length
-    assert (found.span, found.tensor) == (None, 4)
+    assert (found.span_order, found.tensor_order) == (None, 4)
 
 
 @pytest.mark.parametrize("norm", [0.1, 1.0, 10.0])

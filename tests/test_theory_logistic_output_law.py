@@ -1,9 +1,10 @@
-"""Outputs of seen and fresh points: densities, the best attack on each, and averages."""
+"""Laws of outputs, attacks on them and their quadratures agree with integrals written down."""
 
 import math
 
 import pytest
 import torch
+from scipy import integrate, special
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import best_advantage
@@ -12,10 +13,15 @@ from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     average_advantage,
+    average_over_points,
     best_attack_on_point,
+    best_loss_threshold,
     densities,
     exceedance,
     generalisation_error,
+    label_moments,
+    logit_quadrature,
+    loss_threshold_rates,
 )
 from leakage.theory.logistic.proximal_operator import loss, prox
 from logistic_points import of, random_settings, spread_out
@@ -124,3 +130,101 @@ def test_few_nodes_are_as_good_as_many():
 def test_the_error_of_a_coin_is_one_half():
     law = OutputLaw(of(1.0), of(1.0), of(1.0), of(0.0))
     assert float(generalisation_error(law)) == pytest.approx(0.5, abs=1e-14)
+
+
+COUNT = 40_000
+ROOM = 4 / math.sqrt(4 * COUNT)  # four standard errors of a share, at most
+
+
+@pytest.mark.parametrize("threshold", [0.02, 0.3, 1.0])
+def test_samples_have_the_rates_of_the_loss_threshold(threshold):
+    _, label, fresh, seen = draws(LAW, COUNT, seed=2)
+    rates = loss_threshold_rates(LAW, of(threshold))
+    assert abs(float((loss(seen, label) < threshold).to(DTYPE).mean() - rates.tpr)) < ROOM
+    assert abs(float((loss(fresh, label) < threshold).to(DTYPE).mean() - rates.fpr)) < ROOM
+
+
+def test_no_single_threshold_beats_the_best_attacker():
+    law = solve(random_settings(50)).law
+    best, optimum = best_loss_threshold(law), average_advantage(law)
+    others = spread_out(1e-4, 5.0, 20, stream(0, "thresholds"))
+    assert bool((optimum >= best.advantage - 1e-9).all())
+    assert bool((best.advantage[:, None] >= loss_threshold_rates(law.unsqueeze(), others).advantage - 1e-9).all())
+
+
+def test_the_best_threshold_has_the_rates_it_reports():
+    best = best_loss_threshold(LAW)
+    torch.testing.assert_close(loss_threshold_rates(LAW, best.threshold).advantage, best.advantage, rtol=1e-9, atol=0)
+
+
+def test_a_threshold_above_every_loss_calls_all_members():
+    rates = loss_threshold_rates(LAW, of(700.0))
+    assert float(rates.tpr) == pytest.approx(1, abs=1e-12)
+    assert float(rates.fpr) == pytest.approx(1, abs=1e-12)
+
+
+def test_without_a_pull_there_is_no_advantage():
+    blind = OutputLaw(LAW.alpha, LAW.sigma, 0 * LAW.gamma, LAW.kappa)
+    for rates in (loss_threshold_rates(blind, of(0.3)), best_loss_threshold(blind)):
+        assert float(rates.advantage) == pytest.approx(0, abs=1e-12)
+
+
+KAPPA = of(0.0, 0.2, 1.0, 10.0, 50.0, 100.0)
+
+
+def test_the_rule_has_the_moments_of_the_gaussian():
+    rule = logit_quadrature(KAPPA)
+    torch.testing.assert_close(rule.weights.sum(-1), torch.ones_like(KAPPA), rtol=1e-14, atol=0)
+    for power, moment in ((1, 0.0), (2, 1.0), (4, 3.0)):
+        torch.testing.assert_close(
+            (rule.weights * rule.nodes**power).sum(-1) / KAPPA.clamp_min(1e-9) ** power,
+            torch.where(KAPPA > 0, moment, 0.0).to(DTYPE),
+            rtol=0,
+            atol=1e-9,
+        )
+
+
+def test_half_of_all_labels_are_one():
+    rule = logit_quadrature(KAPPA)
+    torch.testing.assert_close(average_over_points(torch.ones_like(rule.nodes), rule), torch.ones_like(KAPPA))
+
+
+# Spreads of 50 make the integrand a step: at a mean of 20 a Gauss-Hermite rule of 100 nodes gives 0.373, not 0.345.
+@pytest.mark.parametrize(
+    ("mean", "spread"), [(0.3, 0.0), (-2.0, 0.5), (1.0, 1.19), (1.0, 1.21), (-3.0, 5.0), (20.0, 50.0), (-200.0, 50.0)]
+)
+def test_the_label_moments_agree_with_adaptive_quadrature(mean, spread):
+    found = label_moments(of(mean)[None], of(spread))
+    for value, function in (
+        (found.label_zero, lambda z: special.expit(-z)),
+        (found.curvature, lambda z: special.expit(z) * special.expit(-z)),
+    ):
+        if spread == 0:
+            expected = function(mean)
+        else:
+            expected, _ = integrate.quad(
+                lambda z, f=function: f(z) * math.exp(-(((z - mean) / spread) ** 2) / 2),
+                mean - 9 * spread,
+                mean + 9 * spread,
+                points=[min(max(0.0, mean - 8.9 * spread), mean + 8.9 * spread), mean],
+                limit=500,
+                epsabs=1e-14,
+                epsrel=1e-13,
+            )
+            expected /= spread * math.sqrt(2 * math.pi)
+        assert float(value) == pytest.approx(expected, abs=1e-11)
+
+
+def test_the_slope_is_the_derivative_of_the_chance_of_label_zero():
+    mean = torch.linspace(-10, 10, 9, dtype=DTYPE)[None].requires_grad_()
+    for spread in (0.3, 3.0):
+        found = label_moments(mean, of(spread))
+        (derivative,) = torch.autograd.grad(label_moments_zero(mean, spread).sum(), mean)
+        torch.testing.assert_close(found.curvature.detach(), -derivative, rtol=1e-8, atol=1e-11)
+
+
+def label_moments_zero(mean, spread):
+    """The same integral by a brute-force rule that can be differentiated."""
+    x = torch.linspace(-9, 9, 2001, dtype=DTYPE)
+    weights = torch.exp(-x.square() / 2)
+    return torch.sigmoid(-(mean[..., None] + spread * x)) @ (weights / weights.sum())

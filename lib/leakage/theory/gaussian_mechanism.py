@@ -1,7 +1,6 @@
-r"""The Gaussian mechanism: what one number plus noise $N(0, \sigma^2)$ gives away of whether a point is in it.
+r"""The exact ε and δ of the Gaussian mechanism: one number of sensitivity 1 plus noise $N(0, \sigma^2)$.
 
-The point moves the number by 1, the sensitivity, so σ is in units of it. The law of the privacy loss is normal, and ε
-and δ are known exactly: the truth beside which bounds of ε can be held.
+Estimates and bounds of ε can be checked against them.
 """
 
 import math
@@ -22,7 +21,7 @@ def delta(noise: float, epsilon: float) -> float:
         epsilon: ε ≥ 0, in nats.
     """
     inside, outside = (sign / (2 * noise) - epsilon * noise for sign in (1, -1))
-    # The second term by logarithms: e^ε alone overflows where the product is small.
+    # The second term by logarithms: e^ε alone may overflow.
     return float(special.ndtr(inside)) - math.exp(epsilon + float(special.log_ndtr(outside)))
 
 
@@ -30,10 +29,10 @@ def epsilon(noise: float, delta: float) -> float:
     """The smallest ε, in nats, for which the mechanism is (ε, δ)-differentially private: the root of `delta`."""
     if _excess(0.0, noise, delta) <= 0:
         return 0.0
-    # The loss is N(1/(2σ²), 1/σ²), and δ is less than the chance that it exceeds ε.
+    # The privacy loss is N(1/(2σ²), 1/σ²), and δ is less than the probability that it exceeds ε.
     most = 1 / (2 * noise**2) - float(special.ndtri(delta)) / noise
     return float(optimize.brentq(_excess, 0.0, most, args=(noise, delta), xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
-def _excess(guess: float, noise: float, wanted: float) -> float:
-    return delta(noise, guess) - wanted
+def _excess(guess: float, noise: float, target: float) -> float:
+    return delta(noise, guess) - target

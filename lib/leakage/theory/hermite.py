@@ -1,8 +1,7 @@
-r"""Hermite tensors, an activation's Hermite moments, and which of them can tell a batch of inputs apart.
+r"""Hermite moments of an activation, and which of them identify a batch of inputs.
 
 For $w \sim N(0, I_d)$ Stein's lemma gives $\E[\sigma(w^\top x) H_p(w)] = s_p(\lVert x \rVert)\, x^{\otimes p}$ with
-$s_p(t) = \E\,\sigma^{(p)}(tz)$ and no $1/p!$. An activation may have a kink at 0 and nowhere else; `moment` needs
-none of its derivatives. Nothing here is random.
+$s_p(t) = \E\,\sigma^{(p)}(tz)$ and no $1/p!$. An activation may have a kink at 0 and nowhere else.
 """
 
 import math
@@ -18,36 +17,34 @@ from torch import Tensor
 from leakage.runtime import DTYPE
 
 ORDERS = range(5)
-"""The orders of the moments and tensors that there are."""
-SILENT = 1e-10
-"""A moment counts as absent below this share of the largest, each times $t^p$: rounding leaves 1e-14."""
-_REACH = 14.0  # |z| beyond which the normal density is below 1e-42, however fast an activation in use grows
+"""The orders of the moments."""
+_ABSENT = 1e-10  # a moment below this share of the largest, each times t^p, counts as 0: rounding leaves 1e-14
+_REACH = 14.0  # |z| beyond which the normal density is below 1e-42
 _NODES = 24  # Gauss-Legendre nodes in a panel
 _SCALES = 12  # panels halve this often towards 0, so that a sigmoid of tz is smooth on each for t up to a few thousand
-_RESOLVED = 1e-9  # of E|σ(tz) He(z)|: how far twice as many nodes may be from a mean; rounding leaves 1e-15
+_RESOLVED = 1e-9  # of E|σ(tz) He(z)|: largest change of a mean by twice as many nodes; rounding leaves 1e-15
 
 
 def gaussian_mean(
     function: Callable[[Tensor], Tensor], *, device: torch.device | str = "cpu", nodes: int = _NODES
 ) -> Tensor:
-    r"""$\E f(z)$, $z \sim N(0, 1)$, over the last axis of what `function` gives for a vector of z.
+    r"""$\E f(z)$, $z \sim N(0, 1)$, over the last axis of what `function` returns for a vector of z.
 
-    Gauss-Legendre panels of so many nodes on both sides of 0, which shrink towards it, so that a kink at 0 costs no
-    accuracy.
+    Gauss-Legendre panels of `nodes` nodes on both sides of 0 shrink towards it: a kink at 0 costs no accuracy.
     """
     z, weight = (torch.as_tensor(values, dtype=DTYPE, device=device) for values in _quadrature(nodes))
     return function(z) @ weight
 
 
 def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *, order: int) -> Float[Tensor, "*b"]:
-    r"""The moment $s_p(t) = \E\,\sigma^{(p)}(t z)$ at the length $t > 0$ of an input, without any derivative.
+    r"""The moment $s_p(t) = \E\,\sigma^{(p)}(t z)$ for inputs of norm $t > 0$, without any derivative.
 
     $$ s_p(t) = t^{-p}\, \E[\sigma(t z)\, \mathrm{He}_p(z)] . $$
 
-    Source: Wang et al., Lemma 4.1, with an input of any length.
+    Source: Wang et al., Lemma 4.1, with an input of any norm.
 
     Raises:
-        ValueError: if a `norm` is so large that the activation is not resolved: about 60 for a sine.
+        ValueError: if a `norm` is too large for the quadrature: about 60 for a sine.
     """
     t = norm.to(DTYPE)
 
@@ -67,40 +64,40 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
 
 @dataclass(frozen=True)
 class RecoveryMoments:
-    """The moments that recover a batch.
+    """Which moments recover a batch.
 
     Attributes:
-        span: the least order, 2 or 3, whose moment shows the span of the inputs; `None` if only order 4 does.
-        tensor: the least order, 3 or 4, whose moment has the inputs as its only components.
+        span_order: the least order, 2 or 3, whose moment shows the span of the inputs; `None` if only order 4 does.
+        tensor_order: the least order, 3 or 4, whose moment has the inputs as its only components.
         moments: $s_0, …, s_4$.
     """
 
-    span: int | None
-    tensor: int
+    span_order: int | None
+    tensor_order: int
     moments: tuple[float, ...]
 
 
 def recovery_moments(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> RecoveryMoments:
-    r"""The moments by which an activation gives away inputs of this length.
+    r"""The moments of an activation that recover inputs of this norm.
 
-    Source: Wang et al., Section 4.1 and Remarks 3 and 4. They fix the route by the kind of activation, this by its
-    moments.
+    Source: Wang et al., Section 4.1 and Remarks 3 and 4. They choose by the kind of activation; here the values of the
+    moments decide.
 
     Raises:
-        ValueError: if `norm` is as `moment` refuses it, or $s_3 = s_4 = 0$, as for linear and quadratic activations:
-            inputs are then not identifiable, since at most a matrix of order 2 is seen, which rotations leave as it is.
+        ValueError: if $s_3 = s_4 = 0$, as for linear and quadratic activations: a moment of order 2 determines inputs
+            up to a rotation only. Or as in `moment`.
     """
     t = torch.tensor(norm, dtype=DTYPE)
     moments = tuple(float(moment(activation, t, order=order)) for order in ORDERS)
     sizes = [abs(moments[order]) * norm**order for order in ORDERS]
-    heard = [order for order in ORDERS if sizes[order] > SILENT * max(sizes)]
-    tensor = next((order for order in heard if order >= 3), None)
+    present = [order for order in ORDERS if sizes[order] > _ABSENT * max(sizes)]
+    tensor = next((order for order in present if order >= 3), None)
     if tensor is None:
         raise ValueError(
             f"`activation` is not identifiable: at norm {norm!r} its moments of order 3 and 4 vanish, "
             f"s3 = {moments[3]:.1e} and s4 = {moments[4]:.1e}."
         )
-    return RecoveryMoments(next((order for order in heard if order in (2, 3)), None), tensor, moments)
+    return RecoveryMoments(next((order for order in present if order in (2, 3)), None), tensor, moments)
 
 
 def weight_ratio(
@@ -112,8 +109,8 @@ def weight_ratio(
 ) -> float:
     r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights.
 
-    Inputs of one length have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ.
-    It is 1 where $s_0 + b = 0$ and infinite where a label meets $s_0 + b$ and its input cannot be seen.
+    Inputs of one norm have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ. κ
+    is 1 where $s_0 + b = 0$ and infinite where a label equals $s_0 + b$, which hides its input.
 
     Source: Wang et al., Claim 5.4 and Remark 1. The claim has κ = 1 for "odd activations like sigmoid or tanh", but the
     sigmoid is odd only about its mean 1/2.
@@ -126,7 +123,7 @@ def weight_ratio(
 
 @cache
 def _quadrature(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes, and weights that hold the normal density, of panels from 0 to ±`_REACH`."""
+    """Nodes, and weights that include the normal density, of panels from 0 to ±`_REACH`."""
     fine = 2.0 ** -np.arange(_SCALES, 0, -1)
     edges = np.concatenate([[0.0], fine, np.arange(1.0, _REACH + 1)])
     nodes, weights = np.polynomial.legendre.leggauss(count)

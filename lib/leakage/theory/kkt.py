@@ -1,4 +1,4 @@
-r"""How far a network is from a KKT point of the maximum-margin problem, and the multipliers that bring it closest.
+r"""The KKT conditions of the maximum-margin problem: best multipliers of a network, and bounds that hold at KKT points.
 
 With $\tilde x = (x, 1)$, $\tilde w_j = (w_j, b_j)$, $Z_{ij} = \tilde w_j^\top \tilde x_i$ and $q_i = y_i \Phi(x_i)$,
 a KKT point of $\min \frac12 \lVert\theta\rVert^2$ subject to $q_i \ge m$ has $\lambda_i \ge 0$ and
@@ -7,17 +7,18 @@ $s_{ij} \in \partial [\cdot]_+ (Z_{ij})$ with
 $$ \tilde w_j = v_j \sum_i \lambda_i y_i s_{ij} \tilde x_i, \qquad v_j = \sum_i \lambda_i y_i [Z_{ij}]_+, \qquad
    \lambda_i (q_i - m) = 0. $$
 
-Gradient descent leaves neurons on the kinks $Z_{ij} = 0$, where s may be anything in [0, 1]: a check that fixes s
-there sees a residual that no amount of training removes. Leading dimensions are independent networks. Nothing here
-trains, and nothing is random.
+Gradient descent leaves neurons on the kinks $Z_{ij} = 0$, where s may be anything in [0, 1]. A check that fixes s there
+finds a residual that training never removes.
+
+The bounds for near-orthogonal training points follow from inner products alone (`InnerProducts`), for all labels,
+widths and KKT points. A bound that does not hold is infinite (above) or 0 (below). Leading dimensions are independent
+networks and training sets. Nothing here is random.
 """
 
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -25,9 +26,9 @@ from leakage.models.two_layer import TwoLayer, cosine
 
 _ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
 _SWEEPS = 10  # in one round
-_KINKS = 600  # up to which all subgradients are found at once, in under a second
-_STIFFNESS = 1e4  # of the constraints there, in units of the largest gradient: they hold to its inverse square
-# The squared distance found may exceed the least one by
+_KINKS = 600  # up to this many, all subgradients are found at once, in under a second
+_STIFFNESS = 1e4  # of the equations there, in units of the largest gradient: they hold to its inverse square
+# The search ends where the squared distance exceeds the least one by at most
 _SETTLED = 1e-5  # of itself, plus
 _ROUNDING = 1e-14  # of the squared norm; or, where rounding keeps it from falling further, by
 _STUCK = 1e-6  # of the squared norm
@@ -35,15 +36,15 @@ _STUCK = 1e-6  # of the squared norm
 
 @dataclass(frozen=True, eq=False)
 class KktConditions:
-    r"""The best multipliers of one network (or of a batch), and what is left of the conditions with them.
+    r"""The best multipliers of one network (or of a batch), and how far the conditions are from being met.
 
-    With few neurons or in few dimensions several multipliers can meet the first two conditions equally well; these are
-    some of them, and their slackness need not be the least.
+    With few neurons or in few dimensions several multipliers can meet the first two conditions equally well. These are
+    one choice; another may have less slackness.
 
     Attributes:
         multipliers: $\lambda_i \ge 0$.
         subgradients: $s_{ij} \in [0, 1]$.
-        residual: $\lVert \theta - \hat\theta \rVert / \lVert\theta\rVert$ for $\hat\theta$ the right-hand sides.
+        residual: $\lVert \theta - \hat\theta \rVert / \lVert\theta\rVert$ with the right-hand sides $\hat\theta$.
         cosine: of the angle between $\theta$ and $\hat\theta$.
         slackness: $\sum_i \lambda_i (q_i - m) / (m \sum_i \lambda_i)$; 0 at a KKT point.
         margin: $m = \min_i q_i$.
@@ -58,21 +59,21 @@ class KktConditions:
 
 
 def check_kkt(
-    model: TwoLayer, points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"], *, kinks: float = 1e-2
+    model: TwoLayer, points: Float[Tensor, "*b n d"], labels: Float[Tensor, "*b n"], *, kink_tolerance: float = 1e-2
 ) -> KktConditions:
     r"""Minimise $\lVert\theta - \hat\theta\rVert$ over all multipliers and all subgradients at the kinks.
 
     Source: the conditions (2)–(5) and (7)–(9) of Smorodinsky et al. The paper allows any $s_{ij} \in [0, 1]$ where
-    $Z_{ij} = 0$; on a computer, a pair counts as a kink when $|Z_{ij}| \le \text{kinks} \cdot \lVert\tilde w_j\rVert
-    \lVert\tilde x_i\rVert$.
+    $Z_{ij} = 0$; here a pair counts as a kink when $|Z_{ij}| \le \epsilon \lVert\tilde w_j\rVert
+    \lVert\tilde x_i\rVert$ with the tolerance ε.
 
     Args:
-        kinks: 0 frees exact zeros only, and every other s is 0 or 1.
+        kink_tolerance: ε; at 0 only exact zeros are kinks.
     """
     fits = labels * model(points)
     margin = fits.amin(-1)
-    pairs = _pairs(model, points, labels, kinks)
-    multipliers, weights = _solved(pairs, labels.shape[:-1])
+    pairs = _pairs(model, points, labels, kink_tolerance)
+    multipliers, weights = _solve_each(pairs, labels.shape[:-1])
     hidden, outputs = pairs.parameters(multipliers, weights)
     distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
     return KktConditions(
@@ -90,11 +91,11 @@ class _Pairs:
     r"""Least squares for $\lambda_i$ and $\mu_{ij} = \lambda_i s_{ij}$, jointly convex in both.
 
     Two kinds of steps alternate until no direction leads downhill. A sweep gives each point its best $\lambda_i$ and
-    $\mu_{ij}$ while the others wait: fast in many dimensions, where points hardly interact. A combination is the
-    non-negative least-squares fit of $\theta$ by the gradients $y_i \nabla\Phi(x_i)$ with the subgradients found so
-    far and those that lead downhill most steeply: it ends after finitely many steps. In few dimensions these may be
-    hundreds, for which subgradients are steepest is decided by rounding where a slope is 0; there kinks are few, and
-    where the first combination does not do, all multipliers are sought at once.
+    $\mu_{ij}$ with the others fixed: fast in many dimensions, where points hardly interact. A combination is the
+    non-negative least-squares fit of $\theta$ by the gradients $y_i \nabla\Phi(x_i)$, with the subgradients found so
+    far and with those of steepest descent: it ends after finitely many steps. In few dimensions these may be hundreds,
+    because rounding chooses the steepest subgradient where a slope is 0. There kinks are few, and if the first
+    combination is not enough, all multipliers are fitted at once.
     """
 
     hidden: Float[Tensor, "*b k e"]  # w̃_j
@@ -115,7 +116,7 @@ class _Pairs:
         return hidden, (multipliers.unsqueeze(-2) @ self.height).squeeze(-2)
 
     def solve(self) -> tuple[Tensor, Tensor]:
-        r"""The minimising $\lambda$ and $\mu$ of one network."""
+        r"""The optimal $\lambda$ and $\mu$ of one network."""
         size = self.hidden.square().sum() + self.outputs.square().sum()
         multipliers, weights = torch.zeros_like(self.height[:, 0]), torch.zeros_like(self.height)
         rows, patterns, before = torch.arange(0, device=weights.device), weights[:0], torch.inf
@@ -129,7 +130,7 @@ class _Pairs:
                 return multipliers, weights
             before = distance
             if left == _ROUNDS - 2 and int(self.kink.sum()) <= _KINKS:
-                multipliers, weights = self._at_once()
+                multipliers, weights = self._fit_all()
                 continue
             used = (multipliers > 0).nonzero().squeeze(-1)
             found = weights[used] / multipliers[used, None]
@@ -146,51 +147,30 @@ class _Pairs:
     def _update(self, i: int, multipliers: Tensor, weights: Tensor) -> None:
         r"""Give point i its best multiplier and weights, in place, with those of all others fixed.
 
-        Point i asks neuron j for $\mu_{ij} = c_j$. A neuron that is on takes $\lambda_i$ instead, one on the kink
-        $\min(\max(c_j, 0), \lambda_i)$, so that
+        Without constraints, $\mu_{ij} = c_j$ would be best. An active neuron has $\mu_{ij} = \lambda_i$ and one on the
+        kink $\mu_{ij} = \min(\max(c_j, 0), \lambda_i)$, so that
 
         $$ \lambda_i = \frac{\beta + \lVert\tilde x_i\rVert^2 \sum_j v_j^2 c_j}
                             {\alpha + \lVert\tilde x_i\rVert^2 \sum_j v_j^2} $$
 
-        with α and β from the output weights, and the sums over the neurons that are on and those on the kink with
-        $c_j > \lambda_i$. Adding neurons by decreasing $c_j$, the quotient grows until that set is complete and falls
-        after it: $\lambda_i$ is its maximum.
+        with α and β from the output weights, and sums over the active neurons and those on the kink with
+        $c_j > \lambda_i$. Adding neurons by decreasing $c_j$, the quotient grows until that set is complete and then
+        falls: $\lambda_i$ is its maximum.
         """
-        fixed = self._fixed[i]
-        push = fixed.pull - self._squares * (fixed.kernel @ weights) + fixed.stiffness * weights[i]
-        gap = self.outputs - multipliers @ self.height + multipliers[i] * fixed.height
-        above, below = fixed.height @ gap + (push * fixed.on).sum(), fixed.below
-        best = above / below
-        if not len(fixed.kinks):
-            best = best.clamp_min(0)
-            multipliers[i], weights[i] = best, best * fixed.on
-            return
-        push = push[fixed.kinks]
-        asked = torch.where(fixed.bends > 0, push / fixed.bends, 0.0)
-        order = asked.argsort(descending=True)
-        quotients = (above + push[order].cumsum(0)) / (below + fixed.bends[order].cumsum(0))
-        best = torch.maximum(best, quotients.amax()).clamp_min(0)
-        multipliers[i], weights[i] = best, best * fixed.on
-        weights[i, fixed.kinks] = torch.minimum(asked.clamp_min(0), best)
-
-    @cached_property
-    def _squares(self) -> Float[Tensor, " k"]:
-        return self.outputs.square()
-
-    @cached_property
-    def _fixed(self) -> list["_Fixed"]:
-        """What `_update` needs of every point of one network at every sweep."""
-        found = []
-        for i, (kernel, height, pull, kink, on) in enumerate(
-            zip(self.kernel, self.height, self.pull, self.kink, self.on, strict=True)
-        ):
-            stiffness, kinks = self.kernel[i, i] * self._squares, kink.nonzero().squeeze(-1)
-            below = height @ height + (stiffness * on).sum()
-            found.append(_Fixed(kernel, height, pull, on, stiffness, kinks, stiffness[kinks], below))
-        return found
+        squares, height, on, kink = self.outputs.square(), self.height[i], self.on[i], self.kink[i]
+        stiffness = self.kernel[i, i] * squares
+        push = self.pull[i] - squares * (self.kernel[i] @ weights) + stiffness * weights[i]
+        gap = self.outputs - multipliers @ self.height + multipliers[i] * height
+        wanted = torch.where(kink & (stiffness > 0), push / stiffness, 0.0)
+        order = kink.nonzero().squeeze(-1)
+        order = order[wanted[order].argsort(descending=True)]
+        above = torch.cat([(height @ gap + (push * on).sum())[None], push[order]]).cumsum(0)
+        below = torch.cat([(height @ height + (stiffness * on).sum())[None], stiffness[order]]).cumsum(0)
+        best = (above / below).amax().clamp_min(0)
+        multipliers[i], weights[i] = best, best * on + torch.minimum(wanted.clamp_min(0), best) * kink
 
     def _slopes(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""The steepest subgradients of every point, the excess over the minimum at most, and the squared distance."""
+        r"""The steepest subgradients of every point, a bound of the excess over the minimum, the squared distance."""
         hidden, outputs = self.parameters(multipliers, weights)
         gaps = hidden - self.hidden, outputs - self.outputs
         slopes = self.outputs * (self.lifted @ gaps[0].mT)
@@ -201,7 +181,7 @@ class _Pairs:
         excess = along.abs() - downhill * multipliers.sum()
         return steepest, excess, gaps[0].square().sum() + gaps[1].square().sum()
 
-    def _at_once(self) -> tuple[Tensor, Tensor]:
+    def _fit_all(self) -> tuple[Tensor, Tensor]:
         r"""All multipliers and weights in one fit; at the kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.
 
         Source: C. L. Lawson, R. J. Hanson (1974), Solving Least Squares Problems, chapter 22.
@@ -223,7 +203,7 @@ class _Pairs:
 
     def _gradients(self, rows: Tensor, patterns: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
         r"""The gradients of these points with these subgradients as columns, and $\theta$ in the same coordinates."""
-        axes = torch.linalg.svd(self.lifted, full_matrices=False).Vh  # nothing else of w̃_j can be reached
+        axes = torch.linalg.svd(self.lifted, full_matrices=False).Vh  # the span of the gradients
         layer = (patterns * self.outputs).unsqueeze(-1) * (self.lifted @ axes.mT)[rows].unsqueeze(-2)
         return (
             torch.cat([layer.flatten(1), heights], dim=-1).mT,
@@ -231,32 +211,19 @@ class _Pairs:
         )
 
 
-class _Fixed(NamedTuple):
-    r"""Of one point: its rows in `_Pairs`, and what follows from them."""
-
-    kernel: Float[Tensor, " n"]
-    height: Float[Tensor, " k"]
-    pull: Float[Tensor, " k"]
-    on: Bool[Tensor, " k"]
-    stiffness: Float[Tensor, " k"]  # ‖x̃_i‖² v_j²
-    kinks: Int[Tensor, " kinks"]  # the neurons on whose kink it lies
-    bends: Float[Tensor, " kinks"]  # the stiffness of these
-    below: Float[Tensor, ""]  # α + ‖x̃_i‖² Σ v_j² over the neurons that are on
-
-
 def _nonnegative(columns: Tensor, target: Tensor) -> Tensor:
-    """The non-negative combination of columns that comes closest to the target."""
+    """The non-negative combination of columns closest to the target."""
     basis, triangle = torch.linalg.qr(columns)
     shares, _ = nnls(triangle.cpu().numpy(), (target @ basis).cpu().numpy(), maxiter=100 * columns.shape[1])
     return torch.from_numpy(shares).to(columns)
 
 
-def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kinks: float) -> _Pairs:
+def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kink_tolerance: float) -> _Pairs:
     hidden = torch.cat([model.weights, model.biases.unsqueeze(-1)], dim=-1)
     lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1) * labels.unsqueeze(-1)
     signed = lifted @ hidden.mT
     reach = labels.unsqueeze(-1) * signed
-    kink = reach.abs() <= kinks * lifted.norm(dim=-1, keepdim=True) * hidden.norm(dim=-1).unsqueeze(-2)
+    kink = reach.abs() <= kink_tolerance * lifted.norm(dim=-1, keepdim=True) * hidden.norm(dim=-1).unsqueeze(-2)
     return _Pairs(
         hidden=hidden,
         outputs=model.outputs,
@@ -269,11 +236,11 @@ def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kinks: float) -> _Pa
     )
 
 
-def _solved(pairs: _Pairs, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _solve_each(pairs: _Pairs, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """The solutions of all networks, one after the other."""
     if not batch:
         return pairs.solve()
-    parts = zip(*(_solved(pairs[index], batch[1:]) for index in range(batch[0])), strict=True)
+    parts = zip(*(_solve_each(pairs[index], batch[1:]) for index in range(batch[0])), strict=True)
     multipliers, weights = (torch.stack(part) for part in parts)
     return multipliers, weights
 
@@ -285,7 +252,7 @@ class InnerProducts:
     Attributes:
         delta: $\delta$, the largest $|x_i^\top x_j|$ of two different points.
         least: $\Delta$, the smallest $\lVert x_i \rVert^2$.
-        most: $\Delta_{\max}$, the largest.
+        most: $\Delta_{\max}$, the largest $\lVert x_i \rVert^2$.
         n: the number of points.
     """
 
@@ -296,7 +263,7 @@ class InnerProducts:
 
     @classmethod
     def from_points(cls, points: Float[Tensor, "*b n d"]) -> "InnerProducts":
-        """The geometry of these training points."""
+        """The sizes for these training points."""
         gram = points @ points.mT
         squares = gram.diagonal(dim1=-2, dim2=-1)
         others = (gram - torch.diag_embed(squares)).abs()
@@ -308,7 +275,7 @@ class InnerProducts:
         return self.n * self.delta / self.least
 
     @property
-    def den(self) -> Float[Tensor, "*b"]:
+    def denominator(self) -> Float[Tensor, "*b"]:
         r"""$\Delta + 1 - 2(\delta + 1)(n - 1)$, the denominator of the bounds; they hold where it is positive."""
         return self.least + 1 - 2 * (self.delta + 1) * (self.n - 1)
 
@@ -317,32 +284,32 @@ class InnerProducts:
         return torch.maximum(self.delta.unsqueeze(-1), products.abs().amax(-1))
 
 
-def activation_upper_bound(geometry: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
-    r"""The most that `activation_sums` can be at a KKT point: $m / \text{den}$.
+def activation_upper_bound(products: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""Upper bound of `activation_sums` at a KKT point: $m / \text{den}$ (`InnerProducts.denominator`).
 
     Source: Smorodinsky et al., Lemma B.3.
     """
-    return torch.where(geometry.den > 0, margin / geometry.den, torch.inf)
+    return torch.where(products.denominator > 0, margin / products.denominator, torch.inf)
 
 
-def activation_lower_bound(geometry: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
-    r"""The least that the `activation_sums` of the point's own sign can be at a KKT point:
+def activation_lower_bound(products: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""Lower bound of the `activation_sums` of the point's own sign at a KKT point:
 
     $$ \Bigl( m - \frac{(\delta + 1)(n - 1)\, m}{\text{den}} \Bigr) \frac1{\Delta_{\max} + 1} . $$
 
     Where it is positive, which is for $\Delta + 1 > 3 (\delta + 1)(n - 1)$, every training point has $\lambda > 0$ and
-    lies on the margin. It is 0 where it says nothing.
+    lies on the margin.
 
-    Source: Smorodinsky et al., Lemma B.4; the paper's expression is negative where ours is 0.
+    Source: Smorodinsky et al., Lemma B.4; the paper's expression is negative where this one is 0.
     """
-    others = (geometry.delta + 1) * (geometry.n - 1) * activation_upper_bound(geometry, margin)
-    return (margin - others).clamp_min(0) / (geometry.most + 1)
+    others = (products.delta + 1) * (products.n - 1) * activation_upper_bound(products, margin)
+    return (margin - others).clamp_min(0) / (products.most + 1)
 
 
 def output_bound(
-    geometry: InnerProducts, delta_x: Float[Tensor, "*b t"], margin: Float[Tensor, "*#b"], *, factor: int = 2
+    products: InnerProducts, delta_x: Float[Tensor, "*b t"], margin: Float[Tensor, "*#b"], *, factor: int = 2
 ) -> Float[Tensor, "*b t"]:
-    r"""The most that $|\Phi(x)|$ can be at a KKT point, for a fresh x:
+    r"""Upper bound of $|\Phi(x)|$ at a KKT point, for a fresh x:
 
     $$ \text{factor} \cdot n (\delta_x + 1) \frac m{\text{den}} . $$
 
@@ -351,7 +318,7 @@ def output_bound(
 
     Source: Smorodinsky et al., proof of Theorem 3.2.
     """
-    return factor * geometry.n * (delta_x + 1) * activation_upper_bound(geometry, margin).unsqueeze(-1)
+    return factor * products.n * (delta_x + 1) * activation_upper_bound(products, margin).unsqueeze(-1)
 
 
 def activation_sums(model: TwoLayer, conditions: KktConditions) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n"]]:

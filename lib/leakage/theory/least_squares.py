@@ -1,10 +1,18 @@
-r"""Minimum-norm least squares on the first p of D Gaussian features: the closed forms.
+r"""Minimum-norm least squares on the first p of D Gaussian features: variances, and exact laws at finite n.
 
 Rows $x_i \sim N(0, I_D)$, coefficients $\beta \sim N(0, I_D/D)$, labels $y = X\beta + \varepsilon$ with
 $\varepsilon \sim N(0, \sigma^2)$, prediction $\hat y_0 = x_{0,p}^\top X_p^+ y$. An outsider ($m=0$) is a fresh $x_0$, a
-member ($m=1$) is a row of $X$ with its label. Variances are conditional on $x_0$, which enters through two numbers.
-`least_squares_law` has the full finite-sample laws, `ridge` the regularised model. Nothing here draws a sample but
-`Query.draw`.
+member ($m=1$) is a row of $X$ with its label. Laws are conditional on $x_0$, which enters through two numbers
+(`Query`). `ridge` has the regularised model.
+
+Given an outsider's design the prediction is Gaussian, with a variance that depends on three independent scalars:
+
+$$ \hat y_0 = \sqrt{r^2 B\,\bigl(1/D + \tau^2 / K\bigr)}\;N, \qquad
+   B \sim \mathrm{Beta}\bigl(\tfrac n2, \tfrac{p - n}2\bigr), \quad
+   K \sim \chi^2_{|p - n| + 1}, \quad \tau^2 = \sigma^2 + \chi^2_{D - p} / D, $$
+
+with $B = 1$ for $p \le n$. So the noise part is Student with $|p - n| + 1$ degrees of freedom. This replaces the n×D
+draw and the least squares solve of Lemma C.1 of Tan et al. (2022), and is not in the paper; the chapter proves it.
 """
 
 import math
@@ -23,6 +31,10 @@ from leakage.runtime import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture, total_variation
 
+NODES = (24, 64, 8)
+"""Quadrature nodes in B, K and τ². Total variation is good to 2e-5 from n = 100 on. At small sizes the laws have
+heavier tails, and it is good to 4e-5 at n = 12, to 7e-5 at n = 2 and to 1.4e-4 at n = p = 1."""
+
 
 @dataclass(frozen=True)
 class Design:
@@ -35,13 +47,13 @@ class Design:
     def widths(
         self, p: int | Sequence[int] | Tensor, *, device: torch.device | str | None = None
     ) -> Float[Tensor, "*w"]:
-        """The numbers of features `p` as a float64 tensor; a tensor stays on its device if none is named."""
+        """The numbers of features `p` as a float64 tensor; a tensor stays on its device if none is given."""
         return torch.as_tensor(p, device=device).to(DTYPE)
 
 
 @dataclass(frozen=True)
 class Query:
-    r"""What a point $x_0$ contributes to every law: the squared norms of the part used and of the part not used.
+    r"""The squared norms of the used and of the unused features of a point $x_0$, on which its laws depend.
 
     Args:
         used: $r^2 = \lVert x_{0,1:p} \rVert^2 > 0$.
@@ -56,8 +68,8 @@ class Query:
         r"""$\lVert x_0 \rVert^2 = r^2 + \rho^2$."""
         return self.used + self.unused
 
-    def at(self, index: int) -> "Query":
-        """The query at one of its widths, where the last dimension runs over widths."""
+    def at_width(self, index: int) -> "Query":
+        """The query at one width, where the last dimension runs over widths."""
         return Query(self.used[..., index], self.unused[..., index])
 
     @classmethod
@@ -68,16 +80,16 @@ class Query:
 
     @classmethod
     def from_point(cls, point: Float[Tensor, "*b D"], design: Design, p: int) -> "Query":
-        """The query of an actual point, whose last dimension must have length D."""
+        """The query of a point with D features."""
         squares = point.to(DTYPE).square()
         used = squares[..., :p].sum(-1)
         return cls(used, squares[..., p:].sum(-1))
 
     @classmethod
     def draw(cls, design: Design, p: Sequence[int], *, count: int, generator: torch.Generator) -> "Query":
-        r"""`count` Gaussian points seen at the increasing widths `p`: shape `[count, len(p)]`, without a D-vector.
+        r"""`count` Gaussian points, each at all the increasing widths `p`: shape `[count, len(p)]`.
 
-        The same point is seen at every width: its $r^2$ grows by independent $\chi^2$ increments.
+        No D-vector is drawn: $r^2$ grows by independent $\chi^2$ increments.
         """
         widths = design.widths(list(p), device=generator.device)
         steps = torch.diff(widths, prepend=widths.new_zeros(1))
@@ -103,7 +115,7 @@ def outsider_variance(design: Design, p: int | Real[Tensor, "*#q"], query: Query
 
 
 def member_variance(design: Design, query: Query) -> Float[Tensor, "*q"]:
-    r"""Variance of the prediction at a training point once $p \ge n$: that of its label, whatever p is.
+    r"""Variance of the prediction at a training point for $p \ge n$: that of its label, for every p.
 
     $$ \sigma_1^2 = \sigma^2 + \lVert x_0 \rVert^2 / D $$
 
@@ -146,8 +158,7 @@ def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor,
 
     $\nu^2 = \mathrm{err} - \mathrm{err}(D)$. Source: Tan et al. (2022), Lemma 4.4, eq. (6).
     """
-    extra = error - prediction_error(design, design.widths(design.D, device=error.device))
-    return extra
+    return error - prediction_error(design, design.widths(design.D, device=error.device))
 
 
 def noise_advantage(
@@ -156,8 +167,8 @@ def noise_advantage(
     r"""Limit advantage against the full model (p = D) when output noise of variance $\nu^2$ is added.
 
     With `on_members=False` the noise falls on outsiders only, $(\sigma_0^2 + \nu^2, \sigma_1^2)$, as in Lemma 4.4 of
-    Tan et al. (2022): a defender who knows who is a member. With `on_members=True` every answer is perturbed,
-    $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$, which is what a defender can do.
+    Tan et al. (2022), which needs a defender who knows the members. With `on_members=True` it falls on all predictions,
+    $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$.
     """
     full = design.widths(design.D, device=query.used.device)
     outsider = outsider_variance(design, full, query) + noise
@@ -186,18 +197,13 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
     low = first if excess(first) <= 0 else root_scalar(excess, bracket=(first, middle)).root
     high = last if excess(last) <= 0 else root_scalar(excess, bracket=(middle, last)).root
     narrowest, widest = math.ceil(low - 1e-9), math.floor(high + 1e-9)
-    return (narrowest, widest) if narrowest <= widest else None  # a small budget may hold between two whole numbers
-
-
-NODES = (24, 64, 8)
-"""Quadrature nodes in B, K and τ². Total variation is good to 2e-5 from n = 100 on. At small sizes the laws have
-heavier tails, and it is good to 4e-5 at n = 12, to 7e-5 at n = 2 and to 1.4e-4 at n = p = 1."""
+    return (narrowest, widest) if narrowest <= widest else None  # the interval may hold no whole number
 
 
 def sample_outsider(
     design: Design, p: int, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
-    """`trials` predictions at a fresh point, for any n and p; the design is drawn anew for each."""
+    """`trials` predictions at a fresh point, for any n and p, each for a design of its own."""
     size = (*query.used.shape, trials)
     scale = _outsider_scale(design, p, size, generator)
     return (query.used.unsqueeze(-1) * scale).sqrt() * gaussian(size, generator=generator)
@@ -248,7 +254,7 @@ def sample_unused_direction(
 ) -> tuple[Float[Tensor, "*size"], Float[Tensor, "*size"]]:
     r"""Draws of $c$, the coefficient along the unused part of $x_0$, and of $\tau^2$ given it.
 
-    The unused part moves the member's own label and, through $\tau^2$, everybody's: the two draws are dependent.
+    The unused part moves the member's own label and, through $\tau^2$, all labels: the two draws are dependent.
     """
     if p == design.D:
         zero = torch.zeros(size, dtype=DTYPE, device=generator.device)
@@ -261,7 +267,7 @@ def sample_unused_direction(
 def outsider_mixture(design: Design, p: int, query: Query, *, nodes: Sequence[int] = NODES) -> ScaleMixture:
     r"""The exact law at a fresh point as a Gaussian scale mixture, by Gauss–Legendre in the quantiles of B, K and τ².
 
-    The batch is that of the query. Deterministic: total variation without sampling noise.
+    The batch is that of the query.
     """
     gap = p - design.n
     beta, beta_weight = _quantile_rule(nodes[0], lambda u: special.betaincinv(design.n / 2, gap / 2, u), gap > 0, 1.0)
@@ -280,7 +286,7 @@ def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:
 
 
 def laws(design: Design, p: int, query: Query, *, nodes: Sequence[int] = NODES) -> Laws:
-    """`outsider_mixture` and `member_mixture`, with the errors of the latter."""
+    """`outsider_mixture` and `member_mixture`, for p ≥ n."""
     outsider = outsider_mixture(design, p, query, nodes=nodes)
     return {"outsider": outsider, "member": member_mixture(design, p, query)}
 
@@ -288,8 +294,8 @@ def laws(design: Design, p: int, query: Query, *, nodes: Sequence[int] = NODES) 
 def total_variations(
     design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
 ) -> Float[Tensor, "*q w"]:
-    """Advantage of the best attack at finite n, by quadrature, for every p ≥ n in `widths` (the query's last axis)."""
-    columns = [total_variation(**laws(design, p, query.at(index), nodes=nodes)) for index, p in enumerate(widths)]
+    """Advantage of the best attack at finite n, for every p ≥ n in `widths`, which are the last axis of the query."""
+    columns = [total_variation(**laws(design, p, query.at_width(index), nodes=nodes)) for index, p in enumerate(widths)]
     return torch.stack(columns, dim=-1)
 
 
@@ -298,7 +304,7 @@ def _chi_square_rule(count: int, dof: int) -> tuple[Tensor, Tensor]:
 
 
 def _quantile_rule(count: int, quantile, varies: bool, constant: float) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of Gauss–Legendre on (0, 1), sent through a quantile function; one node if nothing varies."""
+    """Gauss–Legendre nodes on (0, 1), sent through a quantile function, and weights; one node for a constant."""
     if not varies:
         return torch.tensor([constant], dtype=DTYPE), torch.ones(1, dtype=DTYPE)
     points, weights = np.polynomial.legendre.leggauss(count)

@@ -8,9 +8,15 @@ $$ \min \sum_c \lVert p_c \rVert \quad\text{subject to}\quad
 
 with one closed cone $C_c$ for each pattern and $\sigma_c = \pm 1$. A solution is a network with
 $(w_c, b_c) = p_c / \sqrt{\lVert p_c \rVert}$ and $v_c = \sigma_c \sqrt{\lVert p_c \rVert}$; the multipliers of the
-constraints are those of the KKT conditions. Margins are 1. SciPy and clarabel compute on the CPU; results return to
-the device of the points. Nothing here trains a network.
+constraints are those of the KKT conditions. Margins are 1.
+
+In the program a neuron is a sum of the rays of its cone with amounts $\alpha \ge 0$. Each ray contributes at least 0 at
+each point, so no digits are lost where points are close together. SciPy and clarabel compute on the CPU; results return
+to the device of the points.
 """
+
+# pyright: reportAttributeAccessIssue=false
+# clarabel is a compiled module without stubs.
 
 import itertools
 import math
@@ -27,35 +33,12 @@ from torch import Tensor
 from leakage.models.two_layer import TwoLayer
 from leakage.runtime import DTYPE
 
-
-@dataclass(frozen=True, eq=False)
-class Cones:
-    """Cones of weights: points (n, r), who is active (c, n), the rays (c, g, r), the sign of the output (c,)."""
-
-    points: np.ndarray
-    active: np.ndarray
-    rays: np.ndarray
-    signs: np.ndarray
-
-    @classmethod
-    def of_both_signs(cls, points: np.ndarray, active: np.ndarray, rays: np.ndarray) -> "Cones":
-        """Every cone once for either sign of the output weight."""
-        return cls(points, np.tile(active, (2, 1)), np.tile(rays, (2, 1, 1)), np.repeat([1.0, -1.0], len(rays)))
-
-    def subset(self, chosen: np.ndarray) -> "Cones":
-        return Cones(self.points, self.active[chosen], self.rays[chosen], self.signs[chosen])
-
-    def values(self) -> np.ndarray:
-        """(c, g, n): what a neuron along each ray gives at each point, at least 0 by the definition of the cone."""
-        return np.clip(self.rays @ self.points.T, 0, None) * self.active[:, None]
-
-    def weights(self, amounts: np.ndarray) -> np.ndarray:
-        """(c, r): the neurons with `amounts` (c, g) of the rays."""
-        return (amounts[:, None] @ self.rays)[:, 0]
-
-
-_IDLE = 1e-6  # of the sum of the multipliers
-_ROUNDING = 1e-10  # gaps below this are as good as none
+_IDLE = 1e-6  # multipliers below this share of their sum count as 0
+_ROUNDING = 1e-10  # of a gap
+_SOLVER_TOLERANCE = 1e-12  # often out of reach; the gap is measured afterwards
+_WIDEST_GAP = 1e-6
+_DEAD = 1e-3  # of the margin: neurons with ‖p‖·max‖x̃‖ below it are dropped; live ones have 1e-2 and more
+_ROUNDS = 5  # two nearly always
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +46,9 @@ class Optimum:
     """A network of least norm with margin 1, its multipliers, and the certificate that it is one.
 
     Attributes:
-        model: the network; neurons that share a kink may come as several, and have it to about 1e-5.
+        model: the network; several of its neurons may share a kink, which they have to about 1e-5.
         multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most $½‖θ‖²$ of any network.
-        gap: $1 - Σλ_i / ½‖θ‖²$, from the network and the multipliers alone, whatever the solver says of them.
+        gap: $1 - Σλ_i / ½‖θ‖²$, computed from the network and the multipliers alone.
     """
 
     model: TwoLayer
@@ -87,22 +70,22 @@ def optimum_on_line(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> 
     if len(points) == 1:
         return optimum_of_independent_points(points[:, None], labels)
     order = points.argsort()
-    x, y = points[order], labels[order]
-    weights, signs, multipliers, gap = _sharpest(_array(x), _array(y))
+    x, y = _array(points[order]), _array(labels[order])
+    weights, signs, multipliers, gap = _solve_on_line(x, y)
     inverse = order.argsort()
     return optimum_of_neurons(weights, signs, _like(multipliers, points)[inverse], gap)
 
 
 def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
-    r"""The optimum for at most 8 points whose $(x_i, 1)$ are linearly independent, whatever their dimension.
+    r"""The optimum for at most 8 points whose $(x_i, 1)$ are linearly independent, in any dimension.
 
-    Every pattern of signs is then taken by some neuron, and in the coordinates of a Cholesky factor of
-    $K = XX^\top + 1$ each cone is an orthant up to a linear map.
+    Every pattern of signs then occurs, and in the coordinates of a Cholesky factor of $K = XX^\top + 1$ each cone is an
+    orthant up to a linear map.
     """
     extended = np.column_stack([_array(points), np.ones(len(points))])
     gram = extended @ extended.T
     factor = np.linalg.cholesky(gram)
-    reduced, signs, multipliers, gap = solve(_orthants(factor), _array(labels))
+    reduced, signs, multipliers, gap = solve_cone_program(_orthants(factor), _array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
     return optimum_of_neurons(weights, signs, _like(multipliers, points), gap)
 
@@ -124,25 +107,37 @@ def single_neuron_optimum(
     return TwoLayer(hidden[None, :-1], hidden[None, -1], output[None]), 1 / norm
 
 
-def _sharpest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """`solve`, and once more without the points that have no multiplier, if that is certified about as well.
+def optimum_of_neurons(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
+    """The balanced network, $\\lVert (w, b) \\rVert = |v|$, of neurons p_c and their signs."""
+    outputs = np.sqrt(np.linalg.norm(weights, axis=1))
+    hidden = _like(weights / outputs[:, None], multipliers)
+    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _like(signs * outputs, multipliers)), multipliers, gap)
 
-    Such a point splits the cone of a neuron whose kink is near it, and an interior-point method can hardly tell the two
-    parts from each other. Without it there is one cone; whether the point is fitted all the same shows in the gap.
-    """
-    cones = cones_on_line(x)
-    weights, signs, multipliers, gap = solve(cones, y)
-    busy = multipliers > _IDLE * multipliers.sum()
-    if busy.all() or busy.sum() < 2:
-        return weights, signs, multipliers, gap
-    fewer, their_signs, found, _ = solve(cones_on_line(x[busy]), y[busy])
-    sharper, value = feasible(cones.points, y, fewer, their_signs)
-    their_gap = 1 - found.sum() / value
-    if not their_gap <= 2 * gap + _ROUNDING:
-        return weights, signs, multipliers, gap
-    everyone = np.zeros_like(multipliers)
-    everyone[busy] = found
-    return sharper, their_signs, everyone, their_gap
+
+@dataclass(frozen=True, eq=False)
+class Cones:
+    """Cones of weights: points (n, r), activity (c, n), the rays (c, g, r), the sign of the output (c,)."""
+
+    points: np.ndarray
+    active: np.ndarray
+    rays: np.ndarray
+    signs: np.ndarray
+
+    @classmethod
+    def with_both_signs(cls, points: np.ndarray, active: np.ndarray, rays: np.ndarray) -> "Cones":
+        """Every cone once for either sign of the output weight."""
+        return cls(points, np.tile(active, (2, 1)), np.tile(rays, (2, 1, 1)), np.repeat([1.0, -1.0], len(rays)))
+
+    def subset(self, chosen: np.ndarray) -> "Cones":
+        return Cones(self.points, self.active[chosen], self.rays[chosen], self.signs[chosen])
+
+    def values(self) -> np.ndarray:
+        """(c, g, n): the output of a neuron along each ray at each point, at least 0 by definition of the cone."""
+        return np.clip(self.rays @ self.points.T, 0, None) * self.active[:, None]
+
+    def weights(self, amounts: np.ndarray) -> np.ndarray:
+        """(c, r): the neurons with `amounts` (c, g) of the rays."""
+        return (amounts[:, None] @ self.rays)[:, 0]
 
 
 def cones_on_line(x: np.ndarray) -> Cones:
@@ -153,7 +148,7 @@ def cones_on_line(x: np.ndarray) -> Cones:
     everywhere = np.stack([right[0], -right[-1]])[None]
     after = np.arange(len(x)) > np.arange(len(x) - 1)[:, None]
     active = np.concatenate([after, ~after, np.ones((1, len(x)), dtype=bool)])
-    return Cones.of_both_signs(extended, active, np.concatenate([gaps, -gaps, everywhere]))
+    return Cones.with_both_signs(extended, active, np.concatenate([gaps, -gaps, everywhere]))
 
 
 def _orthants(factor: np.ndarray) -> Cones:
@@ -161,52 +156,48 @@ def _orthants(factor: np.ndarray) -> Cones:
     patterns = np.array(list(itertools.product([1.0, -1.0], repeat=len(factor))))
     edges = np.linalg.inv(factor).T
     edges /= np.linalg.norm(edges, axis=1, keepdims=True)
-    return Cones.of_both_signs(factor, patterns > 0, patterns[:, :, None] * edges)
+    return Cones.with_both_signs(factor, patterns > 0, patterns[:, :, None] * edges)
 
 
-def optimum_of_neurons(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
-    """The balanced network of the neurons found: $\\lVert (w, b) \\rVert = |v|$."""
-    outputs = np.sqrt(np.linalg.norm(weights, axis=1))
-    hidden = _like(weights / outputs[:, None], multipliers)
-    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _like(signs * outputs, multipliers)), multipliers, gap)
+def _solve_on_line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """`solve_cone_program`, and again without the points that have no multiplier, if that is certified as well.
+
+    Such a point splits the cone of a neuron whose kink is near it, and an interior-point method can hardly separate the
+    two parts. Without the point there is one cone; the gap shows whether the point is still fitted.
+    """
+    cones = cones_on_line(x)
+    weights, signs, multipliers, gap = solve_cone_program(cones, y)
+    busy = multipliers > _IDLE * multipliers.sum()
+    if busy.all() or busy.sum() < 2:
+        return weights, signs, multipliers, gap
+    fewer, fewer_signs, found, _ = solve_cone_program(cones_on_line(x[busy]), y[busy])
+    fewer, value = scale_to_margin(cones.points, y, fewer, fewer_signs)
+    fewer_gap = 1 - found.sum() / value
+    if not fewer_gap <= 2 * gap + _ROUNDING:
+        return weights, signs, multipliers, gap
+    multipliers = np.zeros_like(multipliers)
+    multipliers[busy] = found
+    return fewer, fewer_signs, multipliers, fewer_gap
 
 
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().to("cpu", DTYPE).numpy()
-
-
-def _like(array: np.ndarray, tensor: Tensor) -> Tensor:
-    return torch.as_tensor(array, dtype=DTYPE).to(tensor.device)
-
-
-# pyright: reportAttributeAccessIssue=false
-# clarabel is a compiled module without stubs.
-
-
-_SOLVER_TOLERANCE = 1e-12  # often out of reach; what counts is the gap that is measured afterwards
-_WIDEST_GAP = 1e-6
-_DEAD = 1e-3  # of the margin, for ‖p‖·max‖x̃‖: a bound of what a neuron gives; live ones have 1e-2 and more
-_ROUNDS = 5  # two nearly always
-
-
-def solve(cones: Cones, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Weights (k, r) and signs (k,) of live neurons with margin 1, multipliers (n,), relative gap.
+def solve_cone_program(cones: Cones, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Weights (k, r) and signs (k,) of live neurons with margin 1, multipliers (n,), relative duality gap.
 
     An interior point leaves a little of every neuron. So the program is solved again with the cones in use only, in
-    units in which its optimum is about 1, until all that are left are in use.
+    units in which its optimum is about 1, until all remaining cones are in use.
     """
     reach = np.linalg.norm(cones.points, axis=1).max()
     unit = scale = math.sqrt(np.square(cones.points).sum() / len(labels))
     used, duals = cones, []
     for _ in range(_ROUNDS):
-        amounts, multipliers = _program(used, labels, scale)
+        amounts, multipliers = _solve_once(used, labels, scale)
         duals.append(_feasible_dual(cones, labels, multipliers))
         norms = np.linalg.norm(used.weights(amounts), axis=1)
         live = norms * reach > _DEAD
         if live.all() or not live.any():
             break
         used, amounts, scale = used.subset(live), amounts[live], unit / math.sqrt(norms.sum())
-    weights, primal = feasible(cones.points, labels, used.weights(amounts), used.signs)
+    weights, primal = scale_to_margin(cones.points, labels, used.weights(amounts), used.signs)
     multipliers, dual = max(duals, key=lambda pair: pair[1])
     gap = 1 - dual / primal
     if not gap <= _WIDEST_GAP:
@@ -214,7 +205,7 @@ def solve(cones: Cones, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return weights, used.signs, multipliers, gap
 
 
-def feasible(
+def scale_to_margin(
     points: np.ndarray, labels: np.ndarray, weights: np.ndarray, signs: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """`weights` (k, r) scaled to margin 1, and their value; infinite where they do not fit all labels."""
@@ -224,7 +215,7 @@ def feasible(
     return weights / margin, float(np.linalg.norm(weights, axis=1).sum() / margin)
 
 
-def _program(cones: Cones, labels: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def _solve_once(cones: Cones, labels: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Amounts (c, g) of every ray and multipliers (n,), solved in units of `scale`.
 
     The variables of a neuron are a bound t of its norm and its amounts α, with ‖αR‖ ≤ t.
@@ -262,3 +253,11 @@ def _feasible_dual(cones: Cones, labels: np.ndarray, multipliers: np.ndarray) ->
     if not strongest > 0:
         return multipliers, -math.inf
     return multipliers / strongest, float(multipliers.sum() / strongest)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().to("cpu", DTYPE).numpy()
+
+
+def _like(array: np.ndarray, tensor: Tensor) -> Tensor:
+    return torch.as_tensor(array, dtype=DTYPE).to(tensor.device)

@@ -1,7 +1,7 @@
-r"""Continuous piecewise linear functions of one variable: what a two-layer ReLU network on the line computes.
+r"""Continuous piecewise linear functions of one variable, such as two-layer ReLU networks with one input.
 
-A function is its kinks, its values there and its slopes outside. With B kinks there are B + 1 pieces, counted from the
-left; piece i lies between kinks i - 1 and i, and the first and the last have no end. Nothing here knows of data.
+A function is given by its kinks, its values there and its slopes outside. With B kinks there are B + 1 pieces, counted
+from the left. Piece i lies between kinks i - 1 and i; the first and the last piece are unbounded.
 """
 
 import math
@@ -16,7 +16,7 @@ from leakage.models.two_layer import TwoLayer
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseLinear:
-    """A function given by its kinks (`nodes`), the `values` there, and the slopes to the left and right of them all.
+    """A function given by its kinks (`nodes`), its `values` there, and its slopes left and right of all kinks.
 
     A linear function has one node, at which it does not bend.
     """
@@ -28,7 +28,7 @@ class PiecewiseLinear:
 
     @property
     def slopes(self) -> Float[Tensor, " pieces"]:
-        """Of all B + 1 pieces."""
+        """The slopes of all B + 1 pieces."""
         inner = self.values.diff() / self.nodes.diff()
         return torch.cat([self.left_slope[None], inner, self.right_slope[None]])
 
@@ -38,11 +38,11 @@ class PiecewiseLinear:
         anchor = (piece - 1).clamp_min(0)
         return self.values[anchor] + self.slopes[piece] * (points - self.nodes[anchor])
 
-    def flat(self, level: float, *, tolerance: float) -> Tensor:
-        """(B + 1,): which pieces stay within `tolerance` of `level`; one without an end must have slope 0.
+    def flat(self, level: float, *, tolerance: float) -> Bool[Tensor, " pieces"]:
+        """Whether each piece stays within `tolerance` of `level`; an unbounded one must also have slope 0.
 
         A slope counts as 0 if it moves the function by at most `tolerance` over the distance between the outermost
-        kinks; over a distance of 1, if there is only one.
+        kinks, or over a distance of 1 if there is only one kink.
         """
         near = (self.values - level).abs() <= tolerance
         span = self.nodes[-1] - self.nodes[0] if len(self.nodes) > 1 else 1.0
@@ -50,9 +50,9 @@ class PiecewiseLinear:
         return torch.cat([near[:1] & level_out[:1], near[:-1] & near[1:], near[-1:] & level_out[-1:]])
 
     def crossings(self, level: float, *, tolerance: float) -> Float[Tensor, " pieces"]:
-        """The one point of each closed piece at which the function is `level`, NaN where there is none.
+        """The point of each closed piece at which the function is `level`, NaN where there is none.
 
-        A piece that only comes within `tolerance` counts with the end that does. Pieces with slope 0 have none.
+        A piece with an end within `tolerance` of the level has that end as its point. Pieces with slope 0 have none.
         """
         slopes, infinity = self.slopes, self.nodes.new_full((1,), math.inf)
         anchors = torch.cat([self.nodes[:1], self.nodes])
@@ -66,9 +66,9 @@ class PiecewiseLinear:
 def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear:
     r"""The function of a network with one input, with its kinks at $-b_j / w_j$.
 
-    A neuron bends the function by $v_j |w_j|$. Kinks no further apart than `tolerance` (in units of the input) are
-    merged into one, where their bends balance; kinks whose bends cancel to `tolerance` of what goes in are dropped.
-    Neurons with $|w_j| \le \text{tolerance} \cdot |b_j|$, whose kink is that far out, count as constants.
+    A neuron changes the slope by $v_j |w_j|$. Kinks at most `tolerance` apart (in units of the input) are merged into
+    one at their mean, weighted by $|v_j w_j|$. Merged kinks whose changes of slope cancel to `tolerance` are dropped.
+    Neurons with $|w_j| \le \text{tolerance} \cdot |b_j|$, whose kink is far away, count as constants.
     """
     weights = model.weights[:, 0]
     bending = (weights != 0) & (weights.abs() > tolerance * model.biases.abs())
@@ -80,13 +80,13 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
 
 
 def _merged(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
-    """Ascending kinks, one for each group of neighbours closer than `tolerance` whose bends do not cancel."""
+    """Ascending kinks, one for each group of kinks closer than `tolerance` whose bends do not cancel."""
     kinks, order = kinks.sort()
     opens = torch.cat([torch.ones_like(kinks[:1], dtype=torch.bool), kinks.diff() > tolerance])
     group, first = opens.cumsum(0) - 1, kinks[opens]
     empty, size = torch.zeros_like(first), bends[order].abs()
     total, bend = empty.index_add(0, group, size), empty.index_add(0, group, bends[order])
-    # From the first kink of each group on, so that equal ones keep their place to the last bit.
+    # Relative to the first kink of each group, so that equal kinks stay exactly where they are.
     places = first + empty.index_add(0, group, size * (kinks - first[group])) / total
     return places[bend.abs() > tolerance * total]
 
@@ -94,9 +94,8 @@ def _merged(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
 def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: float) -> PiecewiseLinear:
     r"""A function with few kinks that differs by at most `tolerance` from `function` between `low` and `high`.
 
-    Ramer-Douglas-Peucker: between two points that stay, the chord is kept if no kink is further from it (measured
-    along the values) than `tolerance`; otherwise the furthest kink stays. Outside of the window the outermost pieces
-    go on.
+    Ramer-Douglas-Peucker: the chord between two kept kinks replaces the kinks between them if all their values are
+    within `tolerance` of it; otherwise the furthest is kept too. The outermost pieces extend outside of the window.
     """
     inside = function.nodes[(function.nodes > low) & (function.nodes < high)]
     x = torch.cat([inside.new_tensor([low]), inside, inside.new_tensor([high])])
@@ -117,26 +116,26 @@ def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: f
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Which pieces of a function stay on ±m, and where the others touch m and -m (NaN: nowhere)."""
+    """The pieces of a function that stay on ±m, and the points where the others reach m and -m (NaN: nowhere)."""
 
     flat: Bool[Tensor, " pieces"]
     crossings: Float[Tensor, "pieces 2"]
 
     @classmethod
     def from_function(cls, function: PiecewiseLinear, margin: float, *, tolerance: float) -> "Margins":
-        """Of `function` and ±`margin`; flat means within `tolerance` · m of m, or of -m, over the whole piece."""
+        """For ±`margin`; flat pieces are within `tolerance` · m of m, or of -m, everywhere."""
         levels, near = (margin, -margin), tolerance * margin
         flat = function.flat(margin, tolerance=near) | function.flat(-margin, tolerance=near)
         crossings = torch.stack([function.crossings(level, tolerance=near) for level in levels], dim=-1)
         return cls(flat, crossings.where(~flat[:, None], math.nan))
 
     def points(self, pieces: Bool[Tensor, " pieces"]) -> Float[Tensor, " c"]:
-        """All crossings of `pieces`; the end that two pieces share comes twice."""
+        """All crossings of `pieces`; an end shared by two pieces is listed twice."""
         found = self.crossings[pieces].flatten()
         return found[~found.isnan()]
 
     def neighbours(self) -> Bool[Tensor, " pieces"]:
-        """The bounded pieces that are not flat and have such a neighbour."""
+        """The bounded pieces that are not flat and have a neighbour of the same kind."""
         free = ~self.flat
         free[0] = free[-1] = False
         beside = torch.zeros_like(free)

@@ -1,7 +1,8 @@
-r"""Ridge regression on the first p of D Gaussian features as n grows: who leaks how much, and where nobody does.
+r"""Ridge regression on the first p of D Gaussian features: variances as n grows, and exact laws at finite n.
 
-$\hat\beta = (X_p^\top X_p + n\lambda I)^{-1} X_p^\top y$ with the penalty $\lambda$; the model and the query are those
-of `least_squares`. Exact laws at finite n are in `ridge_law`. Nothing here is random.
+$\hat\beta = (X_p^\top X_p + n\lambda I)^{-1} X_p^\top y$ with the penalty $\lambda$. `least_squares` has the case
+$\lambda = 0$ and defines the model and the query. The exact laws follow from four scalars of the spectral measure
+$\nu$ of a Gaussian matrix at one unit vector $e$ (`Resolvent`).
 """
 
 import math
@@ -18,9 +19,12 @@ from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture
 from leakage.theory.least_squares import Design, Query, sample_unexplained_variance, sample_unused_direction
 
+_ROUNDING = 2.0**-53  # relative error that truncation may add to any of the four scalars
+_SPREAD = 8.0  # a singular value lies further than this outside √p ± √n with a probability below exp(-32)
+
 
 class Variances(NamedTuple):
-    r"""Of a prediction: $\sigma_1^2$ at a training point, $\sigma_0^2$ at a fresh one."""
+    r"""Variances of a prediction: $\sigma_1^2$ at a training point, $\sigma_0^2$ at a fresh one."""
 
     member: Float[Tensor, "*b"]
     outsider: Float[Tensor, "*b"]
@@ -47,7 +51,7 @@ def limit_variances(
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
     outsider = used * (a / D + t * e / n)
-    # Shares, since q² may be no number.
+    # Shares, because q² may overflow.
     kept, lost = 1 / (1 + 1 / q), 1 / (1 + q)
     signal = used / D * (kept.square() + 2 * kept * lost * mu_product + a * lost.square())
     member = signal + kept.square() * (unused / D + design.sigma**2) + t * used * e / n * lost.square()
@@ -58,7 +62,7 @@ def limit_variances(
 def limit_advantage(
     design: Design, p: int | Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query
 ) -> Float[Tensor, "*b"]:
-    """Advantage of the best attack in the limit: of the Gaussians with the variances of `limit_variances`."""
+    """Advantage of the best attack in the limit, where predictions are Gaussian with `limit_variances`."""
     limit = limit_variances(design, p, penalty, query)
     return two_gaussians.advantage(member=limit.member, outsider=limit.outsider)
 
@@ -125,7 +129,7 @@ def zero_advantage_penalty(
     which tends to $1 - \gamma/2$ as $\psi \to \infty$. NaN from $\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$ on, where every
     penalty leaves an advantage. Not in the paper.
     """
-    # The root as a quotient, in units of T: a difference would lose digits at large ψ, and a square may be no number.
+    # The root as a quotient, in units of T: a difference would lose digits at large ψ, and a square may overflow.
     inverse = 1 / (psi * (1 + sigma**2))
     total, factor = 1 + (gamma + 1) * inverse, 1 + 2 * inverse
     v = gamma * factor / (total + (total.square() - 3 * gamma * factor * inverse).sqrt())
@@ -136,11 +140,6 @@ def zero_advantage_penalty(
 def crossover_ratio(psi: Float[Tensor, "*b"], *, sigma: float) -> Float[Tensor, "*b"]:
     r"""$\gamma^* = 2 - 1/(\psi(1 + \sigma^2))$: where unregularised members and outsiders have equal variance."""
     return 2 - 1 / (psi * (1 + sigma**2))
-
-
-_ROUNDING = 2.0**-53  # of a double: what a chain may leave out of any of its four scalars
-_LEAST_MU = 1e-150  # the square of its inverse is a number
-_SPREAD = 8.0  # a singular value lies further than this outside √p ± √n with a probability below exp(-32)
 
 
 class Resolvent(NamedTuple):
@@ -168,11 +167,11 @@ def sample_resolvent(
 
     from $a = 0$, where $R = 1/\mu$, $R_2 = 1/\mu^2$, $E = C = 0$. All terms are positive, so nothing cancels at any
     $\mu$. It is Golub–Kahan bidiagonalisation of a Gaussian matrix read backwards; not in the paper. The innermost
-    matrices are left out where they cannot move the last bit (`_depth`).
+    matrices are left out where they cannot change the result (`_depth`).
 
     Args:
         rows, columns: shape of the matrix, at least 0 and 1.
-        mu: $\mu = n\lambda > 0$, any shape; the same draws serve every value.
+        mu: $\mu = n\lambda > 0$, at least 1e-150; the same draws serve every value.
         trials: number of independent matrices.
 
     Returns:
@@ -201,13 +200,13 @@ def _extend(inner: Resolvent, c: Tensor, mu: Tensor) -> Resolvent:
 
 
 def _heights(rows: int, columns: int, *, depth: int) -> list[int]:
-    """Rows of the matrices from the whole one inwards, two for each row and column taken off, until none has a row."""
+    """Rows of the matrices from the whole one inwards, two for each row and column removed, until none has a row."""
     steps = range(min(rows, columns, depth))
     return [height for step in steps for height in (rows - step, columns - 1 - step) if height > 0]
 
 
 def _depth(rows: int, columns: int, *, mu: float) -> int:
-    r"""Pairs of steps after which the continued fraction has converged to the last bit, whatever the inner matrices.
+    r"""Pairs of steps after which the continued fraction has converged to rounding, for all inner matrices.
 
     Starting $k$ pairs deep, as if no rows were left there, integrates against $\nu$ by the Gauss–Radau rule with nodes
     at 0 and at $k$ points among the other eigenvalues. If these lie in $[\ell, L]$ its error falls as $\rho^{2k}$ with
@@ -227,9 +226,9 @@ def _depth(rows: int, columns: int, *, mu: float) -> int:
 
 @dataclass(frozen=True)
 class ResolventSamples:
-    r"""Shared randomness of one (n, p): resolvent scalars for both laws at every penalty, and the label noise $\tau^2$.
+    r"""Draws for one (n, p): resolvent scalars for both laws at every penalty, and the label noise $\tau^2$.
 
-    The scalars do not depend on the query, D or σ, so one set serves all queries.
+    The scalars do not depend on the query, D or σ, so the same draws serve all queries.
     """
 
     design: Design
@@ -281,8 +280,8 @@ class ResolventSamples:
 def sample_outsider(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
-    """`trials` exact predictions at a fresh point, one design each."""
-    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
+    """`trials` exact predictions at a fresh point, each for a design of its own."""
+    mu = torch.tensor(penalty * design.n, dtype=DTYPE)
     tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
     gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
     variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
@@ -301,7 +300,7 @@ def sample_member(
 
     $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
     """
-    mu = torch.tensor(penalty, dtype=DTYPE).to(DTYPE) * design.n
+    mu = torch.tensor(penalty * design.n, dtype=DTYPE)
     gains = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
     along, tau2 = sample_unused_direction(design, p, (trials,), generator=generator)

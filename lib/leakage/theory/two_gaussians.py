@@ -1,8 +1,8 @@
-r"""Telling $N(0, \sigma_1^2)$ (member) from $N(0, \sigma_0^2)$ (outsider) by one observation.
+r"""Testing $N(0, \sigma_1^2)$ (member) against $N(0, \sigma_0^2)$ (outsider) with one observation.
 
-Everything depends on the ratio of the two variances only. A variance may be $+\infty$ (then the laws do not overlap),
-but not zero, negative or NaN. Source of all formulas: Tan et al. (2022), Theorem 3.2, in a form that is stable where
-the variances meet.
+Only the ratio of the two variances matters. A variance may be $+\infty$ (then the laws do not overlap), but not zero,
+negative or NaN. Source of all formulas: Tan et al. (2022), Theorem 3.2, in a form that is stable for nearly equal
+variances.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_EQUAL = 1e-12  # |log ratio| under which the two laws are one: the limits below are then exact to rounding
+_EQUAL = 1e-12  # |log ratio| below which the variances count as equal: the limits are then exact to rounding
 
 
 def advantage(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
@@ -36,11 +36,10 @@ def threshold(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"]) -
     $$ \alpha^2 = \frac{\sigma_0^2 \sigma_1^2 \log(\sigma_0^2 / \sigma_1^2)}{\sigma_0^2 - \sigma_1^2} $$
 
     Members lie outside $[-\alpha, \alpha]$ if $\sigma_1 > \sigma_0$ and inside if $\sigma_1 < \sigma_0$.
-    Source: Tan et al. (2022), eq. (3). The arguments and errors are those of `advantage`; an infinite variance has no
-    crossing and gives $+\infty$.
+    Source: Tan et al. (2022), eq. (3). With an infinite variance there is no crossing, and α is $+\infty$.
     """
     over_outsider, over_member = _scaled_thresholds(outsider, member)
-    # In units of the smaller deviation: over the larger one the threshold may be too small for a number.
+    # In units of the smaller deviation: in units of the larger one the threshold may underflow.
     found = torch.where(outsider < member, over_outsider * outsider.sqrt(), over_member * member.sqrt())
     return torch.where(torch.isinf(outsider) | torch.isinf(member), torch.inf, found)
 
@@ -65,7 +64,7 @@ def _log_ratio(outsider: Tensor, member: Tensor) -> Tensor:
 
 
 def _scaled_thresholds(outsider: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
-    """α/σ0 and α/σ1: both 1 where the variances meet, 0 and ∞ where one is infinite."""
+    """α/σ0 and α/σ1: both 1 where the variances are equal, 0 and ∞ where one is infinite."""
     log_ratio = _log_ratio(outsider, member)
     equal, infinite = log_ratio.abs() < _EQUAL, torch.isinf(log_ratio)
     safe = torch.where(equal | infinite, torch.ones_like(log_ratio), log_ratio)

@@ -184,7 +184,7 @@ def input_directions(
     Raises:
         ValueError: if the activation does not identify inputs.
     """
-    order = recovery_moments(equations.activation, norm=norm).tensor
+    order = recovery_moments(equations.activation, norm=norm).tensor_order
     neurons, size = equations.rows.shape
     monomials = math.comb(size + order - 1, size)
     identity = torch.eye(size, dtype=equations.rows.dtype, device=equations.rows.device)

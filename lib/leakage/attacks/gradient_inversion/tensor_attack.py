@@ -94,7 +94,7 @@ def reconstruct(
             outputs alone, B inputs are found in a smaller batch, too.
     """
     way = recovery_moments(observation.activation, norm=norm)
-    if way.span is None:
+    if way.span_order is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
     if source != "outputs":
@@ -136,7 +136,7 @@ def _find_span(
     estimates: Moments, way: RecoveryMoments, batch: int, contraction: str, generator: torch.Generator
 ) -> Span:
     """Step 1, by moments."""
-    if way.span == 2:
+    if way.span_order == 2:
         return span.from_moments(estimates, batch=batch, generator=generator)
     if contraction != "none":
         direction = DIRECTIONS[contraction](estimates.first, generator)
@@ -155,8 +155,8 @@ def _find_terms(
     estimates: Moments, basis: Float[Tensor, "d B"], way: RecoveryMoments, contraction: str, generator: torch.Generator
 ) -> Decomposition:
     """Step 2."""
-    tensor = estimates.tensor(basis, order=way.tensor)
-    if way.tensor == 4 and contraction != "none":
+    tensor = estimates.tensor(basis, order=way.tensor_order)
+    if way.tensor_order == 4 and contraction != "none":
         # Within the span: a direction of the whole space would lose a factor √d.
         direction = DIRECTIONS[contraction](basis.mT @ estimates.first, generator)
         tensor = tensor @ normalize(direction, dim=0)
@@ -171,11 +171,11 @@ def _choose_signs(
 
     If the activation has no even moments, the signs are those that make all residuals positive.
     """
-    if way.tensor == 3:
+    if way.tensor_order == 3:
         odd = terms.weights / (way.moments[3] * norm**3)
     else:
         odd = torch.linalg.pinv(terms.factors.mT) @ (basis.mT @ estimates.first) / (way.moments[1] * norm)
-    if way.span == 3:
+    if way.span_order == 3:
         return terms.factors * _sign(odd), odd.abs()
     second = basis.mT @ estimates.second(basis) / (way.moments[2] * norm**2)
     even = torch.linalg.pinv(powers(terms.factors, 2).mT) @ second.flatten()

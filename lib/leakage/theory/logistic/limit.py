@@ -1,10 +1,11 @@
-r"""Grid points of ridge logistic regression problems: the penalty, the numbers of rows and features, and the spectrum.
+r"""The limit of ridge logistic regression: α, σ, γ from a nonlinear system, and two cases that are solved by hand.
 
 $$ \hat\beta = \arg\min_b \frac1n \sum_i \ell(y_i, x_i^\top b) + \frac{\lambda}{2p} \lVert b \rVert^2, \qquad
    x_i \sim N(0, \Sigma/p), \quad P(y_i = 1 \mid x_i) = \rho'(x_i^\top \beta^*), $$
 
-as n and p grow with $n/p \to \delta$. Settings are batched: every field is a float64 tensor, numbers and tensors given
-broadcast, and the device is theirs. Nothing here solves anything (`system`) or is random.
+as n and p grow with $n/p \to \delta$. A fresh point with teacher logit Z gets the output $N(\alpha Z, \sigma^2)$; γ is
+how far training pulls the output of a point towards its label (`output_law`). Settings are batched: numbers and tensors
+broadcast to float64 tensors on the device of the tensors. Nothing here is random.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,19 @@ from leakage.theory.logistic.output_law import (
 )
 from leakage.theory.logistic.proximal_operator import curvature
 
+TOLERANCE = 1e-10
+"""The largest residual, in the logarithms of α, σ and γ, of a setting that counts as solved."""
+_GOAL = 1e-12  # where the iteration stops; rounding is about 1e-14 and larger in the corners of the parameters
+_NODES, _ROUGH = 120, 48  # of the quadrature in the output: for the residual, and for the Jacobian, which may be rough
+_FIXED_POINT_STEPS = 6
+_LARGEST_STEP = 2.0  # of Newton's method, in the logarithms
+_DAMPING = (0.0, *(2.0**k for k in range(-6, 5)))  # 1/t: from Newton's method to short steps along the gap
+_DIFFERENCE = 1e-6
+_MARGIN_DAMPING = 0.5
+_MARGIN_STEPS = 2000
+_MARGIN_GOAL = 1e-14
+_MARGIN_NODES = 321
+
 
 class Spectrum(NamedTuple):
     r"""The eigenvalues of Σ, each with its share of the features and its share of the signal.
@@ -40,10 +54,10 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    r"""Points of a grid of problems, batched: `penalty` λ, `delta` $\delta = n/p$, `kappa` κ, and the spectrum of Σ.
+    r"""A batch of problems: `penalty` λ, `delta` $\delta = n/p$, `kappa` κ, and the spectrum of Σ.
 
-    `bilevel` and `panel` make those of the paper, broadcast and checked. κ is the standard deviation of the teacher's
-    logit; at $\kappa = 0$ the labels are coin flips and α is its limit as $\kappa \to 0$.
+    κ is the standard deviation of the teacher's logit; at $\kappa = 0$ the labels are coin flips and α is its limit as
+    $\kappa \to 0$.
     """
 
     penalty: Float[Tensor, "*b"]
@@ -67,7 +81,7 @@ class Setting:
         $\eta\phi/(\phi - 1)$ for the others. Source: Tan et al. (2023), equation (5), which in our copy prints
         $[\Sigma]^2$ where (53) and (61) use Σ. $\kappa = \sigma_\beta$.
         """
-        penalty, delta, phi, eta, kappa = broadcast_float64(penalty=penalty, delta=delta, phi=phi, eta=eta, kappa=kappa)
+        penalty, delta, phi, eta, kappa = broadcast_float64(penalty, delta, phi, eta, kappa)
         head, tail = torch.ones_like(phi), torch.zeros_like(phi)
         spectrum = Spectrum(
             torch.stack([phi, eta * phi / (phi - 1)], -1),
@@ -87,7 +101,7 @@ class Setting:
         kappa: Tensor | float = 10.0,
     ) -> "Setting":
         r"""The bi-level ensemble in the variables of the figures: $\lambda\delta$, and `samples` $n/d = \delta\phi$."""
-        product, phi, samples = broadcast_float64(lambda_delta=lambda_delta, phi=phi, samples=samples)
+        product, phi, samples = broadcast_float64(lambda_delta, phi, samples)
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
 
@@ -96,38 +110,28 @@ class Setting:
         """The shape of the batch."""
         return self.penalty.shape
 
-    def flat(self) -> "Setting":
-        """The same points as a vector."""
+    def flatten(self) -> "Setting":
+        """The same problems as a vector."""
         spectrum = Spectrum(*(part.flatten(0, -2) if part.ndim > 1 else part[None] for part in self.spectrum))
         return Setting(self.penalty.flatten(), self.delta.flatten(), self.kappa.flatten(), spectrum)
 
     def take(self, index: Tensor) -> "Setting":
-        """The points of a vector at `index`, numbers or booleans."""
+        """The problems of a vector at `index`, numbers or booleans."""
         spectrum = Spectrum(*(part[index] for part in self.spectrum))
         return Setting(self.penalty[index], self.delta[index], self.kappa[index], spectrum)
 
 
-def broadcast_float64(**fields: Tensor | float) -> list[Tensor]:
-    """Float64 tensors of one shape, on the device of those given as tensors."""
-    device = next((field.device for field in fields.values() if isinstance(field, Tensor)), None)
-    return list(torch.broadcast_tensors(*(torch.as_tensor(f, dtype=DTYPE, device=device) for f in fields.values())))
-
-
-TOLERANCE = 1e-10
-"""The largest residual, in the logarithms of α, σ and γ, of a setting that counts as solved."""
-_GOAL = 1e-12  # where the iteration stops; rounding is about 1e-14 and grows with the corner of the parameters
-_NODES, _ROUGH = 120, 48  # of the rule in the output: for the residual, and for the Jacobian, which may be rough
-_FIXED_POINT_STEPS = 6
-_LARGEST_STEP = 2.0  # of Newton's method, in the logarithms
-_DAMPING = (0.0, *(2.0**k for k in range(-6, 5)))  # 1/t: from Newton's method to short steps along the gap
-_DIFFERENCE = 1e-6
+def broadcast_float64(*values: Tensor | float) -> list[Tensor]:
+    """Float64 tensors of one shape, on the device of the first tensor."""
+    device = next((value.device for value in values if isinstance(value, Tensor)), None)
+    return list(torch.broadcast_tensors(*(torch.as_tensor(one, dtype=DTYPE, device=device) for one in values)))
 
 
 class Solution(NamedTuple):
     r"""The solved system. `scale` is $s = \sigma\tau$, which occurs only as a product; `r_squared` is $r^2$.
 
     `residual` is the largest error of the three equations in $\log\alpha$, $\log\sigma$, $\log\gamma$; where it exceeds
-    `TOLERANCE` the point has `converged` false and all its numbers are NaN.
+    `TOLERANCE`, `converged` is false and all numbers are NaN.
 
     θ and $r^2$ never exceed 1/4. For θ: $\operatorname{Prox}(h) \le h$, and h is symmetric. For $r^2 = \E e^2$ with
     $e = \rho'(-\text{margin})$: a minimum of the ridge loss has $\E[e \cdot \text{margin}] \ge 0$, and
@@ -147,7 +151,7 @@ class Solution(NamedTuple):
 
     @property
     def law(self) -> OutputLaw:
-        """The laws of the outputs on seen and on fresh points."""
+        """The laws of members' and outsiders' outputs."""
         return OutputLaw(self.alpha, self.sigma, self.gamma, self.kappa)
 
 
@@ -172,12 +176,12 @@ def solve(
     second line of (12), $\rho(z) = \log(1 + e^z)$. Six fixed-point steps, then Newton's method in the logarithms.
 
     Args:
-        nodes: of the rule in the output.
+        nodes: of the quadrature in the output.
         iterations: steps, after the first six, after which a point counts as failed.
         strict: raise if a point fails; otherwise mark it by `converged` and NaN.
         method: `newton`, or `fixed point`, which the paper proposes, for comparison.
     """
-    flat = setting.flat()
+    flat = setting.flatten()
     logs = _start(flat)
     for _ in range(_FIXED_POINT_STEPS):
         logs = _apply(logs, flat, _ROUGH)
@@ -191,7 +195,7 @@ def solve(
         size = gap.abs().amax(-1)
         better = size < residual[active]
         best[active[better]], residual[active[better]], used[active] = here[better], size[better], step
-        # A point that is solved but no longer improves has reached the floor of rounding.
+        # A point that is solved and no longer improves is at the level of rounding.
         going = (size >= _GOAL) & (better | (residual[active] >= TOLERANCE))
         if not bool(going.any()):
             break
@@ -205,7 +209,7 @@ def _newton(logs: Tensor, gap: Tensor, setting: Setting) -> Tensor:
 
     Near separable data $1 - J$ is nearly singular and the step leads nowhere. The flow $du/dt = F(u) - u$ of the
     fixed-point iteration still does: of its implicit Euler steps $(1 + 1/t - J)^{-1}(F(u) - u)$ the one with the
-    largest t is taken whose length is in bounds; $t = \infty$ is Newton's.
+    largest t and an allowed length is taken; $t = \infty$ is Newton's.
     """
     identity = torch.eye(3, dtype=logs.dtype, device=logs.device)
     shifts = torch.cat([torch.zeros_like(identity[:1]), _DIFFERENCE * identity])
@@ -249,16 +253,16 @@ def _moments(logs: Tensor, kappa: Tensor, nodes: int) -> tuple[Tensor, Tensor, T
     alpha, sigma, gamma = logs.exp().unbind(-1)
     law = OutputLaw(alpha, sigma, gamma, kappa)
     rule = output_quadrature(law, nodes=nodes)
-    label, weights = label_given_output(law, rule.fresh), 2 * rule.weights
-    slope, bend = torch.sigmoid(rule.seen), curvature(rule.seen)
-    theta = (weights * label.slope * slope).sum(-1)
-    r_squared = (weights * label.zero * slope.square()).sum(-1)
-    return theta, r_squared, 1 / (weights * label.zero * bend / (1 + gamma[:, None] * bend)).sum(-1)
+    label, weights = label_given_output(law, rule.outsider), 2 * rule.weights
+    slope, bend = torch.sigmoid(rule.member), curvature(rule.member)
+    theta = (weights * label.curvature * slope).sum(-1)
+    r_squared = (weights * label.label_zero * slope.square()).sum(-1)
+    return theta, r_squared, 1 / (weights * label.label_zero * bend / (1 + gamma[:, None] * bend)).sum(-1)
 
 
 def _start(setting: Setting) -> Tensor:
     r"""The solution for a large ridge: $s = 4$, $r^2 = 1/4$, $\theta = \E\rho''(\kappa Z)$; $\lambda + 1/4$ for λ."""
-    theta = label_moments(torch.zeros_like(setting.kappa)[:, None], setting.kappa).slope[:, 0]
+    theta = label_moments(torch.zeros_like(setting.kappa)[:, None], setting.kappa).curvature[:, 0]
     return _image(setting, setting.penalty + 0.25, theta, r_squared=0.25, scale=4.0)
 
 
@@ -279,14 +283,8 @@ def _report(
     return Solution(*(part.reshape(setting.shape) for part in parts))
 
 
-_MARGIN_DAMPING = 0.5
-_MARGIN_STEPS = 2000
-_MARGIN_GOAL = 1e-14
-_MARGIN_NODES = 321
-
-
 class InfiniteRidge(NamedTuple):
-    r"""What the model tends to as $\lambda \to \infty$.
+    r"""The model as $\lambda \to \infty$.
 
     `alpha` and `sigma` are multiplied by λ and `gamma` by $\lambda\delta$ to stay finite; `ratio` is
     $\alpha^2/\sigma^2$; `advantage` is that of the best attack on a point, the same for every point.
@@ -298,19 +296,6 @@ class InfiniteRidge(NamedTuple):
     ratio: Float[Tensor, "*b"]
     error: Float[Tensor, "*b"]
     advantage: Float[Tensor, "*b"]
-
-
-class MaxMargin(NamedTuple):
-    r"""The maximum-margin classifier of infinitely many weak features, with outputs in units of its margin.
-
-    `support` is the share of support vectors, to which the best attack's advantage tends; `error` is the test error, to
-    which that of any fixed loss threshold tends.
-    """
-
-    support: Float[Tensor, "*b"]
-    error: Float[Tensor, "*b"]
-    alpha: Float[Tensor, "*b"]
-    sigma: Float[Tensor, "*b"]
 
 
 def infinite_ridge(
@@ -335,10 +320,9 @@ def infinite_ridge(
         phi, eta, kappa: as in `Setting.bilevel`.
         delta, samples: $n/p$ or $n/d = \delta\phi$, one of them.
     """
-    size = delta if delta is not None else samples
-    phi, size, eta, kappa = broadcast_float64(phi=phi, size=size, eta=eta, kappa=kappa)  # pyright: ignore[reportArgumentType]
-    delta = size if samples is None else size / phi
-    Setting.bilevel(penalty=1.0, delta=delta, phi=phi, eta=eta, kappa=kappa)  # for its checks
+    size = samples if delta is None else delta
+    phi, size, eta, kappa = broadcast_float64(phi, size, eta, kappa)  # pyright: ignore[reportArgumentType]
+    delta = size / phi if delta is None else size
     rule = logit_quadrature(kappa)
     theta = (rule.weights * curvature(rule.nodes)).sum(-1)
     tail = 1 + eta.square() / (phi - 1)
@@ -355,8 +339,21 @@ def infinite_ridge(
     )
 
 
+class MaxMargin(NamedTuple):
+    r"""The maximum-margin classifier of infinitely many weak features, with outputs in units of its margin.
+
+    `support` is the share of support vectors, to which the best attack's advantage tends; `error` is the test error, to
+    which that of any fixed loss threshold tends.
+    """
+
+    support: Float[Tensor, "*b"]
+    error: Float[Tensor, "*b"]
+    alpha: Float[Tensor, "*b"]
+    sigma: Float[Tensor, "*b"]
+
+
 def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Tensor | float = 10.0) -> MaxMargin:
-    r"""The limit $\phi \to \infty$ of the bi-level ensemble at $n/d$ = `samples`, whatever the ridge: maximum margin.
+    r"""The limit $\phi \to \infty$ of the bi-level ensemble at $n/d$ = `samples`, for every ridge: maximum margin.
 
     With $h = \kappa\alpha Z_1 + \sigma Z_2$ the output in units of the margin on a fresh point with label 0, solve
 
@@ -365,11 +362,10 @@ def max_margin(*, samples: Tensor | float, eta: Tensor | float = 1.0, kappa: Ten
     $$ S\,\frac nd = \frac\eta x + \frac1{1 + x}, \qquad \alpha = \frac{\theta_0}{S(1 + x)}, \qquad
        \sigma^2 = \frac{r_0^2}{(n/d)\,S^2 (1 + x)^2} $$
 
-    by a damped fixed point; the averages over $Z_2$ are closed. Not in the paper, whose Theorem 4(b) has every fixed
-    threshold's advantage tend to 1 here.
+    by a damped fixed point; the averages over $Z_2$ are closed forms. Not in the paper, whose Theorem 4(b) has every
+    fixed threshold's advantage tend to 1 here.
     """
-    samples, eta, kappa = broadcast_float64(samples=samples, eta=eta, kappa=kappa)
-    Setting.bilevel(penalty=1.0, delta=1.0, phi=2.0, eta=eta, kappa=kappa)  # for its checks
+    samples, eta, kappa = broadcast_float64(samples, eta, kappa)
     rule = logit_quadrature(kappa, nodes=_MARGIN_NODES)
     alpha, sigma = torch.full_like(eta, 0.05), torch.full_like(eta, 0.5)
     for _ in range(_MARGIN_STEPS):
@@ -402,7 +398,7 @@ def _margin_step(
 
 
 def gamma_lower_bound(setting: Setting) -> Float[Tensor, "*b"]:
-    r"""The lower bound $\gamma > \lambda_{\min}(\Sigma)\,(1/\delta - 1)/\lambda$, empty for $\delta > 1$.
+    r"""The lower bound $\gamma > \lambda_{\min}(\Sigma)\,(1/\delta - 1)/\lambda$, not positive for $\delta \ge 1$.
 
     Source: Tan et al. (2023), (31).
     """

@@ -1,8 +1,8 @@
 r"""The logistic loss of a linear output, its slopes, and its proximal operator for labels 0 and 1.
 
 $\ell(y, z) = \rho(z) - yz$ with $\rho(z) = \log(1 + e^z)$, so that $\rho'$ is the logistic function and
-$\rho'' = \rho'(1 - \rho')$. A training point's output is the proximal operator of its loss applied to what the model
-trained without it would say. Everything is elementwise; device and dtype are those of the tensors. Nothing is random.
+$\rho'' = \rho'(1 - \rho')$. A training point's output is the proximal operator of its loss at the output of the model
+trained without the point. All functions are elementwise.
 """
 
 import torch
@@ -10,10 +10,9 @@ from jaxtyping import Float, Num
 from torch import Tensor
 from torch.nn.functional import softplus
 
-_LARGEST = 1e300  # the sum of the output and γ is a number
-_STEPS = 400  # far more than halving a bracket to the last bit takes
-_ROUNDINGS = 2  # units of rounding at which the equation counts as met
-_LOSES = 0.5  # a Newton step must be at most this share of the one before, or the bracket is halved
+_STEPS = 400  # far more than halving a bracket down to rounding takes
+_ROUNDINGS = 2  # units of rounding up to which the equation counts as solved
+_SHRINK = 0.5  # a Newton step must be at most this share of the last step, or the bracket is halved
 
 
 def loss(output: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
@@ -29,15 +28,15 @@ def curvature(output: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 def prox(output: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""$\operatorname{Prox}_{\gamma \ell(y, \cdot)}(v)$: the root w of $w + \gamma(\rho'(w) - y) = v$.
 
-    Found by Newton's method inside the bracket $[v - \gamma(1 - y), v + \gamma y]$. A step that leaves the open
-    bracket, or is not half as long as the one before, is replaced by halving: without this the iteration can swing
-    between two points for ever, as it does at $v = 4.8$, $\gamma = 367$. $y = 1$ is reflected to $y = 0$, where
-    $\rho'$ keeps its digits.
+    By Newton's method in the bracket $[v - \gamma(1 - y), v + \gamma y]$. A step that leaves the open bracket, or is
+    more than half as long as the last one, is replaced by halving the bracket: without this the iteration can alternate
+    between two points for ever, as at $v = 4.8$, $\gamma = 367$. $y = 1$ is reflected to $y = 0$, where $\rho'$ keeps
+    its digits.
 
     Source: Tan et al. (2023), Definition 2 and equation (49).
 
     Args:
-        output: v, finite and at most 1e300 in size, as γ is: the output without the point.
+        output: v, the output without the point; finite and, like γ, at most 1e300.
         gamma: $\gamma \ge 0$, finite.
         label: y, 0 or 1.
     """
@@ -59,22 +58,22 @@ def inverse_prox(
 def _root(v: Tensor, gamma: Tensor) -> Tensor:
     r"""The root of the increasing function $w + \gamma \rho'(w) - v$, for $y = 0$."""
     low, high = v - gamma, v.clone()
-    # Where γ is large the root is near -log γ or near v - γ: both lie in the bracket, and the clamp keeps it so.
+    # For large γ the root is near -log γ or near v - γ; the clamp keeps the start in the bracket.
     w = torch.minimum(torch.maximum((-gamma.clamp_min(1.0).log()), low), high)
     last = high - low
     for _ in range(_STEPS):
         slope = torch.sigmoid(w)
         value, rise = w - v + gamma * slope, 1 + gamma * slope * torch.sigmoid(-w)
-        # What rounding v, the pull, and w itself by one unit does to the equation.
+        # The change of the equation when v, γρ'(w) and w are rounded by one unit.
         unit = torch.finfo(w.dtype).eps * (v.abs() + gamma * slope + rise * w.abs())
         done = value.abs() <= _ROUNDINGS * unit
         if bool(done.all()):
             return w
         low, high = torch.where(value <= 0, w, low), torch.where(value >= 0, w, high)
         step = value / rise
-        there = w - step
-        halve = (there <= low) | (there >= high) | (step.abs() > _LOSES * last)
-        new = torch.where(done, w, torch.where(halve, low + (high - low) / 2, there))
+        target = w - step
+        halve = (target <= low) | (target >= high) | (step.abs() > _SHRINK * last)
+        new = torch.where(done, w, torch.where(halve, low + (high - low) / 2, target))
         last, w = (new - w).abs(), new
     raise ArithmeticError("the proximal operator did not converge: are its arguments finite?")
 

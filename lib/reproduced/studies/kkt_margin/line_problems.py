@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE
-from leakage.theory.max_margin import Optimum, cones_on_line, optimum_of_neurons, optimum_on_line, solve
+from leakage.theory.max_margin import Optimum, cones_on_line, optimum_of_neurons, optimum_on_line, solve_cone_program
 
 _FLIPPED = 0.2  # share of labels
 _KINK = 1e-5  # |p·x̃| in units of ‖p‖·‖x̃‖
@@ -82,7 +82,7 @@ def restricted_optima(
         if not (cones.active[chosen] & (cones.signs[chosen, None] == y)).any(0).all():
             continue  # some point has no active neuron of its sign
         try:
-            weights, signs, multipliers, gap = solve(cones.subset(chosen), y)
+            weights, signs, multipliers, gap = solve_cone_program(cones.subset(chosen), y)
         except RuntimeError:  # no certificate: these cones fit no network to the labels
             continue
         if _meets_conditions(cones.points, y, weights, signs, multipliers):

@@ -78,9 +78,9 @@ def stage_flags(sample: Sample) -> dict[str, Bool[Tensor, "runs t"]]:
     """Which of `STAGES` every fresh point reaches with its training set."""
     geometry = InnerProducts.from_points(sample.train)
     delta_x = geometry.delta_x(sample.fresh @ sample.train.mT)
-    margin = torch.ones_like(geometry.den)
+    margin = torch.ones_like(geometry.denominator)
     bound = output_bound(geometry, delta_x, margin, factor=1)
-    proved = [geometry.den > 0, activation_lower_bound(geometry, margin) > 0]
+    proved = [geometry.denominator > 0, activation_lower_bound(geometry, margin) > 0]
     flags = [flag.unsqueeze(-1).expand(bound.shape) for flag in proved] + [bound < share for share in (1, 0.5, 0.25)]
     return dict(zip(STAGES, flags, strict=True))
 
@@ -202,7 +202,7 @@ def measure_tightness(
     ceiling, floor = (
         bound(geometry, margin).unsqueeze(-1) for bound in (activation_upper_bound, activation_lower_bound)
     )
-    plus, minus = activation_sums(model, check_kkt(model, points, labels, kinks=kinks))
+    plus, minus = activation_sums(model, check_kkt(model, points, labels, kink_tolerance=kinks))
     own = torch.where(labels > 0, plus, minus)
     excess = (labels * model(points)).amax(-1) / margin - 1
     return Tightness(

@@ -81,13 +81,13 @@ def exact_rungs(setting: RidgeTargets, *, seed: int, nodes: int = 96) -> dict[st
     """Every rung by name, from the least evidence to the most."""
     draws = stream(seed, "ladder/queries", setting.others.device)
     queries = gaussian((max(_SEVERAL), setting.others.shape[1]), generator=draws)
-    several = {f"{k} predictions": partial(setting.from_answers, queries[: k - 1]) for k in _SEVERAL}
+    several = {f"{k} predictions": partial(setting.from_predictions, queries[: k - 1]) for k in _SEVERAL}
     ratios = {
         "label": setting.from_label,
         "loss": setting.from_loss,
         "prediction": setting.from_prediction,
         **several,
-        "weights": setting.from_answers,
+        "weights": setting.from_weights,
         "first gradient": setting.from_first_gradient,
     }
     return {name: evaluate_rung(of(nodes=nodes), of(nodes=nodes // 2)) for name, of in ratios.items()}
@@ -114,10 +114,10 @@ def compare_with_law(
     device, width = setting.others.device, setting.others.shape[1]
     asked = stream(seed, "ladder/queries", device)
     queries = None if others is None else gaussian((others, width), generator=asked)
-    law = setting.from_answers(queries, nodes=nodes)
+    law = setting.from_weights(nodes=nodes) if queries is None else setting.from_predictions(queries, nodes=nodes)
     found = []
     for place in range(len(setting.labels)):
-        row = setting.asked[place : place + 1]
+        row = setting.targets[place : place + 1]
         view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
         laws, ratios = [_evidence_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
@@ -167,15 +167,15 @@ def _train_ensemble(
     seen = []
     for place in range(count):
         without, within = (_train(setting, place, inside, models, generator=generator) for inside in (False, True))
-        seen.append(torch.where(member[:, place, None], within, without) @ setting.asked[place])
+        seen.append(torch.where(member[:, place, None], within, without) @ setting.targets[place])
     return torch.stack(seen, 1), member
 
 
 def _maps(setting: RidgeTargets, place: int, inside: bool) -> tuple[Tensor, Tensor]:
     """The matrix that maps X'y to the weights, and what the row adds to X'y."""
-    row = setting.asked[place]
+    row = setting.targets[place]
     added = setting.labels[place] * row if inside else torch.zeros_like(row)
-    return torch.linalg.inv(setting.shrunk + (torch.outer(row, row) if inside else 0)), added
+    return torch.linalg.inv(setting.penalised_gram + (torch.outer(row, row) if inside else 0)), added
 
 
 def _evidence_law(setting: RidgeTargets, place: int, inside: bool, view: Float[Tensor, "k p"]) -> MultivariateNormal:

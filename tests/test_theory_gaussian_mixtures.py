@@ -1,7 +1,6 @@
-"""Scale mixtures: distances by quadrature equal integrals, no rule beats them, and nothing leaks between equal laws."""
+"""Mixtures of Gaussians: distances equal integrals and closed forms, no rule beats them, equal laws leak nothing."""
 
 import math
-import weakref
 from functools import cache, partial
 
 import pytest
@@ -10,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage import blocks
 from leakage.metrics import roc
 from leakage.runtime import DTYPE, stream
-from leakage.theory import least_squares, two_gaussians
+from leakage.theory import gaussian_mixtures, least_squares, two_gaussians
 from leakage.theory.gaussian_mixtures import (
+    GaussianMixture,
     ScaleMixture,
     log_likelihood_ratio,
     power,
+    sign_changes,
     threshold_advantage,
     thresholds,
     total_variation,
@@ -209,32 +209,17 @@ def test_the_order_of_the_atoms_does_not_matter():
 def test_evaluating_in_pieces_changes_nothing(chunk, monkeypatch):
     outsider, member = random_law(9, batch=(3,)), random_law(10)
     whole = total_variation(member=member, outsider=outsider)
-    monkeypatch.setattr(blocks, "NUMBERS", chunk)
+    monkeypatch.setattr(gaussian_mixtures, "_CHUNK", chunk)
     torch.testing.assert_close(total_variation(member=member, outsider=outsider), whole)
 
 
 def test_memory_is_bounded_when_a_single_law_is_asked_about_many_points(monkeypatch):
     sizes = []
     law = ScaleMixture(torch.ones(50, dtype=DTYPE))
-    monkeypatch.setattr(blocks, "NUMBERS", 10_000)
+    monkeypatch.setattr(gaussian_mixtures, "_CHUNK", 10_000)
     law._evaluate(torch.ones(20, 300, dtype=DTYPE), lambda z, *_: sizes.append(z.numel()) or z.sum(-1))
     assert max(sizes) <= 10_000
     assert sum(sizes) == 20 * 300 * 50
-
-
-def test_what_a_block_gave_is_let_go_before_the_next(monkeypatch):
-    """Kept to the end, it would lie between the places of large arrays, and each would take a new one."""
-    given, alive = [], []
-
-    def kernel(z, *_):
-        alive.append(sum(one() is not None for one in given))
-        found = z.sum(-1)
-        given.append(weakref.ref(found))
-        return found
-
-    monkeypatch.setattr(blocks, "NUMBERS", 500)
-    ScaleMixture(torch.ones(50, dtype=DTYPE))._evaluate(torch.ones(300, dtype=DTYPE), kernel)
-    assert alive == [0] * 30
 
 
 @pytest.mark.gpu
@@ -335,4 +320,203 @@ def test_the_gpu_gives_the_same_scores():
     }
     torch.testing.assert_close(
         log_likelihood_ratio(member.cuda(), **there).cpu(), log_likelihood_ratio(member, **laws), rtol=1e-9, atol=1e-9
+    )
+
+
+GRID = torch.linspace(0, 5, 51, dtype=DTYPE)
+# A grid step of 0.1 is divided by 8 five times; the middle of the last bracket is reported.
+PRECISION = 0.1 / 8**5 / 2 + 1e-12
+
+
+def polynomial(*roots):
+    return lambda y: math.prod((y - root for root in roots), start=torch.ones((), dtype=DTYPE))
+
+
+@pytest.mark.parametrize("roots", [(1.234,), (0.55, 2.71828, 4.99), (0.05, 0.15), (3.0001, 3.4999)])
+def test_roots_between_grid_points_are_found(roots):
+    found = sign_changes(polynomial(*roots), GRID)
+    torch.testing.assert_close(found, torch.tensor(roots, dtype=DTYPE), rtol=0, atol=PRECISION)
+
+
+@pytest.mark.parametrize("roots", [(2,), (1, 3), (1, 2.45, 4)])
+def test_a_root_on_a_grid_point_counts_once(roots):
+    whole = torch.linspace(0, 5, 6, dtype=DTYPE)
+    found = sign_changes(polynomial(*roots), whole)
+    torch.testing.assert_close(found, torch.tensor(roots, dtype=DTYPE), rtol=0, atol=10 * PRECISION)
+
+
+def test_a_root_that_is_only_touched_is_no_change():
+    whole = torch.linspace(0, 5, 6, dtype=DTYPE)
+    torch.testing.assert_close(
+        sign_changes(polynomial(2, 2, 3.5), whole), torch.tensor([3.5], dtype=DTYPE), rtol=0, atol=10 * PRECISION
+    )
+    assert sign_changes(polynomial(2, 2), whole).tolist() == [math.inf]
+
+
+def test_a_stretch_of_zeros_between_signs_is_one_change():
+    found = sign_changes(lambda y: (y - 3).clamp(min=0) - (1 - y).clamp(min=0), GRID)
+    assert found.shape == (1,)
+    assert 1 - PRECISION <= float(found) <= 3 + PRECISION  # anywhere in it: nothing has mass there
+
+
+@pytest.mark.parametrize("difference", [torch.ones_like, torch.zeros_like, lambda y: -torch.ones_like(y)])
+def test_without_a_change_there_is_only_padding(difference):
+    assert sign_changes(difference, GRID).tolist() == [math.inf]
+
+
+def test_rows_with_fewer_roots_are_padded_with_infinity():
+    level = torch.tensor([[-2.0], [0.0], [0.5]], dtype=DTYPE)
+    found = sign_changes(lambda y: torch.sin(math.pi * y) - level, GRID[:-1])
+    assert found.shape == (3, 6)
+    assert bool(torch.isinf(found[0]).all())
+    # The grid starts on the root 0: no sign comes before it, so that nothing changes there.
+    assert found[1].tolist() == pytest.approx([1, 2, 3, 4, math.inf, math.inf], abs=PRECISION)
+    assert found[2].tolist() == pytest.approx([1 / 6, 5 / 6, 13 / 6, 17 / 6, 25 / 6, 29 / 6], abs=PRECISION)
+
+
+def test_a_batch_may_have_its_own_grid():
+    grid = torch.stack([GRID, 10 * GRID])
+    found = sign_changes(lambda y: y - torch.tensor([[1.0], [20.03]], dtype=DTYPE), grid)
+    torch.testing.assert_close(found, torch.tensor([[1.0], [20.03]], dtype=DTYPE), rtol=0, atol=10 * PRECISION)
+
+
+few_examples = settings(max_examples=20)
+
+
+def normal(mean, variance=1.0):
+    return GaussianMixture(tensor(mean), tensor(variance))
+
+
+def random_mixture(seed, *, batch=(), atoms=5, variance=0.1):
+    generator = stream(seed, "mixture")
+    means, scales = (torch.randn(*batch, atoms, generator=generator, dtype=DTYPE) for _ in range(2))
+    return GaussianMixture(means, variance * scales.exp())
+
+
+def integral_over_the_line(outsider, member):
+    """The definition, by the trapezoidal rule."""
+    y = torch.linspace(-12, 12, 60_001, dtype=DTYPE)
+    return float(torch.trapezoid((outsider.density(y) - member.density(y)).abs(), y)) / 2
+
+
+@pytest.mark.parametrize("half", [1e-3, 0.15, 0.3, 1.0, 1.25, 3.0, 8.0, 50.0])
+@pytest.mark.parametrize("centre", [0.0, 7.3])
+def test_shifted_gaussians_have_the_closed_form(half, centre):
+    """Also where the crossing, half-way between them, is a point of the grid on which crossings are looked for."""
+    distance = float(total_variation(outsider=normal(centre - half), member=normal(centre + half)))
+    assert distance == pytest.approx(2 * stats.norm.cdf(half) - 1, abs=1e-9)
+
+
+@few_examples
+@given(outsider=st.floats(-4, 4), member=st.floats(-4, 4), mean=st.floats(-10, 10))
+def test_gaussians_of_one_mean_have_the_closed_form(outsider, member, mean):
+    variances = {"outsider": tensor(10**outsider), "member": tensor(10**member)}
+    distance = float(total_variation(outsider=normal(mean, 10**outsider), member=normal(mean, 10**member)))
+    # Quantiles a few hundredths of a deviation apart, refined by 8^5: errors far below this.
+    assert distance == pytest.approx(float(two_gaussians.advantage(**variances)), abs=1e-8)
+
+
+@pytest.mark.parametrize(("atoms", "variance"), [(1, 1.0), (5, 0.1), (40, 0.01), (100, 0.01)])
+def test_the_distance_of_mixtures_with_means_is_the_integral(atoms, variance):
+    outsider, member = (random_mixture(seed, atoms=atoms, variance=variance) for seed in (0, 1))
+    # The trapezoidal rule has steps of 4e-4; the narrowest deviation here is about 0.02, sixty times as much.
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
+        integral_over_the_line(outsider, member), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("count", [3, 50, 200])
+def test_two_combs_are_compared_tooth_by_tooth(count):
+    """Means k and k + 1/2 with deviation 1/10: members own the intervals of width 1/2 round their means."""
+    teeth = torch.arange(count, dtype=DTYPE)
+    shifts = {"outsider": 0.0, "member": 0.5}
+    combs = {who: GaussianMixture(teeth + shift, torch.full_like(teeth, 0.01)) for who, shift in shifts.items()}
+    # The smaller of the two densities has a tail on either side of each of the 2N - 1 borders between the intervals.
+    expected = 1 - (2 * count - 1) * 2 * stats.norm.sf(2.5) / count
+    assert float(total_variation(**combs)) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_centred_mixtures_agree_with_their_own_module(seed):
+    generator = stream(seed, "centred")
+    variances = {who: torch.randn(4, generator=generator, dtype=DTYPE).exp() for who in ("outsider", "member")}
+    mixtures = {who: GaussianMixture(torch.zeros_like(v), v) for who, v in variances.items()}
+    assert float(total_variation(**mixtures)) == pytest.approx(
+        float(gaussian_mixtures.total_variation(**variances)), abs=1e-8
+    )
+
+
+@few_examples
+@given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100), shift=st.floats(-10, 10))
+def test_the_distance_is_symmetric_and_forgets_units_origin_direction_and_order(seed, scale, shift):
+    outsider, member = random_mixture(seed), random_mixture(seed + 1)
+    distance = float(total_variation(member=member, outsider=outsider))
+    moved = [
+        GaussianMixture(-scale * law.means.flip(0) + shift, scale**2 * law.variances.flip(0))
+        for law in (outsider, member)
+    ]
+    assert 0 <= distance <= 1
+    assert distance == pytest.approx(float(total_variation(member=outsider, outsider=member)), abs=1e-12)
+    assert distance == pytest.approx(float(total_variation(outsider=moved[0], member=moved[1])), abs=1e-7)
+
+
+@few_examples
+@given(seed=st.integers(0, 10**6), threshold=st.floats(-5, 5))
+def test_no_threshold_beats_the_distance(seed, threshold):
+    outsider, member = random_mixture(seed), random_mixture(seed + 1)
+    rule = float((outsider.cdf(tensor(threshold)) - member.cdf(tensor(threshold))).abs())
+    assert float(total_variation(member=member, outsider=outsider)) >= rule - 1e-9
+
+
+def test_equal_laws_are_indistinguishable_and_distant_ones_are_not():
+    law = random_mixture(2, atoms=30)
+    turned = GaussianMixture(law.means.flip(0), law.variances.flip(0))
+    assert float(total_variation(outsider=law, member=law)) == pytest.approx(0)
+    assert float(total_variation(outsider=law, member=turned)) < 1e-12
+    assert float(
+        total_variation(outsider=law, member=GaussianMixture(law.means + 1000, law.variances))
+    ) == pytest.approx(1, abs=1e-12)
+
+
+def test_the_functions_of_a_mixture_with_means_are_those_of_its_components():
+    law, y = GaussianMixture(tensor(-1.0, 2.0), tensor(0.25, 4.0)), tensor(-3.0, 0.0, 1.0)
+    parts = stats.norm(-1, 0.5), stats.norm(2, 2)
+    for ours, name in ((law.cdf, "cdf"), (law.density, "pdf")):
+        torch.testing.assert_close(ours(y), torch.from_numpy(sum(getattr(part, name)(y) for part in parts) / 2))
+    assert law.cdf(tensor(-math.inf, math.inf)).tolist() == [0, 1]
+
+
+def test_mixtures_with_means_of_a_batch_are_compared_one_by_one():
+    outsider, member = random_mixture(3, batch=(2, 3)), random_mixture(4, batch=(3,), atoms=2)
+    table = total_variation(member=member, outsider=outsider)
+    assert table.shape == (2, 3)
+    for row in range(2):
+        for column in range(3):
+            one = GaussianMixture(outsider.means[row, column], outsider.variances[row, column])
+            other = GaussianMixture(member.means[column], member.variances[column])
+            assert float(table[row, column]) == pytest.approx(
+                float(total_variation(outsider=one, member=other)), abs=1e-12
+            )
+
+
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_evaluating_mixtures_with_means_in_pieces_changes_nothing(chunk, monkeypatch):
+    outsider, member = random_mixture(5, batch=(2,)), random_mixture(6)
+    whole = total_variation(member=member, outsider=outsider)
+    monkeypatch.setattr(gaussian_mixtures, "_CHUNK", chunk)
+    assert torch.allclose(
+        total_variation(member=member, outsider=outsider), whole, rtol=0, atol=1e-14
+    )  # means may be summed otherwise
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_gpu_gives_the_same_distance_of_mixtures_with_means():
+    outsider, member = random_mixture(7, batch=(3,)), random_mixture(8, batch=(3,))
+    there = [GaussianMixture(law.means.cuda(), law.variances.cuda()) for law in (outsider, member)]
+    torch.testing.assert_close(
+        total_variation(outsider=there[0], member=there[1]).cpu(),
+        total_variation(member=member, outsider=outsider),
+        rtol=0,
+        atol=1e-9,
     )
