@@ -8,20 +8,20 @@ from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.limit import Setting
 
 
-def spread_out(low, high, count, generator):
+def log_uniform(low, high, count, generator):
     """Log-uniform draws."""
     return low * torch.exp(torch.rand(count, generator=generator, dtype=DTYPE) * math.log(high / low))
 
 
 def random_settings(count, *, seed=0):
     generator = stream(seed, "settings of ridge logistic regression")
-    phi = 1 + spread_out(0.03, 100.0, count, generator)
+    phi = 1 + log_uniform(0.03, 100.0, count, generator)
     return Setting.bilevel(
-        penalty=spread_out(1e-5, 1e3, count, generator),
-        delta=spread_out(0.1, 30.0, count, generator) / phi,
+        penalty=log_uniform(1e-5, 1e3, count, generator),
+        delta=log_uniform(0.1, 30.0, count, generator) / phi,
         phi=phi,
-        eta=spread_out(0.03, 30.0, count, generator),
-        kappa=spread_out(0.2, 100.0, count, generator),
+        eta=log_uniform(0.03, 30.0, count, generator),
+        kappa=log_uniform(0.2, 100.0, count, generator),
     )
 
 

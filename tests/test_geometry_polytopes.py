@@ -26,7 +26,7 @@ def test_adapted_parameters_give_the_height_of_every_neuron(widths):
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
-def test_the_read_out_is_the_jacobian(widths):
+def test_the_output_map_is_the_jacobian(widths):
     model, given = network(widths, 1), points(40, widths[0])
     slope, constant = polytopes.output_map(model, polytopes.activation_pattern(model, given))
     leaf = given.clone().requires_grad_()
@@ -99,7 +99,7 @@ NORM_ROUNDING = 1e-12  # the quadratic form of one layer squares what cancels; m
 
 @pytest.mark.parametrize("widths", NORM_WIDTHS)
 @pytest.mark.parametrize("smooth", [False, True])
-def test_the_frobenius_norm_is_that_of_the_read_out(widths, smooth):
+def test_the_jacobian_norm_is_that_of_the_output_map(widths, smooth):
     model, given = network(widths, 0), points(50, widths[0])
     gates = polytopes.smooth_pattern(model, given) if smooth else polytopes.activation_pattern(model, given)
     expected = polytopes.output_map(model, gates)[0].square().sum((-2, -1)).sqrt()
@@ -176,7 +176,7 @@ def test_networks_side_by_side_have_row_spaces_of_their_own():
 
 
 @pytest.mark.parametrize("widths", [(7, 5, 3), (4, 6, 5, 3)])
-def test_read_out_weights_are_those_of_the_polytope(widths):
+def test_the_output_jacobian_is_that_of_the_polytope(widths):
     network = mlp.initial((), widths, generator=stream(1, "network"))
     points = gaussian((11, widths[0]), generator=stream(1, "points"))
     gates = activation_pattern(network, points)

@@ -194,7 +194,7 @@ def two_halves() -> Mlp:
     return Mlp((weight, read), (torch.tensor([10.0, 10.0]).double(), torch.tensor([0.0, -2.0]).double()))
 
 
-def test_the_first_change_on_a_segment_is_where_it_is():
+def test_the_label_change_on_a_segment_is_where_it_is():
     network = two_halves()
     points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)

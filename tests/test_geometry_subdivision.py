@@ -127,7 +127,7 @@ def test_a_plane_through_a_larger_input_is_subdivided_as_the_network_restricted_
     assert torch.allclose(found.bias_norms, constant.abs().amax(-1), rtol=1e-12)
 
 
-def test_norms_are_those_of_the_read_out():
+def test_norms_are_those_of_the_output_map():
     found = subdivide(network((2, 8, 8, 2), 0), SQUARE)
     slope, constant = polytopes.output_map(found.network, polytopes.split_layers(found.network, found.pattern))
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)

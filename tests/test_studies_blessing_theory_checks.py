@@ -7,7 +7,7 @@ from leakage import blocks
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, best_attack_on_point
-from logistic_points import of, spread_out
+from logistic_points import log_uniform, of
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,
     check_single_crossing,
@@ -47,7 +47,7 @@ def test_a_batch_of_settings_keeps_its_shape():
 def random_laws(count):
     generator = stream(0, "laws")
     alpha, sigma, gamma = (
-        spread_out(low, high, count, generator) for low, high in ((1e-3, 10), (1e-3, 30), (1e-3, 1e6))
+        log_uniform(low, high, count, generator) for low, high in ((1e-3, 10), (1e-3, 30), (1e-3, 1e6))
     )
     teacher = 20 * (torch.rand(count, generator=generator, dtype=DTYPE) - 0.5)
     label = (torch.rand(count, generator=generator, dtype=DTYPE) < 0.5).to(DTYPE)

@@ -24,7 +24,7 @@ from leakage.theory.logistic.output_law import (
     loss_threshold_rates,
 )
 from leakage.theory.logistic.proximal_operator import loss, prox
-from logistic_points import of, random_settings, spread_out
+from logistic_points import log_uniform, of, random_settings
 
 LAW = solve(Setting.bilevel(penalty=0.1, delta=5 / 3, phi=3.0, kappa=10.0)).law
 PAPER = solve(Setting.bilevel(penalty=0.1, delta=1 / 6, phi=3.0, kappa=50.0)).law
@@ -123,7 +123,7 @@ def test_a_pull_much_smaller_than_the_noise_shifts_a_gaussian():
 def test_few_nodes_are_as_good_as_many():
     law = solve(random_settings(60, seed=1)).law
     torch.testing.assert_close(average_advantage(law), average_advantage(law, nodes=401), rtol=0, atol=2e-9)
-    bound = spread_out(0.01, 10.0, 60, stream(0, "bounds"))
+    bound = log_uniform(0.01, 10.0, 60, stream(0, "bounds"))
     torch.testing.assert_close(exceedance(law, bound), exceedance(law, bound, nodes=2001), rtol=0, atol=1e-10)
 
 
@@ -147,7 +147,7 @@ def test_samples_have_the_rates_of_the_loss_threshold(threshold):
 def test_no_single_threshold_beats_the_best_attacker():
     law = solve(random_settings(50)).law
     best, optimum = best_loss_threshold(law), average_advantage(law)
-    others = spread_out(1e-4, 5.0, 20, stream(0, "thresholds"))
+    others = log_uniform(1e-4, 5.0, 20, stream(0, "thresholds"))
     assert bool((optimum >= best.advantage - 1e-9).all())
     assert bool((best.advantage[:, None] >= loss_threshold_rates(law.unsqueeze(), others).advantage - 1e-9).all())
 

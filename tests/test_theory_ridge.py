@@ -146,13 +146,13 @@ def test_the_ends_of_the_ratio_are_known(gamma):
 
 
 @pytest.mark.parametrize(("gamma", "penalty"), [(0.5, 0.7252), (1.1, 0.4329), (1.5, 0.2372)])
-def test_the_silent_penalty_has_known_values(gamma, penalty):
+def test_the_zero_advantage_penalty_has_known_values(gamma, penalty):
     assert float(zero_advantage_penalty(tensor(gamma), tensor(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
 
 
 @repeatable
 @given(share=st.floats(0.02, 0.98), psi=st.floats(3, 1e4), sigma=st.floats(0, 3))
-def test_at_the_silent_penalty_nothing_leaks(share, psi, sigma):
+def test_at_the_zero_advantage_penalty_nothing_leaks(share, psi, sigma):
     limit = float(crossover_ratio(tensor(psi), sigma=sigma))
     design, n = Design(10**6, round(10**6 * psi), sigma), 10**6
     p = round(share * limit * n)
@@ -163,7 +163,7 @@ def test_at_the_silent_penalty_nothing_leaks(share, psi, sigma):
     assert float(around[0]) < 1 < float(around[1])
 
 
-def test_for_endless_features_the_silent_penalty_is_a_straight_line():
+def test_for_endless_features_the_zero_advantage_penalty_is_a_straight_line():
     gamma = torch.linspace(0.01, 1.99, 100, dtype=DTYPE)
     torch.testing.assert_close(
         zero_advantage_penalty(gamma, tensor(1e12), sigma=1.0), 1 - gamma / 2, rtol=1e-9, atol=1e-9
@@ -238,7 +238,7 @@ def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty
     assert float(member) == pytest.approx(2, rel=1e-10)
 
 
-def test_the_silent_penalty_has_its_limit_with_infinitely_many_features():
+def test_the_zero_advantage_penalty_has_its_limit_with_infinitely_many_features():
     gamma = torch.tensor([0.5, 1.5, 2.5], dtype=DTYPE)
     for psi in (1e160, math.inf):
         found = zero_advantage_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
