@@ -23,7 +23,7 @@ from reproduced.studies.kkt_margin.theorem_bounds import (
     stage_flags,
     stage_probability,
 )
-from test_theory_kkt_bounds import CLOSE, WIDE, of
+from test_theory_kkt import CLOSE, WIDE, of
 
 
 def stairs(dimensions, *, law="mixture", rows=20, runs=40, fresh=20):
