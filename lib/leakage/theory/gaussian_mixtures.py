@@ -17,7 +17,7 @@ from torch import Tensor
 
 from leakage.runtime import DTYPE
 
-_CHUNK = 2**20  # numbers (points times atoms) evaluated at once
+_CHUNK = 2**20  # points times atoms evaluated at once
 _SCALE_GRID = 384  # log-spaced points of |y| on which the sign of the density difference is read
 _SCALE_START = 1e-3  # that grid begins at this fraction of the smallest scale
 _SCALE_END = 12.0  # and ends at this many of the largest: a Gaussian has no mass beyond 12 deviations
@@ -48,20 +48,23 @@ class ScaleMixture:
 
     def cdf(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""$P(|Y| \le y) = \sum_i w_i\,\mathrm{erf}(y / \sqrt{2 v_i})$ for $y \ge 0$."""
-        return self._evaluate(y, lambda z, _, weights: _weighted_sum((z * math.sqrt(1 / 2)).erf(), weights))
+        return self._evaluate(y, lambda z, _, weights: _weighted_sum(z.mul_(math.sqrt(1 / 2)).erf(), weights))
 
     def density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""Density of $|Y|$ at $y \ge 0$: twice the density of $Y$."""
         norm = math.sqrt(2 / math.pi)
         return self._evaluate(
-            y, lambda z, scale, weights: _weighted_sum((-z.square() / 2).exp(), norm * weights / scale)
+            y,
+            lambda z, scale, weights: _weighted_sum(
+                _minus_half_square(z.new_zeros(()), z).exp_(), norm * weights / scale
+            ),
         )
 
     def log_density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
         r"""Logarithm of `density`, finite also where the density is too small for a floating-point number."""
         norm = math.log(2 / math.pi) / 2
         return self._evaluate(
-            y, lambda z, scale, weights: ((weights / scale).log() - z.square() / 2).logsumexp(-1) + norm
+            y, lambda z, scale, weights: _minus_half_square((weights / scale).log(), z).logsumexp(-1) + norm
         )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
@@ -78,7 +81,7 @@ class ScaleMixture:
         return self.weights if self.weights is not None else self.variances.new_full((atoms,), 1 / atoms)
 
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """`kernel(y / scale, scale, weights)`, which reduces the atoms."""
+        """`kernel(y / scale, scale, weights)`, which reduces the atoms and may overwrite the quotients."""
         dtype = torch.promote_types(y.dtype, self.variances.dtype)
         scale, weights = self.variances.sqrt().to(dtype).unsqueeze(-2), self._weights.to(dtype).unsqueeze(-2)
         return _evaluate_in_chunks(y, self.variances.shape, lambda part: kernel(part / scale, scale, weights))
@@ -110,12 +113,20 @@ def _evaluate_in_chunks(y: Tensor, shape: torch.Size, function: Callable[[Tensor
     """`function` of points (…, points, 1), a few points at a time, for laws whose atoms have this shape."""
     batch = torch.broadcast_shapes(y.shape[:-1], shape[:-1])
     step = max(1, _CHUNK // max(1, math.prod(batch) * shape[-1]))
-    return torch.cat([function(part.unsqueeze(-1)) for part in y.split(step, dim=-1)], dim=-1)
+    found = y.new_empty((*batch, y.shape[-1]))
+    for start in range(0, y.shape[-1], step):
+        found[..., start : start + step] = function(y[..., start : start + step, None])
+    return found
 
 
 def _weighted_sum(values: Float[Tensor, "*b points atoms"], weights: Float[Tensor, "*#b 1 atoms"]) -> Tensor:
     """Sums over the atoms. With the weights on the right, a CPU takes five times as long."""
     return (weights @ values.mT).squeeze(-2)
+
+
+def _minus_half_square(offset: Float[Tensor, "*#z"], z: Float[Tensor, "*z"]) -> Float[Tensor, "*z"]:
+    r"""$c - z^2/2$, in the memory of z unless it will be differentiated: three times as fast as in new memory."""
+    return torch.addcmul(offset, z, z, value=-0.5, out=None if offset.requires_grad or z.requires_grad else z)
 
 
 class Laws(TypedDict):
