@@ -171,9 +171,7 @@ class Tightness:
     """
 
     ceiling: Float[Tensor, "*b"]  # largest of the `activation_sums` over `activation_upper_bound`: at most 1
-    floor: Float[
-        Tensor, "*b"
-    ]  # least of the own sign over `activation_lower_bound`: at least 1; inf if it is 0
+    floor: Float[Tensor, "*b"]  # least of the own sign over `activation_lower_bound`: at least 1; inf if it is 0
     fresh: Float[Tensor, "*b"]  # largest fresh answer over `output_bound` with factor 1: at most 1
     member: Float[Tensor, "*b"]
 
