@@ -129,7 +129,7 @@ class MlpEnsemble(Mlp):
     """
 
     @classmethod
-    def of(cls, networks: Mlp) -> "MlpEnsemble":
+    def from_mlp(cls, networks: Mlp) -> "MlpEnsemble":
         """These networks, in the same memory."""
         return cls(networks.weights, networks.biases)
 
@@ -143,7 +143,7 @@ class MlpEnsemble(Mlp):
 
     def clone(self) -> "MlpEnsemble":
         """See `Ensemble.clone`."""
-        return MlpEnsemble.of(self.each(lambda tensor: tensor.detach().clone()))
+        return MlpEnsemble.from_mlp(self.each(lambda tensor: tensor.detach().clone()))
 
     def gradients(self, batch: Examples) -> list[Tensor]:
         """See `Ensemble.gradients`."""
