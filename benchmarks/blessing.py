@@ -276,7 +276,9 @@ def training(sizes: Sizes) -> Case:
     start = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(start: Mlp) -> Mlp:
-        return ensembles.train(MlpEnsemble.of(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles"))
+        return ensembles.train(
+            MlpEnsemble.from_mlp(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles")
+        )
 
     def theirs(start: Mlp) -> Mlp:
         return by_modules(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))

@@ -53,11 +53,11 @@ def outputs():
     return logistic_models.law_distances(found, points, law).refits[0].low
 
 
-def digits():
-    module, start = nn.Linear(9, 1, bias=False, dtype=DTYPE), gaussian((1, 9), generator=DRAWS)
-    module.forward = lambda points: nn.functional.linear(points, module.weight).squeeze(-1)
+def margin():
+    module = nn.Sequential(nn.Linear(9, 1, bias=False, dtype=DTYPE), nn.Flatten(0))
     points, labels = gaussian((2, 9), generator=DRAWS), torch.tensor([1.0, -1], dtype=DTYPE)
-    return margin_flow.train_module(module, {"weight": start}, points, labels, Descent(2, learning_rate=0.1))
+    start = {"0.weight": gaussian((1, 9), generator=DRAWS)}
+    return margin_flow.train_module(module, start, points, labels, Descent(2, learning_rate=0.1))
 
 
 def classifiers(start, points, generator, *, batched):
@@ -90,7 +90,7 @@ CALLS = {
     ),
     "an integral": lambda: theory_checks.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
     "refinement": lambda: theorems.refinement(NETWORK, subdivide(NETWORK, windows.unit_square())),
-    "a margin": digits,
+    "a margin": margin,
     **{
         f"classifiers, {batched}": lambda batched=batched: held(classifiers)(LINEAR, POINTS, DRAWS, batched=batched)
         for batched in (False, True)

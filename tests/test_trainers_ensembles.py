@@ -31,7 +31,7 @@ def a_problem(dtype=torch.float64):
 
 
 def a_start(dtype=torch.float64):
-    return MlpEnsemble.of(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
+    return MlpEnsemble.from_mlp(mlp.initial((MODELS,), WIDTHS, generator=stream(0, "start"), dtype=dtype))
 
 
 def modules_of(networks):
@@ -104,7 +104,7 @@ def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
     start = a_start()
     full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
     together = ensembles.train(start, examples, rows, full, generator=stream(0, "shuffle"))
-    alone = ensembles.train(MlpEnsemble.of(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
+    alone = ensembles.train(MlpEnsemble.from_mlp(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
     assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
 
 

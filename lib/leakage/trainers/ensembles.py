@@ -43,7 +43,14 @@ class Examples:
 
     def __getitem__(self, rows: Tensor | slice | int) -> "Examples":
         """These rows of every tensor."""
-        return Examples(tuple(tensor[rows] for tensor in self.inputs), self.targets[rows])
+        return Examples(tuple(_select(tensor, rows) for tensor in self.inputs), _select(self.targets, rows))
+
+
+def _select(tensor: Tensor, rows: Tensor | slice | int) -> Tensor:
+    """`tensor[rows]`; `index_select` takes a third of the time, a tenth of an ensemble's training."""
+    if not isinstance(rows, Tensor) or rows.dtype != torch.int64:
+        return tensor[rows]
+    return tensor.index_select(0, rows.flatten()).unflatten(0, rows.shape)
 
 
 class ExampleLosses(NamedTuple):
@@ -122,7 +129,7 @@ class MlpEnsemble(Mlp):
     """
 
     @classmethod
-    def of(cls, networks: Mlp) -> "MlpEnsemble":
+    def from_mlp(cls, networks: Mlp) -> "MlpEnsemble":
         """These networks, in the same memory."""
         return cls(networks.weights, networks.biases)
 
@@ -136,7 +143,7 @@ class MlpEnsemble(Mlp):
 
     def clone(self) -> "MlpEnsemble":
         """See `Ensemble.clone`."""
-        return MlpEnsemble.of(self.each(lambda tensor: tensor.detach().clone()))
+        return MlpEnsemble.from_mlp(self.each(lambda tensor: tensor.detach().clone()))
 
     def gradients(self, batch: Examples) -> list[Tensor]:
         """See `Ensemble.gradients`."""

@@ -190,7 +190,7 @@ def audit_width(
     width, split = width_and_split
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
     draws = stream(seed, f"networks/{split}/{width}", features.device)
-    networks = MlpEnsemble.of(own.initial(width, generator=draws))
+    networks = MlpEnsemble.from_mlp(own.initial(width, generator=draws))
     (losses, error, validation_loss), member, partner, when = record_training(
         networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, generator=draws
     )

@@ -70,7 +70,7 @@ def audit_private_training(
         learning_rate=rate,
         generator=draws,
     )
-    networks = (MlpEnsemble.of(trained[:, setting]) for setting in range(len(settings)))
+    networks = (MlpEnsemble.from_mlp(trained[:, setting]) for setting in range(len(settings)))
     seen = [measure_losses(each, own.pool, own.validation) for each in networks]
     losses = torch.stack([one.losses for one in seen])
     return PrivateAudit(

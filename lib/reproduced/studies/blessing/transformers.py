@@ -57,7 +57,7 @@ class TransformerEnsemble:
     def gradients(self, batch: Examples) -> list[Tensor]:
         """See `Ensemble.gradients`."""
         targets = batch.targets.flatten(1)
-        logits = self._logits(batch.inputs).flatten(0, 1)
+        logits = (self._network(*batch.inputs) @ self._leaves["target.weight"].mT).flatten(0, 1)
         losses = cross_entropy(logits, targets.flatten(), reduction="none", ignore_index=PADDING).view(targets.shape)
         # The networks share nothing, so the gradient of the sum over them holds the gradient of each.
         total = (losses.sum(-1) / (targets != PADDING).sum(-1)).sum()
@@ -70,17 +70,14 @@ class TransformerEnsemble:
         for first in range(0, len(examples), _CHUNK):
             some = examples[slice(first, first + _CHUNK)]
             asked = some.targets != PADDING
-            logits = self._logits(tuple(words.expand(len(self), *words.shape) for words in some.inputs))
-            logits = logits.view(len(self), *asked.shape, -1)[:, asked]
+            vectors = self._network(*(words.expand(len(self), *words.shape) for words in some.inputs))
+            logits = vectors.view(len(self), *asked.shape, -1)[:, asked] @ self._leaves["target.weight"].mT
             losses = torch.zeros(len(self), *asked.shape, dtype=torch.float64, device=logits.device)
             wrong = torch.zeros_like(losses, dtype=torch.int64)
             found = cross_entropies(logits, some.targets[asked].expand(len(self), -1))
             losses[:, asked], wrong[:, asked] = found[0], found[1].long()
             parts.append(ExampleLosses(losses.sum(-1), wrong.sum(-1), asked.sum(-1).expand(len(self), -1)))
         return concatenate(parts)
-
-    def _logits(self, inputs: tuple[Tensor, ...]) -> Float[Tensor, "m bt words"]:
-        return self._network(*inputs) @ self._leaves["target.weight"].mT
 
 
 class Attention(nn.Module):

@@ -221,7 +221,7 @@ def train_networks(
     last = task.recipe.epochs
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
-        MlpEnsemble.of(start.to(task.dtype)),
+        MlpEnsemble.from_mlp(start.to(task.dtype)),
         Examples((points,), labels),
         rows,
         task.recipe,

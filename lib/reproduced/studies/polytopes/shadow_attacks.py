@@ -107,7 +107,7 @@ def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
     shuffles = stream(seed, f"shuffles/{split}", device)
     examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(MlpEnsemble.of(start), examples, rows[::2], task.recipe, generator=shuffles)
+    networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows[::2], task.recipe, generator=shuffles)
     sides = []
     for index in range(2):
         own = rows[2 * index : 2 * index + 2].flatten()

@@ -59,7 +59,7 @@ def attack_by_signals(
     start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
     shuffles = stream(seed, f"{name}/shuffles", device)
     examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(MlpEnsemble.of(start), examples, rows, task.recipe, generator=shuffles)
+    networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw = raw_signals(networks, data)
     lots = _uniform(member.shape, stream(seed, f"{name}/control", device))

@@ -66,7 +66,7 @@ def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[...
         widths = (pool.features.shape[1], *hidden, classes)
         start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
         examples = Examples((pool.features,), pool.labels)
-        found = ensembles.train(MlpEnsemble.of(start), examples, pairs.rows, recipe, generator=generator)
+        found = ensembles.train(MlpEnsemble.from_mlp(start), examples, pairs.rows, recipe, generator=generator)
         return [found[i].to(torch.float64) for i in range(len(pairs.rows))]
 
     return train
