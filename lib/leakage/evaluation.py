@@ -338,19 +338,22 @@ def scores_and_flags(
     if attack.signed:
         return scores, scores > 0
     if len(given) == count and models.shadow_support.both:
-        thresholds = _shadow_thresholds(models, given)
+        del found
+        negative = -given
+        del given  # memory for many rows
+        thresholds = _shadow_thresholds(models, negative)
         return scores, -scores < thresholds.unsqueeze(-1)
     member = models.target_member
     mean = (scores * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True)
     return scores, scores > mean
 
 
-def _shadow_thresholds(models: TrainedModels, scores: Float64[Tensor, "models points"]) -> Float64[Tensor, " targets"]:
-    """The thresholds on negative scores that are best on each target's shadow models."""
+def _shadow_thresholds(models: TrainedModels, losses: Float64[Tensor, "models points"]) -> Float64[Tensor, " targets"]:
+    """The thresholds that are best on each target's shadow models."""
     find = loss_threshold.global_thresholds
     if models.targets is None:
-        return find(-scores, models.member, models.partner)
-    return torch.cat([find(-scores, models.member, models.partner, target=target) for target in models.targets])
+        return find(losses, models.member, models.partner)
+    return torch.cat([find(losses, models.member, models.partner, target=target) for target in models.targets])
 
 
 def measure(

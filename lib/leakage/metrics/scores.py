@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64, Real
 from torch import Tensor
@@ -35,6 +36,16 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     return ((values.detach().view(torch.int64) + unit // 2) & -unit).view(torch.float64)
 
 
+def sort_rows(values: Float64[Tensor, "*b n"]) -> Float64[Tensor, "*b n"]:
+    """Each row in ascending order. On a CPU by NumPy, which takes half of PyTorch's time, or less."""
+    return torch.from_numpy(np.sort(values.numpy())) if values.device.type == "cpu" else values.sort(-1).values
+
+
+def argsort_rows(values: Float64[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
+    """The places that bring each row into ascending order; see `sort_rows`."""
+    return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
+
+
 class Scores(NamedTuple):
     """The scores of members and of outsiders, ascending, and how many there are of each in every model.
 
@@ -55,7 +66,7 @@ class Scores(NamedTuple):
         """
         groups = [round_ties(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
         counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in groups)
-        return cls(*(part.sort(-1).values for part in groups), *counts)
+        return cls(*map(sort_rows, groups), *counts)
 
     @classmethod
     def from_mask(cls, scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> "Scores":
@@ -70,7 +81,7 @@ class Scores(NamedTuple):
         groups, counts = [], []
         for kind in (member, ~member):
             count = kind.sum(-1)
-            ordered = torch.where(kind, values, math.inf).sort(-1).values
+            ordered = sort_rows(torch.where(kind, values, math.inf))
             groups.append(ordered[..., : int(count.max())].contiguous())
             counts.append(count.expand(values.shape[:-1]))
         return cls(*groups, *counts)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.attacks.membership.references import map_columns, reference_matrix, target_rows
-from leakage.metrics.scores import round_ties
+from leakage.metrics.scores import argsort_rows, round_ties
 
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 _GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
@@ -119,8 +119,9 @@ def _distinct_references(
 
 def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
     """The best threshold of each point on its own losses, for each set of references."""
-    values, order = round_ties(losses.double()).mT.contiguous().sort(-1)  # (..., points, models)
-    kind = member.mT.expand(order.shape).gather(-1, order)
+    losses = round_ties(losses.double()).mT.contiguous()
+    order = argsort_rows(losses)  # (..., points, models)
+    values, kind = losses.gather(-1, order), member.mT.expand(order.shape).gather(-1, order)
     counted = reference[:, order]  # (sets, ..., points, models), as all that follows
     inside, outside = ((counted & some).sum(-1, keepdim=True, dtype=torch.int32) for some in (kind, ~kind))
     gains = torch.where(kind, outside, -inside).mul_(counted).cumsum(-1, dtype=torch.int32)
@@ -140,8 +141,9 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     groups where this reaches the best gain at the end of a group are looked at loss by loss.
     """
     models, points = member.shape
-    values, place = round_ties(losses.double()).flatten().sort()
-    kind, model = member.flatten()[place], place.div_(points, rounding_mode="floor")
+    values = round_ties(losses.double()).flatten()
+    place = argsort_rows(values)
+    values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor")
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
     torch.ne(values[1:], values[:-1], out=may_end[:-1])
 

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
+from leakage.metrics.scores import sort_rows
 
 SLOPE = 0.3
 """The slope a that the authors use for CIFAR-10."""
@@ -54,7 +55,7 @@ def rmia(
     others = own
     if population is not None:
         (others,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
-    ranked = others.round(decimals=_DECIMALS).sort(-1).values
+    ranked = sort_rows(others.round(decimals=_DECIMALS))
     dominated = torch.searchsorted(ranked, (own - math.log(gamma)).round_(decimals=_DECIMALS), right=True)
     return dominated.double().div_(ranked.shape[-1]).sub_(0.5)
 

@@ -1,7 +1,7 @@
 r"""Models trained on parts of one pool, as attackers meet them: what they answer, and which points each was trained on.
 
 Each model is attacked in turn as the *target*; the other models, except its partner, are the attacker's *shadow
-models*. What is computed of the models is computed once, in float64. An attack that needs something the models do not
+models*. What the models answer is asked once and kept, in float64. An attack that needs something the models do not
 offer (weights of a forest, logits where only losses were saved, enough shadow models) raises `NotAvailable`.
 """
 
@@ -193,7 +193,7 @@ class TrainedModels:
             )
         return torch.stack(answers)
 
-    @cached_property
+    @property
     def margins(self) -> Float64[Tensor, "*e models points"]:
         r"""$\log \frac{p}{1-p}$ of the true label, from logits or from losses (`posterior`)."""
         return self._answers[0] if self.saved_losses is None else posterior.logit_of_loss(self.saved_losses)
@@ -207,7 +207,7 @@ class TrainedModels:
             raise NotAvailable("needs predictions: only losses were given")
         return self.saved_correct
 
-    @cached_property
+    @property
     def losses(self) -> Float64[Tensor, "*e models points"]:
         """Cross-entropies of the true label, in nats."""
         return nn.functional.softplus(-self.margins) if self.saved_losses is None else self.saved_losses.double()
@@ -309,7 +309,7 @@ class TrainedModels:
             self,
             networks=[self.networks[one] for one in kept] if self.networks else (),
             partner=partner,
-            targets=tuple(targets),
+            targets=None if len(targets) == len(kept) else tuple(targets),
             **{name: None if table is None else table[..., kept, :] for name, table in tables.items()},
         )
 
