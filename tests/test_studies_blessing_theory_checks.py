@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from leakage import blocks
 from leakage.runtime import DTYPE, stream
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, best_attack_on_point
 from logistic_points import log_uniform, of
+from reproduced.studies.blessing import theory_checks
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,
     check_single_crossing,
@@ -67,7 +67,7 @@ def test_one_threshold_wins_all_that_the_ratio_can():
 def test_points_are_judged_alike_alone_and_together(monkeypatch):
     law, teacher, label = random_laws(12)
     together = check_single_crossing(law, teacher=teacher, label=label, nodes=101)
-    monkeypatch.setattr(blocks, "NUMBERS", 1)
+    monkeypatch.setattr(theory_checks, "_CHUNK", 1)
     alone = check_single_crossing(law, teacher=teacher, label=label, nodes=101)
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

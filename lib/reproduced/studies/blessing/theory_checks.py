@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from leakage import blocks
 from leakage.theory.logistic.limit import Setting, Solution
 from leakage.theory.logistic.output_law import OutputLaw, densities
 from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, label_sign, prox
@@ -26,6 +25,7 @@ _LEAST = 61  # nodes in each variable, whatever the scales
 _HALVINGS = 70
 _TAIL = 9.0  # deviations, of a grid of outputs
 _NODES = 4001
+_CHUNK = 2**20  # outputs on the grids of the points that are checked together
 _TINY = 1e-290  # below it log(1 + u)/u is 1 to the last digit, and u has few digits
 
 
@@ -89,14 +89,13 @@ def check_single_crossing(
     $$ \frac Sa = p\,\frac{\log(1 + u)}u + \frac{2(z - m) - a}{2\sigma^2}, \quad p = \rho'(z), \quad
        u = \gamma p(1 - p) . $$
 
-    Not in the paper, which attacks with the likelihood ratio. Points are taken in blocks, to bound the memory of grids.
+    Not in the paper, which attacks with the likelihood ratio. Points are taken in chunks, to bound the memory of grids.
     """
     sided = label_sign(label).to(law.alpha) * teacher
     whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
-    flat = [each.reshape(-1) for each in whole]
+    points = max(1, _CHUNK // (2 * nodes))
     found = []
-    for part in blocks.of_rows((len(flat[0]), 2 * nodes)):
-        *of_law, of_teacher = (each[part] for each in flat)
+    for *of_law, of_teacher in zip(*(each.reshape(-1).split(points) for each in whole), strict=True):
         found.append(_check_single_crossing(OutputLaw(*of_law), of_teacher, nodes))
     return CrossingCheck(*(torch.cat(parts).reshape(whole[0].shape) for parts in zip(*found, strict=True)))
 
