@@ -330,18 +330,15 @@ def scores_and_flags(
     targets, (count, points) = len(models.target_numbers), models.member.shape
     found = attack.score(models, generator)
     if isinstance(found, Tensor) and found.shape == (count, points) != (targets, points):
-        given, scores = found.double(), models.select_targets(found).double()
+        scores = models.select_targets(found).double()
     else:
-        found = arguments.check_real(f"scores of {name}", found, "targets points", targets=targets, points=points)
-        given, scores = found.double(), found.double()
+        scores = arguments.check_real(f"scores of {name}", found, "targets points", targets=targets, points=points)
+        scores = scores.double()
     arguments.check_real(f"scores of {name}", scores)
     if attack.signed:
         return scores, scores > 0
-    if len(given) == count and models.shadow_support.both:
-        del found
-        negative = -given
-        del given  # memory for many rows
-        thresholds = _shadow_thresholds(models, negative)
+    if len(found) == count and models.shadow_support.both:
+        thresholds = _shadow_thresholds(models, -found)
         return scores, -scores < thresholds.unsqueeze(-1)
     member = models.target_member
     mean = (scores * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True)

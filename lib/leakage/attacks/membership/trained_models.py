@@ -208,9 +208,9 @@ class TrainedModels:
         return self.saved_correct
 
     @property
-    def losses(self) -> Float64[Tensor, "*e models points"]:
-        """Cross-entropies of the true label, in nats."""
-        return nn.functional.softplus(-self.margins) if self.saved_losses is None else self.saved_losses.double()
+    def losses(self) -> Float[Tensor, "*e models points"]:
+        """Cross-entropies of the true label, in nats; saved ones as they are."""
+        return nn.functional.softplus(-self.margins) if self.saved_losses is None else self.saved_losses
 
     @cached_property
     def _answers(self) -> tuple[Tensor, Tensor]:
