@@ -56,8 +56,8 @@ def lira_of_logits(
     Where a point has no reference of one kind, its mean is that of the other kind, moved by the mean difference
     $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one.
 
-    Source: Carlini et al. (2022), Algorithm 1 and, offline, eq. (4). Departure: the fixed variance is the mean of the
-    points' unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
+    Source: Carlini et al. (2022), Algorithm 1; offline eq. (4). Departure: a fixed variance is the mean of the points'
+    unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
 
     Args:
         logits: $\phi$ of the true label (`posterior.label_logit`).
@@ -76,13 +76,8 @@ def lira_of_logits(
     seen, unseen = _Fit(*moments[:3]), _Fit(*moments[3:])
     both = (seen.count > 0) & (unseen.count > 0)
     gap = ((seen.mean - unseen.mean) * both).sum(-1, keepdim=True) / both.sum(-1, keepdim=True)
-    mean_out, variance_out = _mean(unseen, seen.mean - gap), _variance(unseen, variance)
-    if offline:
-        scores = (phi - mean_out) / variance_out.sqrt()
-    else:
-        mean_in, variance_in = _mean(seen, unseen.mean + gap), _variance(seen, variance)
-        scores = _log_normal(phi, mean_in, variance_in) - _log_normal(phi, mean_out, variance_out)
-    return scores.round(decimals=_DECIMALS)
+    fixed = [_fixed_variance(kind) for kind in ((unseen,) if offline else (unseen, seen))]
+    return map_columns(partial(_score, gap=gap, fixed=fixed, own=variance == "own"), phi, *moments)[0]
 
 
 def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, ...]:
@@ -99,19 +94,31 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
     return phi[..., rows, :], *moments
 
 
-def _mean(fit: _Fit, otherwise: Tensor) -> Float64[Tensor, "*e targets points"]:
-    mean = torch.where(fit.count > 0, fit.mean, otherwise)
-    if bool(mean.isnan().any()):
-        raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
-    return mean
-
-
-def _variance(fit: _Fit, variance: str) -> Float64[Tensor, "*e targets either"]:
+def _fixed_variance(fit: _Fit) -> Float64[Tensor, "*e targets 1"]:
     known = fit.count > 1
     if not bool(known.any(-1).all()):
-        raise ValueError("no point has two references of a kind that is used; train more models.")
-    fixed = (fit.variance * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
-    return (fixed if variance == "fixed" else torch.where(known, fit.variance, fixed)).clamp_min(_LEAST_VARIANCE)
+        raise ValueError("no point has two references of each kind; train more, or set `offline=True` if none saw it.")
+    return (fit.variance * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+
+
+def _score(phi: Tensor, *moments: Tensor, gap: Tensor, fixed: list[Tensor], own: bool) -> tuple[Tensor]:
+    """The scores of some points: online where there are two fixed variances, else offline."""
+    seen, unseen = _Fit(*moments[:3]), _Fit(*moments[3:])
+    outside = _gaussian(unseen, seen.mean - gap, fixed[0], own=own)
+    if len(fixed) == 1:
+        score = (phi - outside[0]) / outside[1].sqrt()
+    else:
+        inside = _gaussian(seen, unseen.mean + gap, fixed[1], own=own)
+        score = _log_normal(phi, *inside) - _log_normal(phi, *outside)
+    return (score.round(decimals=_DECIMALS),)
+
+
+def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
+    """Mean and variance of one kind, also at points with too few references of this kind."""
+    mean = torch.where(fit.count > 0, fit.mean, other_mean)
+    if bool(mean.isnan().any()):
+        raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
+    return mean, (torch.where(fit.count > 1, fit.variance, fixed) if own else fixed).clamp_min(_LEAST_VARIANCE)
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

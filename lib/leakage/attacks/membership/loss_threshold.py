@@ -140,42 +140,46 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     first counted in groups. Within a group the gain is at most that before it and that of its members; only the
     groups where this reaches the best gain at the end of a group are looked at loss by loss.
     """
-    models, points = member.shape
+    points = member.shape[1]
     values = round_ties(losses.double()).flatten()
     place = argsort_rows(values)
     values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor")
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
     torch.ne(values[1:], values[:-1], out=may_end[:-1])
 
-    size = len(values)
-    groups = -(-size // _GROUP)
-    bins = torch.arange(size, device=model.device).div_(_GROUP, rounding_mode="floor").mul_(models).add_(model)
-    counts = (torch.bincount(bins[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
-    inside, outside = (matrix @ count.mT.double() for count in counts)
-    del bins
+    inside, outside = _count_in_groups(kind, model, matrix)
     members, outsiders = (count.sum(-1, keepdim=True) for count in (inside, outside))
-    steps = outsiders * inside - members * outside
-    after = steps.cumsum(-1)
-    before = after - steps
-    ends = torch.nn.functional.pad(may_end, (0, groups * _GROUP - size)).view(groups, _GROUP)
-    best = torch.where(ends[:, -1], after, 0).amax(-1, keepdim=True)
+    after = (outsiders * inside - members * outside).cumsum(-1)
+    before = torch.nn.functional.pad(after[:, :-1], (1, 0))
     most = before + outsiders * inside
+    padding = inside.shape[-1] * _GROUP - len(values)
+    ends = torch.nn.functional.pad(may_end, (0, padding)).view(-1, _GROUP)
+    best = torch.where(ends[:, -1], after, 0).amax(-1, keepdim=True)
     wanted = (most > 0) & (most >= best) & ends.any(-1)
 
     thresholds = values.new_full((len(matrix),), -math.inf)
-    for row, counted in enumerate(matrix):
-        group = wanted[row].nonzero()
-        if not len(group):
-            continue
-        position = group * _GROUP + torch.arange(_GROUP, device=group.device)
-        where = position.clamp_max(size - 1)
-        counts = counted[model[where]] * (position < size)
-        gains = before[row, group] + (torch.where(kind[where], outsiders[row], -members[row]) * counts).cumsum(-1)
-        gain, first = gains.where(may_end[where], 0).flatten().max(0)
+    for row in wanted.any(-1).nonzero().flatten().tolist():
+        group, reference = wanted[row].nonzero(), matrix[row] > 0
+        place = group * _GROUP + torch.arange(_GROUP, device=group.device)
+        exists, place = place < len(values), place.clamp_max(len(values) - 1)
+        steps = torch.where(kind[place], outsiders[row], -members[row]) * (reference[model[place]] & exists)
+        gains = before[row, group] + steps.cumsum(-1)
+        gain, first = gains.where(may_end[place], 0).flatten().max(0)
         if float(gain) > 0:
-            last = int(where.flatten()[first])
-            # The target and its partner have two losses per point, so a reference is among these.
+            last = int(place.flatten()[first])
+            # The target and its partner have two losses per point, so the next loss of a reference is among these.
             tail = slice(last + 1, last + 2 * points + 2)
-            following = values[tail][counted[model[tail]] > 0]
+            following = values[tail][reference[model[tail]]]
             thresholds[row] = (values[last] + (following[0] if len(following) else math.inf)) / 2
     return thresholds
+
+
+def _count_in_groups(
+    kind: Bool[Tensor, " losses"], model: Int[Tensor, " losses"], matrix: Float64[Tensor, "sets models"]
+) -> tuple[Float64[Tensor, "sets groups"], ...]:
+    """How many losses of members and of outsiders the references have in each group of `_GROUP` consecutive ones."""
+    models, groups = matrix.shape[1], -(-len(model) // _GROUP)
+    group = torch.arange(len(model), device=model.device).div_(_GROUP, rounding_mode="floor")
+    bins = group.mul_(models).add_(model)
+    counts = (torch.bincount(bins[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
+    return tuple(matrix @ count.mT.double() for count in counts)

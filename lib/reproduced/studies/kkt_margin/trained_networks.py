@@ -104,7 +104,7 @@ def fresh_outputs(
 def candidate_groups(
     *, member: Float[Tensor, "*b n"], outsider: Float[Tensor, "*b t"], size: int = 10
 ) -> Float[Tensor, "*b groups size"]:
-    """Candidates for `leaked_point`: the outsiders in groups of `size - 1`, each with one member in the last place."""
+    """Candidates for `find_member`: the outsiders in groups of `size - 1`, each with one member in the last place."""
     groups = outsider.shape[-1] // (size - 1)
     innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
     turns = torch.arange(groups, device=member.device) % member.shape[-1]
