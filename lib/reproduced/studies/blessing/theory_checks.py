@@ -89,7 +89,8 @@ def check_single_crossing(
     $$ \frac Sa = p\,\frac{\log(1 + u)}u + \frac{2(z - m) - a}{2\sigma^2}, \quad p = \rho'(z), \quad
        u = \gamma p(1 - p) . $$
 
-    Not in the paper, which attacks with the likelihood ratio. Some points are taken at a time, to bound the memory of grids.
+    Not in the paper, which attacks with the likelihood ratio. A few points at a time bound the memory of
+    grids.
     """
     sided = label_sign(label).to(law.alpha) * teacher
     whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
