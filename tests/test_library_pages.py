@@ -68,13 +68,28 @@ def _hidden() -> None:
 '''
 
 
+STONES = '''\
+"""Stones, and
+what they do. More of `stone`:
+
+```python
+'`stone`'
+Args:
+    none
+```
+
+After it: `stone`.
+"""
+'''
+
+
 @pytest.fixture
 def toy(tmp_path) -> Library:
     """A library of three modules in two packages, an experiment, and chapters that import some of them."""
     files = {
         "leakage/__init__.py": '"""A toy. It has two rooms."""',
         "leakage/tools.py": TOOLS,
-        "leakage/stones/__init__.py": '"""Stones, and\nwhat they do. More."""',
+        "leakage/stones/__init__.py": STONES,
         "leakage/stones/stone.py": '"""One stone."""\n\nfrom leakage import paper\n\n\nclass Flint:\n    """Hard."""\n',
         "leakage/stones/broken.py": "def (",
         "leakage/paper.py": '"""Paper."""',
@@ -94,9 +109,9 @@ def test_a_package_is_a_page_and_what_runs_the_book_has_none(toy):
     assert toy.pages()["stones"].startswith("# `stones`\n\n```{py:module} leakage.stones\n```\n\nStones, and\nwhat")
 
 
-def test_the_contents_say_of_each_page_its_first_sentence(toy):
-    assert "- [`stones`](/library/stones.md): Stones, and what they do.\n" in toy.contents()
-    assert "- [`leakage`](/library/leakage.md): A toy.\n" in toy.contents()
+def test_the_contents_are_a_tree_with_the_first_sentence_of_each_page(toy):
+    tree = "- [`leakage`](/library/leakage.md): A toy.\n  - [`stones`](/library/stones.md): Stones, and what they do.\n"
+    assert tree in toy.contents()
     assert toy.contents().strip().endswith("\n## Experiments\n\n- [`studies`](/library/studies.md): Experiments.")
 
 
@@ -108,6 +123,11 @@ def test_a_function_shows_signature_equation_source_and_what_it_takes(toy):
     assert "**Returns:** The depth.\n" in page
     assert "**Raises**\n\n- `ValueError`: if `edge` is blunt.\n" in page
     assert "{source}`source <lib/leakage/tools.py#L9>`" in page
+
+
+def test_the_code_of_an_example_stays_as_it_is(toy):
+    page = toy.pages()["stones"]
+    assert "\n\n```python\n'`stone`'\nArgs:\n    none\n```\n\nAfter it: {py:obj}`stone" in page
 
 
 def test_a_class_shows_its_fields_and_public_methods(toy):

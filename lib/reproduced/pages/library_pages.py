@@ -1,8 +1,9 @@
 """The pages *Library*: what somebody else would import, and the experiments of the book, made from their docstrings.
 
-One page for each package of `leakage` and of `reproduced.studies`, on it a section for each of its modules, in it an
-entry for each public class, method and function. The source is read, never imported; docstrings are MyST Markdown with
-Google's sections. What runs and shows the book has no page. Nothing here writes.
+One page for each package of `leakage` and of `reproduced.studies`. A page begins with the package's docstring and the
+example in it; then each module has a section, with an entry for each public class, method and function. The source is
+read, never imported; docstrings are MyST Markdown with Google's sections. What runs and shows the book has no page.
+Nothing here writes.
 """
 
 import ast
@@ -21,6 +22,7 @@ from reproduced.pages.jinja_environment import fill_template
 PAGE = "library"  # the page of the book below which these stand
 _LIBRARY, _EXPERIMENTS = "leakage", "reproduced.studies"  # the packages with pages
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?: +.*(?:\n|$)|\n(?= ))*)", re.MULTILINE)
+_FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<![`}])`([A-Za-z_][\w.]*)`(?!`)")
 _Entry = ast.FunctionDef | ast.ClassDef
 
@@ -141,7 +143,7 @@ class Library:
         }
 
     def contents(self) -> str:
-        """The list of the pages with the first sentence of each, the experiments apart."""
+        """The tree of the pages with the first sentence of each, the experiments apart."""
         parts: dict[str, dict[str, str]] = {"What to import": {}, "Experiments": {}}
         for page, (package, *_) in self._by_page(self.modules).items():
             parts["Experiments" if _is_below(package, _EXPERIMENTS) else "What to import"][page] = package
@@ -159,8 +161,12 @@ class Library:
             listed.setdefault(self.page(module), []).append(module)
         return listed
 
+    def depth(self, package: str) -> int:
+        """How many packages a package is in, among those with pages: 0 for `leakage` and for `reproduced.studies`."""
+        return sum(parent in self.modules for parent in _parents(package))
+
     def first_sentence(self, module: str) -> str:
-        sentence = re.split(r"(?<=\.)\s", get_docstring(self.names[module]) or "", maxsplit=1)[0]
+        sentence = re.split(r"(?<=[.?])\s", get_docstring(self.names[module]) or "", maxsplit=1)[0]
         return " ".join(sentence.split())
 
     def chapters_with(self, module: str) -> list[str]:
@@ -198,9 +204,12 @@ class Library:
         }
 
     def text(self, name: str, least: int = 0) -> str:
-        """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it."""
+        """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it.
+
+        Fenced blocks stay as they are.
+        """
         node, words = self.names[name], name.split(".")
-        text = _SECTION.sub(_format_section, (get_docstring(node) or "") + "\n")
+        text = (get_docstring(node) or "") + "\n"
         scopes = [*(words[:depth] for depth in range(len(words), 0, -1)), [_LIBRARY]]
         # A bare word is sought in scopes of `least` words or more. For a function of `leakage.metrics.roc` these are 3:
         # `auc` leads to `leakage.metrics.roc.auc`, but `models` does not lead to `leakage.models`.
@@ -212,7 +221,9 @@ class Library:
             own = target == name or span[1] in variables
             return span[0] if own else f"{{py:obj}}`{span[1]} <{target}>`"
 
-        return _CODE.sub(linked, text).strip()
+        prose_and_code = _FENCED.split(text)  # in turn
+        prose_and_code[::2] = (_CODE.sub(linked, _SECTION.sub(_format_section, part)) for part in prose_and_code[::2])
+        return "".join(prose_and_code).strip()
 
 
 def _format_section(section: re.Match[str]) -> str:
