@@ -20,7 +20,19 @@ Names are imported when they are first used: `import leakage` alone imports no P
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # so that editors and type checkers know the names, too
+    from leakage import audit
+    from leakage.attacks.gradient_inversion.own_modules.invert import invert
+    from leakage.attacks.gradient_inversion.recover import recover
+    from leakage.attacks.membership.lira import lira
+    from leakage.attacks.membership.rmia import rmia
+    from leakage.attacks.membership.table import ATTACKS, Attack
+    from leakage.attacks.membership.trained_models import TrainedModels
+    from leakage.evaluation import Evaluation, evaluate
+    from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, newcombe_interval, wilson_interval
+    from leakage.metrics.roc import auc, best_advantage, roc_curve, tpr_at_fpr
 
 __version__ = "0.1.0"
 
@@ -45,7 +57,27 @@ _HOMES = {
     "invert": "leakage.attacks.gradient_inversion.own_modules.invert",
     "recover": "leakage.attacks.gradient_inversion.recover",
 }
-__all__ = list(_HOMES)
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "Estimate",
+    "Evaluation",
+    "TrainedModels",
+    "auc",
+    "audit",
+    "best_advantage",
+    "clopper_pearson",
+    "evaluate",
+    "invert",
+    "lira",
+    "mean_interval",
+    "newcombe_interval",
+    "recover",
+    "rmia",
+    "roc_curve",
+    "tpr_at_fpr",
+    "wilson_interval",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -56,4 +88,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*globals(), *__all__})
