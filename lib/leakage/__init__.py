@@ -1,22 +1,39 @@
 """Attacks on the privacy of training data, and audits of models against them.
 
-The whole public surface is on this page; the modules behind it have the rest.
+These are the public names; the modules behind them have the rest.
 
-`audit`
-    How much do models give away of the rows they were trained on? `audit.of_losses`, `of_models`, `of_sklearn`,
-    `of_module`; `audit.one_run` and `audit.of_trials` bound ε from below.
-`TrainedModels`, `ATTACKS`, `Attack`, `evaluate`, `Evaluation`
-    Models and who was trained on what; the table of membership attacks; all attacks on the same models, one judge.
-`lira`, `rmia`
-    Likelihood ratios over shadow models, from losses.
-`auc`, `roc_curve`, `tpr_at_fpr`, `best_advantage`
-    What scores of members and outsiders achieve, with intervals.
-`Estimate`, `mean_interval`, `wilson_interval`, `clopper_pearson`, `newcombe_interval`
-    Numbers with intervals.
-`invert`, `recover`
-    Training rows from a gradient: of a module of your own, and of the two-layer networks of the theory.
+- `audit`: how much models give away of the rows they were trained on (`audit.of_losses`, `audit.of_models`,
+  `audit.of_sklearn`, `audit.of_module`), and lower bounds of ε (`audit.one_run`, `audit.of_trials`)
+- `TrainedModels`, `ATTACKS`, `Attack`, `evaluate`, `Evaluation`: models and who was trained on what; the table of
+  membership attacks; all attacks on the same models, judged alike
+- `lira`, `rmia`: likelihood ratios over shadow models, from losses
+- `auc`, `roc_curve`, `tpr_at_fpr`, `best_advantage`: what scores of members and outsiders achieve, with intervals
+- `Estimate`, `mean_interval`, `wilson_interval`, `clopper_pearson`, `newcombe_interval`: numbers with intervals
+- `invert`, `recover`: training rows from a gradient, of a module of your own, and of the theory's two-layer networks
 
 Names are imported when they are first used: `import leakage` alone imports no PyTorch.
+
+```python
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from leakage import TrainedModels, evaluate
+
+draw = np.random.default_rng(0)
+x, y = draw.normal(size=(300, 20)), draw.integers(2, size=300)  # labels are coin flips: nothing to learn
+member = draw.random((16, 300)) < 0.5  # each of 16 models is trained on a random half
+fits = [LogisticRegression().fit(x[rows], y[rows]) for rows in member]
+models = TrainedModels.from_estimators(fits, x, y, member)
+result = evaluate(models, ["gap", "loss", "LiRA"])
+for attack in result.results:
+    print(f"{attack}: AUC {result.interval(attack).estimate:.2f}")
+```
+
+```text
+gap: AUC 0.58
+loss: AUC 0.60
+LiRA: AUC 0.61
+```
 """
 
 from importlib import import_module

@@ -1,1 +1,22 @@
-"""Attacks, one module each: what the attacker sees goes in, a score (larger means more likely a member) comes out."""
+"""Attacks, one module each: what the attacker sees goes in, scores or training points come out.
+
+`membership` has the attacks that score how likely a point is a member, `gradient_inversion` those that rebuild a batch
+from its gradient, and `line_reconstruction` those that read training points from the weights of a network.
+
+```python
+import torch
+
+from leakage.attacks.line_reconstruction import candidates_from_weights
+from leakage.theory.max_margin import optimum_on_line
+
+points = torch.tensor([-2.0, -0.5, 1.0, 3.0], dtype=torch.float64)
+labels = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+network = optimum_on_line(points, labels).model  # of least norm, margin 1
+found = candidates_from_weights(network, margin=1.0, low=-10, high=10, simplification=1e-5)
+print("training points:", *(f"{point:.2f}" for point in found))  # from the weights alone
+```
+
+```text
+training points: -2.00 -0.50 1.00 3.00
+```
+"""

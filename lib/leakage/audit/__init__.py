@@ -4,6 +4,24 @@ Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trai
 and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
 below. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of the sample appear as notes. Unusable input raises
 an error that says how to fix it. A score is larger for a likelier member.
+
+```python
+import numpy as np
+
+from leakage import audit
+
+draw = np.random.default_rng(0)
+member = draw.random((64, 1000)) < 0.5  # 64 models, 1000 rows, each model trained on a random half
+easiness = 4 * draw.random(1000)  # rows differ, in the same way for all models
+logits = draw.normal(size=(64, 1000)) + easiness + 2 * member  # training raises a row's logit by 2
+result = audit.of_losses(np.log1p(np.exp(-logits)), member, target=0)  # the others are its shadow models
+best = result.strongest
+print(f"{best.attack}: AUC {best.auc.estimate:.2f}")  # no attack can exceed Φ(√2) = 0.92
+```
+
+```text
+LiRA: AUC 0.91
+```
 """
 
 from collections.abc import Callable, Sequence

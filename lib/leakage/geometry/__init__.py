@@ -1,1 +1,23 @@
-"""The geometry of ReLU networks: activation patterns, the polytopes they cut out, and the affine map on each."""
+"""The geometry of ReLU networks: activation patterns, the polytopes they cut out, and the affine map on each.
+
+`subdivision` finds all polytopes in a window of the plane, `decision_boundary` the segments on which the label changes,
+`rays` what a ray crosses, and `polytopes` the one polytope of a point.
+
+```python
+import torch
+
+from leakage.geometry.subdivision import subdivide
+from leakage.models import mlp
+
+window = 1e4 * torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
+shallow = mlp.initial((), (2, 6, 2), generator=torch.Generator().manual_seed(0))
+print(len(subdivide(shallow, window)), "linear pieces")  # 6 lines in general position: 1 + 6 + 15 pieces
+deep = mlp.initial((), (2, 8, 8, 8, 2), generator=torch.Generator().manual_seed(0))
+print("pieces after each of three layers:", *subdivide(deep, window).layer_counts)
+```
+
+```text
+22 linear pieces
+pieces after each of three layers: 37 125 315
+```
+"""
