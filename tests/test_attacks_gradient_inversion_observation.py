@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakage.attacks.gradient_inversion.least_squares import HiddenEquations, OutputEquations
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.observation import Observation, flatten_gradient, misfit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.least_squares import (
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
     CERTIFICATE_THRESHOLD,
     HiddenEquations,
     certificate_threshold,

@@ -180,7 +180,15 @@ def test_saved_losses_carry_the_attacks_that_need_no_more():
     models = TrainedModels.from_losses(PLANTED.losses, PAIRS.member, PAIRS.partner)
     found = evaluate(models, generator=stream(0, "attack")).results
     assert {name for name, row in found.items() if row.scores is not None} == {
-        *("loss", "global threshold", "sample threshold", "calibrated loss", "RMIA", "RMIA, offline"),
+        *(
+            "loss",
+            "global threshold",
+            "sample threshold",
+            "calibrated loss",
+            "calibrated logit",
+            "RMIA",
+            "RMIA, offline",
+        ),
         *("LiRA", "LiRA, own variance", "LiRA, offline"),
     }
     torch.testing.assert_close(found["LiRA"].scores, planted("LiRA"), rtol=1e-6, atol=1e-6)

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership import loss_threshold
-from leakage.attacks.membership.table import ATTACKS, Attack, without_draws
+from leakage.attacks.membership.table import ATTACKS, Attack, deterministic
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate, newcombe_interval
@@ -63,7 +63,7 @@ _LAST_RATE = 0.98  # of these: at 1 nothing is measured
 _NUMBERS_AT_ONCE = 2**22  # scores that are ranked at once: memory for many rows, speed for few
 
 
-def tpr_at(fpr: float) -> str:
+def tpr_name(fpr: float) -> str:
     """The name of the true positive rate at a false positive rate."""
     return f"tpr@{float(fpr)!r}"
 
@@ -299,7 +299,7 @@ def evaluate(
     if not isinstance(attacks, Mapping):
         attacks = {arguments.check_choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     generator = generator or _default_generator(models)
-    own = {name: one if isinstance(one, Attack) else Attack(without_draws(one)) for name, one in attacks.items()}
+    own = {name: one if isinstance(one, Attack) else Attack(deterministic(one)) for name, one in attacks.items()}
     results = {name: _run(models, name, attack, fprs, generator) for name, attack in own.items()}
     return Evaluation(models, results, generator, remeasure)
 
@@ -318,7 +318,7 @@ def _run(
     member = models.target_member
     outsiders = fewest_outsiders(models)
     seen = [fpr for fpr in fprs if is_resolvable(fpr, outsiders)]
-    rates = measure(scores, flagged, member, [*METRICS, *map(tpr_at, seen)])
+    rates = measure(scores, flagged, member, [*METRICS, *map(tpr_name, seen)])
     unseen = [f"TPR at {fpr:g} needs ≥ {math.ceil(1 / fpr - 1e-9):,} outsiders" for fpr in fprs if fpr not in seen]
     return AttackResult(attack, scores, flagged, rates, "; ".join(unseen))
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from leakage import __version__
 from leakage.audit.result import Audit, Table
-from leakage.evaluation import curve_fprs, measure, tpr_at
+from leakage.evaluation import curve_fprs, measure, tpr_name
 from leakage.metrics.estimates import Estimate
 
 # ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +50,7 @@ def roc_figure(audit: Audit) -> Figure:
     """
     least = 1 / audit.outsiders
     fprs = curve_fprs(audit.outsiders)
-    metrics = [tpr_at(fpr) for fpr in fprs]
+    metrics = [tpr_name(fpr) for fpr in fprs]
     with matplotlib.style.context(["default", _STYLE]):
         figure = Figure(figsize=(7.0, 4.8), layout="constrained")
         ax = figure.subplots()

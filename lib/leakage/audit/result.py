@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from leakage import arguments
-from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_at
+from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_name
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.metrics.scores import Scores, round_ties
 
@@ -152,7 +152,7 @@ class Audit:
         return self.evaluation.interval(attack, metric, interval="rows", level=self.level if level is None else level)
 
     def _tpr(self, attack: str, fpr: float) -> Estimate | None:
-        return self.interval(attack, tpr_at(fpr)) if is_resolvable(fpr, self.outsiders) else None
+        return self.interval(attack, tpr_name(fpr)) if is_resolvable(fpr, self.outsiders) else None
 
     def table(self) -> Table:
         """Every attack with its intervals; a dash where the outsiders are too few."""
@@ -178,7 +178,7 @@ class Audit:
             if not is_resolvable(fpr, self.outsiders):
                 needed = math.ceil(1 / fpr - 1e-9)
                 raise ValueError(f"tpr@{fpr:g} needs {needed:,} or more outsiders; there are {self.outsiders:,}.")
-            metric = tpr_at(fpr)
+            metric = tpr_name(fpr)
         level = 1 - (1 - self.level) / len(self.results)
         return max(self.interval(row.attack, metric, level=level).low for row in self.results)
 

@@ -8,7 +8,7 @@ from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import explain_intervals, find_duplicate_losses, find_limits, find_swapped_members
 from leakage.audit.result import Audit
-from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_at
+from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_name
 
 AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),
@@ -46,7 +46,7 @@ def run_audit(
     evaluation = evaluate(inputs.models, possible_attacks(inputs.models), fprs=rates, remeasure=remeasure)
     outsiders = fewest_outsiders(inputs.models)
     seen = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
-    evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_at, seen))])  # all in one go
+    evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, seen))])  # all in one go
     loss = evaluation.interval("loss", interval="rows", level=level)
     notes = (
         *find_swapped_members(loss.low, loss.high),

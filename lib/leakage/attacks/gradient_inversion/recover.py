@@ -2,7 +2,7 @@ r"""A batch from one gradient, up to rounding: the span, directions in it, least
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
 of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below
-`least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
+`nonlinear_least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
 """
 
 import dataclasses
@@ -16,7 +16,8 @@ from torch.nn.functional import normalize
 
 from leakage import arguments
 from leakage.attacks.gradient_inversion import relu_decoding, span, symmetries, tensor_attack
-from leakage.attacks.gradient_inversion.least_squares import (
+from leakage.attacks.gradient_inversion.moments import HiddenMoments
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
     EQUATIONS_PER_UNKNOWN,
     HiddenEquations,
     OutputEquations,
@@ -24,7 +25,6 @@ from leakage.attacks.gradient_inversion.least_squares import (
     certificate_threshold,
     solve,
 )
-from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.tensor_decomposition import decompose
 from leakage.theory.hermite import recovery_moments
@@ -49,7 +49,7 @@ def recover(
     1. V spans the inputs: the rows of G (`span.from_rows`).
     2. The first start has the directions of the tensor in the span (`input_directions`); later ones have the same
        directions with other signs, or random ones.
-    3. `least_squares.solve` on some neurons, with all starts of a try at once.
+    3. `nonlinear_least_squares.solve` on some neurons, with all starts of a try at once.
     4. The first batch that explains the gradient of all neurons, and has possible labels, ends the search.
 
     Without G, steps 1 and 2 are `tensor_attack.reconstruct` from g, and there is one start. For piecewise linear

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span, symmetries
-from leakage.attacks.gradient_inversion.least_squares import HiddenEquations
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 MAX_BATCH = 16

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion import moments, span, symmetries
-from leakage.attacks.gradient_inversion.least_squares import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.moments import Moments
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.span import Span
 from leakage.attacks.gradient_inversion.tensor_decomposition import Decomposition, decompose, powers

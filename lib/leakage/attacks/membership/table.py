@@ -63,7 +63,7 @@ class Attack:
     note: str = ""
 
 
-def without_draws(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
+def deterministic(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
     """The score function of an attack that draws nothing."""
     return lambda models, generator: score(models)
 
@@ -213,11 +213,11 @@ _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 
 def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, note: str = "") -> Attack:
     """An attack that compares a loss with those of shadow models."""
-    return Attack(without_draws(score), "loss", _LABEL | _SHADOWS, signed=True, source=source, note=note)
+    return Attack(deterministic(score), "loss", _LABEL | _SHADOWS, signed=True, source=source, note=note)
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "gap": Attack(without_draws(_gap), "label", _LABEL, signed=True, source="yeom2018privacy"),
+    "gap": Attack(deterministic(_gap), "label", _LABEL, signed=True, source="yeom2018privacy"),
     "noise": Attack(
         _in_fixed_order(_noise),
         "label",
@@ -226,12 +226,13 @@ ATTACKS: Mapping[str, Attack] = {
         note="the amount is tuned on shadow models",
     ),
     "HopSkipJump": Attack(_in_fixed_order(_hop_skip_jump), "label", _LABEL, source="chen2020hopskipjump"),
-    "loss": Attack(without_draws(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
+    "loss": Attack(deterministic(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
     "global threshold": _from_losses(
         partial(_threshold, loss_threshold.global_scores), "tan2023blessing", "ranks as the loss does"
     ),
     "sample threshold": _from_losses(partial(_threshold, loss_threshold.sample_scores), "ye2021enhanced"),
-    "calibrated loss": _from_losses(lambda models: _calibrated(models, models.margins), "watson2022importance"),
+    "calibrated loss": _from_losses(lambda models: _calibrated(models, -models.losses), "watson2022importance"),
+    "calibrated logit": _from_losses(lambda models: _calibrated(models, models.margins), "watson2022importance"),
     "LiRA": _from_losses(_lira, "carlini2022membership"),
     "LiRA, own variance": _from_losses(partial(_lira, variance="own"), "carlini2022membership"),
     "LiRA, offline": _from_losses(partial(_lira, offline=True), "carlini2022membership"),
@@ -239,24 +240,24 @@ ATTACKS: Mapping[str, Attack] = {
     "RMIA, offline": _from_losses(partial(_rmia, offline=True), "zarifzadeh2024low"),
     "ML-Leaks, network": Attack(_ml_leaks("NN"), "posterior", _SHADOWS, signed=True, source="salem2019mlleaks"),
     "ML-Leaks, trees": Attack(_ml_leaks("GBDT"), "posterior", _SHADOWS, signed=True, source="peinemann2021inside"),
-    "margin size": Attack(without_draws(_size), "margin", source="smorodinsky2024provable"),
+    "margin size": Attack(deterministic(_size), "margin", source="smorodinsky2024provable"),
     "margin equality": Attack(
-        without_draws(_equality),
+        deterministic(_equality),
         "margin",
         _SHADOWS,
         source="smorodinsky2024provable",
         note="for networks near a KKT point",
     ),
-    "DeepFool": Attack(without_draws(_deepfool), "weights", _LABEL, source="moosavi2016deepfool"),
-    "certified radius": Attack(without_draws(_certified), "weights", _LABEL, note="from below"),
-    "cell distance": Attack(without_draws(_cell), "weights", source="peinemann2021inside"),
+    "DeepFool": Attack(deterministic(_deepfool), "weights", _LABEL, source="moosavi2016deepfool"),
+    "certified radius": Attack(deterministic(_certified), "weights", _LABEL, note="from below"),
+    "cell distance": Attack(deterministic(_cell), "weights", source="peinemann2021inside"),
     "calibrated cell distance": Attack(
-        without_draws(lambda models: _calibrated(models, _cell(models))),
+        deterministic(lambda models: _calibrated(models, _cell(models))),
         "weights",
         _SHADOWS,
         signed=True,
         source="watson2022importance",
     ),
-    "weight norm": Attack(without_draws(_norm), "weights", source="peinemann2021inside"),
+    "weight norm": Attack(deterministic(_norm), "weights", source="peinemann2021inside"),
 }
 """The membership attacks of the book. To add one, write a line here and its algorithm in `attacks.membership`."""

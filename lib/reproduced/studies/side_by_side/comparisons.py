@@ -25,7 +25,7 @@ ACCESS_STEPS: Mapping[str, tuple[str, ...]] = {
     "right or wrong": ("gap",),
     "+ labels of one's choice": ("noise", "HopSkipJump"),
     "+ posteriors": ("loss", "margin size", "ML-Leaks, trees"),
-    "+ shadow models": ("sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "RMIA"),
+    "+ shadow models": ("sample threshold", "calibrated logit", "LiRA", "LiRA, own variance", "RMIA"),
     "+ weights": ("DeepFool", "certified radius", "cell distance", "calibrated cell distance", "weight norm"),
 }
 """The attacks that each step adds to the ones before it; attacks that have no scores on some models are left out."""

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.least_squares import EQUATIONS_PER_UNKNOWN, levenberg_marquardt
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import EQUATIONS_PER_UNKNOWN, levenberg_marquardt
 from leakage.attacks.gradient_inversion.own_modules.first_layer import FirstLayer, NoRoute, describe
 
 _AT_ONCE = 16  # starts whose derivatives are in memory together
@@ -140,7 +140,7 @@ class ModuleEquations:
         return torch.func.vmap(fit, chunk_size=_AT_ONCE)(free)
 
     def solve(self, starts: Float[Tensor, "s p"], *, enough: float, steps: int) -> tuple[Float[Tensor, " p"], float]:
-        """The best solution by `least_squares.levenberg_marquardt` from these starts, and its misfit."""
+        """The best solution by `nonlinear_least_squares.levenberg_marquardt` from these starts, and its misfit."""
 
         def normal_equations(unknowns: Tensor) -> tuple[Tensor, Tensor]:
             left, slopes = self.linearise(unknowns)

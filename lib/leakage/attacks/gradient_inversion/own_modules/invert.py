@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from leakage import arguments
-from leakage.attacks.gradient_inversion.least_squares import certificate_threshold
+from leakage.attacks.gradient_inversion.nonlinear_least_squares import certificate_threshold
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.own_modules import dead_neurons
 from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
