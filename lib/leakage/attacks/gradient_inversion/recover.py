@@ -1,8 +1,9 @@
 r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
 
 The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
-of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below
-`nonlinear_least_squares.certificate_threshold` the batch explains the gradient up to rounding; above, the attack has failed.
+of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below the threshold
+`nonlinear_least_squares.certificate_threshold` the batch explains the gradient up to rounding; above it, the attack has
+failed.
 """
 
 import dataclasses
