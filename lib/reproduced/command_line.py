@@ -250,7 +250,10 @@ def audit(options: argparse.Namespace) -> int:
     except ValueError as error:  # a group's name that UTF-8 cannot write
         raise UserError(str(error)) from error
     for metric, limit, low in failed:
-        _complain(f"leakage: {metric} is at least {low:.4g}, which exceeds {limit:g}.")
+        _complain(
+            f"leakage: {metric} is at least {low:.4g} after correction for the best of several attacks, "
+            f"which exceeds {limit:g}."
+        )
     return _FAILED if failed else 0
 
 
