@@ -145,7 +145,7 @@ def test_labels_tell_which_slope_all_neurons_of_a_leaky_relu_are_on():
     found = recovered(observation, 1, labels=SIGNS)
     assert_exact(found, inputs, labels)
     assert found.ambiguities == ()
-    assert recovered(observation, 1).ambiguities == ("an input that treats all neurons alike may be (-x, -r/α)",)
+    assert recovered(observation, 1).ambiguities == ("an input that turns all neurons on or all off may be (-x, -r/α)",)
 
 
 @pytest.mark.parametrize("name", ["tanh", "leaky_relu"])

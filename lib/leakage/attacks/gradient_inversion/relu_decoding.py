@@ -1,9 +1,10 @@
-r"""A batch from the gradient of a ReLU or leaky ReLU network, exactly, by finding its activation patterns.
+r"""Recover a batch exactly from the gradient of a ReLU or leaky ReLU network, by finding its activation patterns.
 
-In the span V of the batch the rows of the gradient are $C = m G V = A Z$, where $Z$ has the rows $z_i = r_i V^\top
-x_i$ and $A_{ji}$ is 1 if neuron j is on for input i, otherwise the slope α. With B independent inputs all rows are
-corners of a parallelepiped; the columns of $Z^{-1}$ are the linear functions that are α or 1 on each of them. The
-search needs no estimate to start from, and does not tolerate noise in the gradient.
+Let the columns of V span the batch. The rows of the gradient are then $C = m G V = A Z$, where $Z$ has the rows
+$z_i = r_i V^\top x_i$, and $A_{ji}$ is 1 if neuron j is on for input i, otherwise the slope α. If the B inputs are
+independent, all rows of C are corners of a parallelepiped, and each column of $Z^{-1}$ is a linear function that has
+the value α or 1 at every corner. The attack searches for these functions. It needs no estimate to start from, but the
+gradient must have no noise.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEqu
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 MAX_BATCH = 16
-"""The largest batch to look for: the number of draws grows as $2^B$."""
+"""The largest batch for which the search is affordable: the number of draws grows as $2^B$."""
 _DRAWS_AT_ONCE = 4096
-_DRAWS = 40  # times 2^B, the mean number of draws until a column is found
-_FIRST_CORNERS = 64  # on which most wrong functions fail; one that passes is checked on all
-_TOLERANCE = 1e-6  # of values 0 and 1: rounding leaves 1e-10 in a badly conditioned batch
-_SAME_CORNER = 1e-7  # relative distance below which two corners are one
-_AMBIGUOUS = "an input that treats all neurons alike may be (-x, -r/α)"
+_MAX_DRAWS = 40  # in units of 2^B, the mean number of draws that find a column
+_FIRST_CORNERS = 64  # tested first, where most wrong functions fail; a function that passes is tested on all corners
+_TOLERANCE = 1e-6  # how far a value may be from α or 1: rounding leaves 1e-10 in a badly conditioned batch
+_SAME_CORNER = 1e-7  # relative distance below which two corners count as one
+_AMBIGUOUS = "an input that turns all neurons on or all off may be (-x, -r/α)"
 
 
 def decode(
@@ -36,23 +37,26 @@ def decode(
 ) -> Reconstruction:
     r"""Find the batch behind the gradient of the hidden layer of a piecewise linear network.
 
-    Draw B corners. If input i switches all of them on, which has the chance $2^{-B}$, the solution of $C h = 1$ on
-    them is the i-th column of $Z^{-1}$, and $C h$ is α or 1 on all rows. All B columns give A, and least squares gives
-    Z; $x_i$ is along $\pm z_i$, with the sign that switches on the right neurons. An input that switches a leaky ReLU's
-    neurons all on or all off has the gradient of its opposite, $-x_i$ with $-r_i/\alpha$; its label decides.
+    1. Draw B corners, and find h with $C h = 1$ at all of them. If input i turns on the neurons of these corners, which
+       has probability $2^{-B}$, then h is the i-th column of $Z^{-1}$, and $C h$ is α or 1 on all rows. Repeat until
+       all B columns are found; they give A.
+    2. Least squares gives Z from A and C. The input $x_i$ is parallel to $V z_i$, and its sign is the one that turns on
+       the right neurons.
+    3. An input that turns the neurons of a leaky ReLU all on or all off has the same gradient as its opposite, $-x_i$
+       with $-r_i/\alpha$. The label decides between them.
 
-    Source: not in Wang et al.; to test candidates by the patterns they imply is the idea of SPEAR (Dimitrov et al.
-    2024), which has the gradient of the biases, and directions instead of corners.
+    Source: ours, not in Wang et al. The idea of testing candidates by the activation patterns that they imply is from
+    SPEAR (Dimitrov et al. 2024), which also uses the gradient of the biases, and has directions instead of corners.
 
     Args:
         observation: the network, and the gradient of its hidden layer.
         batch: B, at most `MAX_BATCH`.
-        norm: the length of all inputs, which the gradient does not determine.
+        norm: the length of every input, which the gradient does not determine.
         labels: the possible labels; see `symmetries`.
-        generator: draws the sketch and the corners.
+        generator: for the random projection that finds the span, and for the corners.
 
     Raises:
-        ValueError: if the rank of the gradient is below B, or no batch explains it.
+        ValueError: if the rank of the gradient is below B, or no batch of B inputs has this gradient.
     """
     assert observation.hidden is not None
     basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
@@ -61,17 +65,17 @@ def decode(
     on = (rows @ slope_functions(rows, slope=slope, generator=generator)) > (1 + slope) / 2
     pattern = slope + (1 - slope) * on.to(rows)
     inputs = torch.linalg.lstsq(pattern, rows).solution @ basis.mT
-    # A neuron is on where w·x > 0. Every neuron tells the sign of r, and all agree if the pattern is right.
+    # A neuron is on where w·x > 0. Every neuron shows the sign of r_i, and all of them agree if the pattern is right.
     agreement = ((inputs @ observation.weights.mT > 0) == on.mT).to(rows).mean(-1)
     signs = torch.where(agreement < 0.5, -1.0, 1.0).to(rows)
     sizes = inputs.norm(dim=-1)
     inputs, residuals = (signs * norm / sizes).unsqueeze(-1) * inputs, signs * sizes / norm
     ambiguities = ()
-    alike = on.all(0)
-    if slope and bool(alike.any()):
+    all_on = on.all(0)
+    if slope and bool(all_on.any()):
         opposite = -inputs, -residuals / slope
         likelier, tied = symmetries.compare_labels(observation, (inputs, residuals), opposite, labels)
-        likelier, tied = likelier & alike, tied & alike
+        likelier, tied = likelier & all_on, tied & all_on
         inputs = torch.where(likelier.unsqueeze(-1), opposite[0], inputs)
         residuals = torch.where(likelier, opposite[1], residuals)
         ambiguities = (_AMBIGUOUS,) if labels is None or bool(tied.any()) else ()
@@ -80,7 +84,7 @@ def decode(
 
 
 def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Generator) -> Float[Tensor, "b b"]:
-    r"""The independent linear functions that are α or 1 on every row, as columns: $Z^{-1}$, in any order.
+    r"""The b independent linear functions that have the value α or 1 on every row: the columns of $Z^{-1}$, unordered.
 
     Raises:
         ValueError: if fewer than b are found.
@@ -88,7 +92,7 @@ def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torc
     corners = _corners(rows)
     size = rows.shape[1]
     found = rows.new_zeros((0, size))
-    for _ in range(-(-_DRAWS * 2**size // _DRAWS_AT_ONCE) if len(corners) >= size else 0):
+    for _ in range(-(-_MAX_DRAWS * 2**size // _DRAWS_AT_ONCE) if len(corners) >= size else 0):
         drawn = corners[torch.randint(len(corners), (_DRAWS_AT_ONCE, size), generator=generator, device=rows.device)]
         functions, failed = torch.linalg.solve_ex(drawn, rows.new_ones((_DRAWS_AT_ONCE, size)))
         functions = functions[(failed == 0) & functions.isfinite().all(-1)]
@@ -101,14 +105,14 @@ def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torc
             break
     if len(found) != size or int(torch.linalg.matrix_rank(found)) < size:
         raise ValueError(
-            f"`rows` are no corners of a parallelepiped: {len(found)} of {size} activation patterns found. The "
-            "gradient is noisy, the batch has another size, or there are too few neurons."
+            f"`rows` must be corners of a parallelepiped: {len(found)} of {size} activation patterns found. The "
+            "gradient has noise, the batch has another size, or the layer has too few neurons."
         )
     return found.mT
 
 
 def _corners(rows: Tensor) -> Tensor:
-    """The different rows without the origin: neurons that are off for all inputs tell nothing."""
+    """The distinct rows except zero: a neuron that is off for every input says nothing about them."""
     rows = rows[rows.norm(dim=-1) > _SAME_CORNER * rows.norm(dim=-1).amax()]
     grid = (rows / (_SAME_CORNER * rows.abs().amax())).round()
     _, groups = grid.unique(dim=0, return_inverse=True)
@@ -118,7 +122,7 @@ def _corners(rows: Tensor) -> Tensor:
 
 
 def _distinct(functions: Float[Tensor, "n b"]) -> Float[Tensor, "k b"]:
-    """The functions without repetitions, of which there are few."""
+    """Each function once. The loop is short, because few functions are different."""
     if not len(functions):
         return functions
     tolerance, kept = 10 * _TOLERANCE * functions.abs().amax(), []

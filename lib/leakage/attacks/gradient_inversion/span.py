@@ -1,8 +1,8 @@
 r"""The subspace that the inputs span: exact, from the rows of a gradient, or estimated, from its moments.
 
-Each row of $G = \frac1m R X$ is a combination of the inputs, so that its row space is their span, without any sampling
-error. Moments of the gradient have that error, averaged over the neurons. A basis is (d, B) with orthonormal columns.
-Random starts only cost time; they do not show in a result with a gap.
+Each row of $G = \frac1m R X$ is a combination of the inputs, so that the row space of G is their span, without any
+error. Moments of the gradient are averages over neurons, so that the span from them has a sampling error. A basis is
+(d, B) with orthonormal columns. If the span has a clear gap, the random start does not change the result.
 """
 
 import math
@@ -15,23 +15,23 @@ from torch import Tensor
 
 from leakage.attacks.gradient_inversion.moments import Moments
 
-_DENSE = 512  # dimensions up to which all eigenvectors of a moment cost less than the leading ones alone
-_OVERSAMPLING = 8  # columns of a random block beyond the number asked for
-_KRYLOV_DEPTH = 8  # products with an operator before its best subspace is computed
+_DENSE = 512  # up to this dimension, all eigenvectors of a moment together cost less than the leading ones alone
+_OVERSAMPLING = 8  # extra columns of a random block, beyond the number of vectors wanted
+_KRYLOV_DEPTH = 8  # blocks of a Krylov space, before eigenvectors are computed in it
 _RESTARTS = 40  # at most; a subspace with a gap needs one to three
 _EIGENVECTOR_TOLERANCE = 1e-8  # relative to the largest eigenvalue, far below any sampling error
 _SHARPENING_STEPS = 2
-_CLEAR_GAP = 1e3  # a gap between data and rounding: sampling or added noise gives 1 to 10, float64 1e8 and more
+_ROUNDING_GAP = 1e3  # a larger gap separates the inputs from rounding: noise gives 1 to 10, float64 1e8 and more
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    r"""A subspace, and how clearly it differs from the rest.
+    r"""A subspace, and how clearly it differs from the other directions.
 
     Attributes:
         basis: V, its orthonormal basis.
-        sizes: the eigenvalues or singular values that belong to it, largest size first.
-        next_size: the largest one that does not.
+        sizes: its eigenvalues or singular values, in descending order of their absolute values.
+        next_size: the absolute value of the next one, which is outside the subspace.
     """
 
     basis: Float[Tensor, "d b"]
@@ -40,7 +40,7 @@ class Span:
 
     @property
     def gap(self) -> float:
-        r"""$|e_B| / |e_{B+1}|$; infinite where nothing is left over."""
+        r"""$|e_B| / |e_{B+1}|$ of the eigenvalues or singular values e; infinite if the next one is 0."""
         least = float(self.sizes[-1].abs())
         return least / self.next_size if self.next_size > 0 else math.inf
 
@@ -59,7 +59,7 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
 
     Raises:
         ValueError: if the rank is below `batch` (equal or dependent inputs, a residual of zero, or a linear
-            activation), or no drop of the singular values shows the size of the batch.
+            activation), or `batch` is left out and no large drop of the singular values shows it.
     """
     limit = min(gradient.shape)
     columns = min(limit, (batch or _OVERSAMPLING) + _OVERSAMPLING)
@@ -80,12 +80,12 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
             "or the activation is linear."
         )
     if exhausted:
-        return _leading(sizes, basis, batch)
-    if float(sizes[batch - 1]) >= _CLEAR_GAP * float(sizes[batch]):
+        return _leading_span(sizes, basis, batch)
+    if float(sizes[batch - 1]) >= _ROUNDING_GAP * float(sizes[batch]):
         wide = _orthonormal(gradient.mT @ _orthonormal(gradient @ basis))
     else:
         wide = _eigenpairs(lambda vectors: gradient.mT @ (gradient @ vectors), basis, count=batch + 1)[1]
-    return _leading(*_singular_pairs(gradient, wide), batch)
+    return _leading_span(*_singular_pairs(gradient, wide), batch)
 
 
 def from_moments(
@@ -96,11 +96,11 @@ def from_moments(
     direction: Float[Tensor, " d"] | None = None,
     generator: torch.Generator,
 ) -> Span:
-    r"""The eigenvectors of largest eigenvalue, by size, of the moment of order 2, or of order 3 in a direction a.
+    r"""The leading eigenvectors of the moment of order 2, or of the moment of order 3 in a direction a.
 
-    Residuals have either sign, so that both ends of the spectrum count. For order 3 every $a^\top x_i$ must differ
-    from 0. A fixed a has $a^\top x_i \sim d^{-1/2}$, which costs a factor $\sqrt d$. The moment of order 1, the
-    default, is a combination of the inputs and costs nothing.
+    Residuals may be negative, so eigenvalues are compared by their absolute values. For order 3 every $a^\top x_i$
+    must differ from 0. A direction chosen without the inputs has $a^\top x_i \sim d^{-1/2}$, which makes the signal
+    $\sqrt d$ times smaller. The default a, the moment of order 1, is a combination of the inputs and avoids this.
 
     Source: Wang et al., Section 4.1 and Remark 3, where a is any unit vector.
     """
@@ -117,15 +117,15 @@ def from_moments(
     columns = min(width, batch + _OVERSAMPLING)
     start = torch.randn((width, columns), generator=generator, dtype=weights.dtype, device=weights.device)
     values, vectors = _eigenpairs(operator, _orthonormal(start), count=min(width, batch + 1))
-    return _leading(values, vectors, batch)
+    return _leading_span(values, vectors, batch)
 
 
 def sharpen(moments: Moments, span: Span) -> Span:
-    r"""A more accurate span, by the moment of order 3 contracted within the given one.
+    r"""A more accurate span, from the moment of order 3 contracted with vectors of the given span.
 
     Two slots of $T = s_3 \sum_i r_i x_i^{\otimes 3}$ are projected onto V, and V becomes the B leading left singular
     vectors of $T(I, V, V)$ as a d by $B^2$ matrix. No direction has to be chosen, and residuals cannot cancel. An input
-    that the given span misses altogether stays lost.
+    that is orthogonal to the given span cannot be found.
 
     Source: not in Wang et al.; this is orthogonal iteration for a symmetric tensor (De Lathauwer et al. 2000).
     """
@@ -133,16 +133,19 @@ def sharpen(moments: Moments, span: Span) -> Span:
         basis = span.basis
         slices = torch.cat([moments.third(basis, column) for column in basis.mT], dim=1)
         vectors, sizes, _ = torch.linalg.svd(slices, full_matrices=False)
-        span = _leading(sizes, vectors, basis.shape[1])
+        span = _leading_span(sizes, vectors, basis.shape[1])
     return span
 
 
 def _largest_drop(sizes: Tensor, rounding: float) -> int:
-    """How many singular values come before the largest ratio of neighbours."""
+    """The number of singular values before their largest drop, as a ratio of neighbours."""
     floored = sizes.clamp_min(rounding)
     drops = torch.cat([torch.ones_like(sizes[:1]), floored[:-1] / floored[1:]])
-    if not float(drops.max()) >= _CLEAR_GAP:
-        raise ValueError(f"`batch` must be given: no drop of the singular values exceeds {float(drops.max()):.3g}.")
+    if not float(drops.max()) >= _ROUNDING_GAP:
+        raise ValueError(
+            "`batch` must be given: no drop of the singular values is large enough to show it; the largest is a "
+            f"factor {float(drops.max()):.3g}, below {_ROUNDING_GAP:g}."
+        )
     return int(drops.argmax())
 
 
@@ -151,20 +154,20 @@ def _orthonormal(vectors: Tensor) -> Tensor:
 
 
 def _singular_pairs(matrix: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
-    """Singular values and right singular vectors of a matrix within the span of `basis`, without squaring it."""
-    image = (basis.mT @ matrix.mT).mT  # for tall matrices twice as fast as matrix @ basis
+    """Singular values and right singular vectors of a matrix within the span of `basis`, without its Gram matrix."""
+    image = (basis.mT @ matrix.mT).mT  # for tall matrices, twice as fast as matrix @ basis
     _, sizes, right = torch.linalg.svd(torch.linalg.qr(image, mode="r").R)
     return sizes, basis @ right.mT
 
 
-def _leading(values: Tensor, vectors: Tensor, batch: int) -> Span:
-    """The first `batch` pairs as a span, with the size of the next one."""
-    left = float(values[batch].abs()) if len(values) > batch else 0.0
-    return Span(vectors[:, :batch], values[:batch], left)
+def _leading_span(values: Tensor, vectors: Tensor, batch: int) -> Span:
+    """The span of the first `batch` vectors, with the size of the next value."""
+    next_size = float(values[batch].abs()) if len(values) > batch else 0.0
+    return Span(vectors[:, :batch], values[:batch], next_size)
 
 
 def _eigenpairs(operator: Callable[[Tensor], Tensor], block: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """The eigenpairs of largest size of a symmetric operator, by restarted block Krylov spaces, largest first."""
+    """The eigenpairs of largest absolute eigenvalue of a symmetric operator, by restarted block Krylov spaces."""
     if len(block) <= max(_DENSE, _KRYLOV_DEPTH * block.shape[1]):
         return _ritz_pairs(torch.eye(len(block), dtype=block.dtype, device=block.device), operator, count)[:2]
     for _ in range(_RESTARTS):
@@ -175,7 +178,7 @@ def _eigenpairs(operator: Callable[[Tensor], Tensor], block: Tensor, *, count: i
 
 
 def _ritz_pairs(space: Tensor, operator: Callable[[Tensor], Tensor], count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The leading eigenpairs of an operator within a subspace, and the norms of their eigenvalue equations' errors."""
+    """The leading eigenvalues λ and eigenvectors v of an operator A within a subspace, and the errors ‖A v - λ v‖."""
     image = operator(space)
     small = space.mT @ image
     values, vectors = torch.linalg.eigh((small + small.mT) / 2)
@@ -186,11 +189,11 @@ def _ritz_pairs(space: Tensor, operator: Callable[[Tensor], Tensor], count: int)
 
 
 def _krylov_basis(operator: Callable[[Tensor], Tensor], block: Tensor) -> Tensor:
-    """An orthonormal basis of the span of the columns of X, A X, A² X, …"""
+    """An orthonormal basis of the columns of X, A X, A² X, …, for the block X and the operator A."""
     space = newest = block
     for _ in range(_KRYLOV_DEPTH - 1):
         newest = operator(newest)
-        for _ in range(2):  # twice, as orthogonality to a space that contains nearly all of a vector needs
+        for _ in range(2):  # once leaves a rounding error if the space contains nearly all of a vector
             newest = _orthonormal(newest - space @ (space.mT @ newest))
         space = torch.cat([space, newest], dim=1)
     return space
