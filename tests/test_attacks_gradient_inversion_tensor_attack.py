@@ -129,7 +129,7 @@ def test_the_label_is_the_output_less_the_residual():
     found = attack(send(inputs, labels, m=40_000, bias=3.0))
     order = found.labels.argsort(descending=True)
     torch.testing.assert_close(found.labels[order], labels, rtol=0, atol=0.1)
-    s0, s3, weights = found.route.moments[0], found.route.moments[3], found.terms.weights[order]
+    s0, s3, weights = found.recovery.moments[0], found.recovery.moments[3], found.terms.weights[order]
     torch.testing.assert_close(s0 + 3 - weights / s3, labels, rtol=0, atol=0.5)
     assert (weights - s0 - labels).abs().min() > 10  # as Algorithm 1 prints it
 

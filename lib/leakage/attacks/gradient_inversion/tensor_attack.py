@@ -1,8 +1,9 @@
-r"""The paper's attack: moments of one gradient, the span of the inputs, and the inputs as terms of a small tensor.
+r"""The attack of Wang et al.: the moments of one gradient give the span of the inputs and a small tensor of them.
 
-The caller may know the batch size, the length of the inputs and the possible labels. Within the span every input is one
-term of a symmetric tensor, and moments of the other parity give its sign. The result has a sampling error of order
-$m^{-1/2}$, and its `misfit` is of the size of this error.
+Every input is one term of this symmetric tensor. A term of order 3 stays the same if the input and its residual both
+change sign, so a moment of even order decides the sign; a term of order 4 stays the same if the input alone does, and a
+moment of odd order decides. The result has a sampling error of order $m^{-1/2}$, and its `misfit` is of this size. The
+caller gives the batch size, and may give the length of the inputs and the possible labels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +27,15 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
     "hidden": moments.from_hidden,
     "span": moments.from_hidden,
 }
-"""The gradients by name, with the moments of each."""
+"""The values of `source` in `reconstruct`, with the function that computes the moments."""
 DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "mean": lambda mean, _: mean,
     "random": lambda mean, draws: torch.randn(mean.shape, generator=draws, dtype=mean.dtype, device=mean.device),
     "ones": lambda mean, _: torch.ones_like(mean),
 }
-"""The directions a by name, of any length, from the moment of order 1."""
-_CLEAR_GAP = 1.5  # of the eigenvalues of the moment in one direction; pure noise gives 1.0 to 1.2
-_MORE_DIRECTIONS = 4  # tried where the mean of the inputs is orthogonal to one of them
+"""The values of `contraction` except "none": the direction a from the moment of order 1 and a generator, unscaled."""
+_CLEAR_GAP = 1.5  # a span with a larger `gap` counts as found: pure noise gives 1.0 to 1.2
+_MORE_DIRECTIONS = 4  # random ones, tried without a clear gap: the moment of order 1 may be orthogonal to an input
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,12 +45,12 @@ class TensorReconstruction(Reconstruction):
     Attributes:
         span: the subspace in which the inputs were found.
         terms: the decomposition of the tensor in the basis of the span.
-        route: the moments that were used.
+        recovery: which moments were used.
     """
 
     span: Span
     terms: Decomposition
-    route: RecoveryMoments
+    recovery: RecoveryMoments
 
 
 def reconstruct(
@@ -63,19 +64,20 @@ def reconstruct(
     labels: Sequence[float] | None = None,
     generator: torch.Generator,
 ) -> TensorReconstruction:
-    r"""Find a batch of inputs of one length, their residuals and labels, from the moments of a single gradient.
+    r"""Find a batch of inputs of equal length, their residuals and labels, from the moments of a single gradient.
 
     1. V spans the inputs: the rows of G, or the leading eigenvectors of the moment of order 2 (of order 3 in one
        direction where $s_2 = 0$).
-    2. The terms of $T(V, V, V) = s_3 \sum_i r_i u_i^{\otimes 3}$ are the $u_i = V^\top x_i$ up to sign; where
-       $s_3 = 0$ those of the moment of order 4.
-    3. Moments of even order give $r_i$, those of odd order $\pm r_i$, with the sign of $u_i$. Where an activation has
-       no even ones, the sign is the one whose label is nearest to a possible label.
+    2. The terms of $T(V, V, V) = s_3 \sum_i r_i u_i^{\otimes 3}$ are the $u_i = V^\top x_i$ up to sign. Where
+       $s_3 = 0$, the moment of order 4 takes the place of T.
+    3. Moments of even order give $r_i$. Moments of odd order give $\pm r_i$; a minus shows that $u_i$ has the wrong
+       sign. If the activation has no even moments, the sign is chosen whose label is nearest to a possible label.
     4. The $r_i$ are refitted to the gradient, and $y_i = f(x_i) - r_i$.
 
-    Source: Wang et al., Algorithm 1 with Section 4.1, Remarks 3 and 4 and Appendix B, which are `source` "outputs" or
-    "hidden" with `centre` False and a single direction. The label follows from (4.1); Algorithm 1 prints it with the
-    opposite sign and without dividing by $\lambda$. The refit, the exact span, centring and "none" are ours.
+    Source: Wang et al., Algorithm 1 with Section 4.1, Remarks 3 and 4 and Appendix B. Their attack has `source`
+    "outputs" or "hidden", `centre` False, and a single direction as `contraction`. The label
+    follows from (4.1); Algorithm 1 prints it with the opposite sign and without dividing by $\lambda$. The refit, the
+    exact span, `centre` and the contraction "none" are ours.
 
     Args:
         observation: the network and its gradient.
@@ -85,46 +87,47 @@ def reconstruct(
         norm: the length of all inputs.
         contraction: the direction a of Remarks 3 and 4: "mean" for the moment of order 1, "random", "ones" for
             $(1, \dots, 1)$, or "none" to use all directions of the span.
-        centre: whether to remove from the moments what only adds noise to them.
+        centre: whether to remove from the moments the part that only adds noise.
         labels: the possible labels; by default ±1, and 0 and 1 for the logistic loss.
-        generator: for starts, contractions and sketches.
+        generator: for random starts, directions and projections.
 
     Raises:
-        ValueError: if the activation does not identify inputs, or the rank of G is below B. g has no rank: from the
-            outputs alone, B inputs are found in a smaller batch, too.
+        ValueError: if the activation does not identify inputs, or the rank of G is below B. Nothing checks B for
+            `source` "outputs": B inputs are then returned for a smaller batch, too.
     """
-    way = recovery_moments(observation.activation, norm=norm)
-    if way.span_order is None:
+    recovery = recovery_moments(observation.activation, norm=norm)
+    if recovery.span_order is None:
         raise ValueError(f"`activation` must have a moment of order 2 or 3, got {observation.activation.name!r}.")
     estimates = SOURCES[source](observation, centre=centre)
     if source != "outputs":
         assert observation.hidden is not None
+        # For "hidden" this only checks the rank, so its draws come from a copy of the generator.
         draws = generator if source == "span" else generator.clone_state()
         found = span.from_rows(observation.hidden, batch=batch, generator=draws)
-    if source != "span":  # of the rows' span, only the rank was needed
-        found = _find_span(estimates, way, batch, contraction, generator)
-    terms = _find_terms(estimates, found.basis, way, contraction, generator)
-    directions, rough = _choose_signs(estimates, found.basis, terms, way, norm)
+    if source != "span":
+        found = _find_span(estimates, recovery, batch, contraction, generator)
+    terms = _find_terms(estimates, found.basis, recovery, contraction, generator)
+    directions, estimated = _choose_signs(estimates, found.basis, terms, recovery, norm)
     inputs = norm * normalize(directions @ found.basis.mT, dim=-1)
     outputs = source == "outputs"
-    signs, ambiguities = symmetries.signs_from_labels(observation, inputs, rough, labels, outputs_seen=outputs)
+    signs, ambiguities = symmetries.signs_from_labels(observation, inputs, estimated, labels, outputs_seen=outputs)
     inputs = signs.unsqueeze(-1) * inputs
     residuals, misfit = refit(observation, inputs, outputs=outputs)
     found_labels = observation.labels(inputs, residuals)
     return TensorReconstruction(
-        inputs, residuals, found_labels, misfit, ambiguities, span=found, terms=terms, route=way
+        inputs, residuals, found_labels, misfit, ambiguities, span=found, terms=terms, recovery=recovery
     )
 
 
 def refit(
     observation: Observation, inputs: Float[Tensor, "B d"], *, outputs: bool
 ) -> tuple[Float[Tensor, " B"], float]:
-    r"""The residuals $r_i$ with which these inputs fit a gradient best, and the relative misfit.
+    r"""The residuals $r_i$ with which these inputs fit the gradient best, and the relative misfit.
 
-    Least squares over all entries of $g_j = \sum_i r_i \sigma(w_j^\top x_i)$ if `outputs`, otherwise of
-    $m G_j = \sum_i r_i \sigma'(w_j^\top x_i)\, x_i$.
+    Solves $g_j = \sum_i r_i \sigma(w_j^\top x_i)$ if `outputs`, otherwise
+    $m G_j = \sum_i r_i \sigma'(w_j^\top x_i)\, x_i$, for all j by least squares.
 
-    Source: not in Wang et al., whose residuals are the weights of the tensor.
+    Source: ours. Wang et al. take the residuals from the weights of the tensor's terms.
     """
     equations = (OutputEquations if outputs else HiddenEquations).from_observation(observation)
     gram, right = equations.residual_equations(inputs.unsqueeze(0))
@@ -133,10 +136,10 @@ def refit(
 
 
 def _find_span(
-    estimates: Moments, way: RecoveryMoments, batch: int, contraction: str, generator: torch.Generator
+    estimates: Moments, recovery: RecoveryMoments, batch: int, contraction: str, generator: torch.Generator
 ) -> Span:
-    """Step 1, by moments."""
-    if way.span_order == 2:
+    """Step 1 of `reconstruct`: the span, from the moments."""
+    if recovery.span_order == 2:
         return span.from_moments(estimates, batch=batch, generator=generator)
     if contraction != "none":
         direction = DIRECTIONS[contraction](estimates.first, generator)
@@ -152,32 +155,36 @@ def _find_span(
 
 
 def _find_terms(
-    estimates: Moments, basis: Float[Tensor, "d B"], way: RecoveryMoments, contraction: str, generator: torch.Generator
+    estimates: Moments,
+    basis: Float[Tensor, "d B"],
+    recovery: RecoveryMoments,
+    contraction: str,
+    generator: torch.Generator,
 ) -> Decomposition:
-    """Step 2."""
-    tensor = estimates.tensor(basis, order=way.tensor_order)
-    if way.tensor_order == 4 and contraction != "none":
-        # Within the span: a direction of the whole space would lose a factor √d.
+    """Step 2 of `reconstruct`: the terms of the tensor."""
+    tensor = estimates.tensor(basis, order=recovery.tensor_order)
+    if recovery.tensor_order == 4 and contraction != "none":
+        # A direction within the span: one of the whole space would weaken the terms by a factor √d.
         direction = DIRECTIONS[contraction](basis.mT @ estimates.first, generator)
         tensor = tensor @ normalize(direction, dim=0)
-    # All slices are the limit of ever more random contractions, without their noise.
+    # None is the limit of infinitely many random contractions, without their noise.
     return decompose(tensor, order=tensor.ndim, contractions=None, generator=generator)
 
 
 def _choose_signs(
-    estimates: Moments, basis: Float[Tensor, "d B"], terms: Decomposition, way: RecoveryMoments, norm: float
+    estimates: Moments, basis: Float[Tensor, "d B"], terms: Decomposition, recovery: RecoveryMoments, norm: float
 ) -> tuple[Float[Tensor, "B B"], Float[Tensor, " B"]]:
-    """Step 3: the factors with the signs of the inputs, and first estimates of the residuals.
+    """Step 3 of `reconstruct`: the factors with the signs of the inputs, and first estimates of the residuals.
 
     If the activation has no even moments, the signs are those that make all residuals positive.
     """
-    if way.tensor_order == 3:
-        odd = terms.weights / (way.moments[3] * norm**3)
+    if recovery.tensor_order == 3:
+        odd = terms.weights / (recovery.moments[3] * norm**3)
     else:
-        odd = torch.linalg.pinv(terms.factors.mT) @ (basis.mT @ estimates.first) / (way.moments[1] * norm)
-    if way.span_order == 3:
+        odd = torch.linalg.pinv(terms.factors.mT) @ (basis.mT @ estimates.first) / (recovery.moments[1] * norm)
+    if recovery.span_order == 3:
         return terms.factors * _sign(odd), odd.abs()
-    second = basis.mT @ estimates.second(basis) / (way.moments[2] * norm**2)
+    second = basis.mT @ estimates.second(basis) / (recovery.moments[2] * norm**2)
     even = torch.linalg.pinv(powers(terms.factors, 2).mT) @ second.flatten()
     return terms.factors * _sign(odd * even), even
 
