@@ -1,9 +1,9 @@
 r"""Testing one mixture of Gaussians against another: total variation, thresholds, power and scores, by quadrature.
 
-A prediction is Gaussian once the design is known. Its law is a `ScaleMixture` $\sum_i w_i\,N(0, v_i)$ where its mean is
-0, so that only $|y|$ matters, and a `GaussianMixture` $\frac1S \sum_i N(\mu_i, v_i)$ where its mean depends on the
-design, as with real labels. Every function compares an outsider's law with a member's. Leading dimensions are
-independent problems. Only `ScaleMixture.sample` draws random numbers.
+Given the design, a prediction is Gaussian; over random designs its law is a mixture. If the mean is 0 for every design,
+it is a `ScaleMixture` $\sum_i w_i\,N(0, v_i)$, where only $|y|$ matters. If the mean depends on the design, as with
+real labels, it is a `GaussianMixture` $\frac1S \sum_i N(\mu_i, v_i)$. The functions compare an outsider's law with a
+member's. Leading dimensions are independent problems. Only `ScaleMixture.sample` draws random numbers.
 """
 
 import math
@@ -18,24 +18,24 @@ from torch import Tensor
 from leakage.runtime import DTYPE
 
 _CHUNK = 2**20  # points times atoms evaluated at once
-_SCALE_GRID = 384  # log-spaced points of |y| on which the sign of the density difference is read
-_SCALE_START = 1e-3  # that grid begins at this fraction of the smallest scale
-_SCALE_END = 12.0  # and ends at this many of the largest: a Gaussian has no mass beyond 12 deviations
-_GRID = 1500  # points of the line on which the sign is read for means: quantiles of all components, at least
-_FEWEST = 25  # of each component, its mean among them, so that no peak is missed
-_TAIL = 9.0  # the outermost quantiles, in deviations
+_SCALE_GRID = 384  # log-spaced points of |y| at which the sign of the density difference is computed
+_SCALE_START = 1e-3  # this grid starts at this multiple of the smallest scale
+_SCALE_END = 12.0  # and ends at this multiple of the largest: a Gaussian has no mass beyond 12 deviations
+_MEANS_GRID = 1500  # about the least number of points of y, for laws with means, shared among all components
+_FEWEST_POINTS = 25  # of this grid for each component, with its mean, so that no peak is missed
+_MEANS_REACH = 9.0  # this grid reaches so many deviations to both sides of each mean
 _ROUNDS = 5  # each round divides the bracket of every sign change by `_SPLIT`
 _SPLIT = 8
-_CELLS = 4000  # of |y|, whose masses `power` adds up
+_CELLS = 4000  # intervals of |y| whose masses `power` adds up
 
 
 @dataclass(frozen=True)
 class ScaleMixture:
-    r"""The law $\sum_i w_i\,N(0, v_i)$. Its `cdf` and `density` are those of $|Y|$.
+    r"""The law $\sum_i w_i\,N(0, v_i)$ of a number Y. `cdf` and `density` are those of $|Y|$.
 
     Args:
         variances: $v_i > 0$, finite.
-        weights: $w_i \ge 0$ with sum 1, one for each atom; equal if left out. Leading dimensions broadcast.
+        weights: $w_i \ge 0$ with sum 1, one for each atom; equal by default. Leading dimensions broadcast.
     """
 
     variances: Float[Tensor, "*batch atoms"]
@@ -61,14 +61,14 @@ class ScaleMixture:
         )
 
     def log_density(self, y: Float[Tensor, "*#batch points"]) -> Float[Tensor, "*batch points"]:
-        r"""Logarithm of `density`, finite also where the density is too small for a floating-point number."""
+        r"""Logarithm of `density`, also finite where the density itself rounds to 0."""
         norm = math.log(2 / math.pi) / 2
         return self._evaluate(
             y, lambda z, scale, weights: _minus_half_square((weights / scale).log(), z).logsumexp(-1) + norm
         )
 
     def sample(self, size: int, *, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
-        """`size` signed draws from each law of the batch."""
+        """`size` draws of Y, with their signs, from each law of the batch."""
         flat = self._weights.expand(self.variances.shape).reshape(-1, self.variances.shape[-1])
         atoms = torch.multinomial(flat, size, replacement=True, generator=generator)
         chosen = self.variances.reshape(flat.shape).gather(-1, atoms)
@@ -81,7 +81,7 @@ class ScaleMixture:
         return self.weights if self.weights is not None else self.variances.new_full((atoms,), 1 / atoms)
 
     def _evaluate(self, y: Tensor, kernel: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """`kernel(y / scale, scale, weights)`, which reduces the atoms and may overwrite the quotients."""
+        """`kernel(y / scale, scale, weights)`; it must sum over the atoms and may overwrite its first argument."""
         dtype = torch.promote_types(y.dtype, self.variances.dtype)
         scale, weights = self.variances.sqrt().to(dtype).unsqueeze(-2), self._weights.to(dtype).unsqueeze(-2)
         return _evaluate_in_chunks(y, self.variances.shape, lambda part: kernel(part / scale, scale, weights))
@@ -89,7 +89,7 @@ class ScaleMixture:
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    r"""Equal mixture of $N(\mu_i, v_i)$ along the last dimension."""
+    r"""The law $\frac1S \sum_i N(\mu_i, v_i)$, with the S components along the last dimension."""
 
     means: Float[Tensor, "*batch atoms"]
     variances: Float[Tensor, "*batch atoms"]
@@ -110,7 +110,7 @@ class GaussianMixture:
 
 
 def _evaluate_in_chunks(y: Tensor, shape: torch.Size, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """`function` of points (…, points, 1), a few points at a time, for laws whose atoms have this shape."""
+    """`function` of points (…, points, 1), a few points at a time; `shape` is that of the atoms."""
     batch = torch.broadcast_shapes(y.shape[:-1], shape[:-1])
     step = max(1, _CHUNK // max(1, math.prod(batch) * shape[-1]))
     found = y.new_empty((*batch, y.shape[-1]))
@@ -120,17 +120,17 @@ def _evaluate_in_chunks(y: Tensor, shape: torch.Size, function: Callable[[Tensor
 
 
 def _weighted_sum(values: Float[Tensor, "*b points atoms"], weights: Float[Tensor, "*#b 1 atoms"]) -> Tensor:
-    """Sums over the atoms. With the weights on the right, a CPU takes five times as long."""
+    """Weighted sums over the atoms. On a CPU, `values @ weights` takes five times as long."""
     return (weights @ values.mT).squeeze(-2)
 
 
 def _minus_half_square(offset: Float[Tensor, "*#z"], z: Float[Tensor, "*z"]) -> Float[Tensor, "*z"]:
-    r"""$c - z^2/2$, in the memory of z unless it will be differentiated: three times as fast as in new memory."""
+    r"""$c - z^2/2$ for the offset c. Overwrites z, which is three times as fast, unless gradients are needed."""
     return torch.addcmul(offset, z, z, value=-0.5, out=None if offset.requires_grad or z.requires_grad else z)
 
 
 class Laws(TypedDict):
-    """Both laws of one prediction, to be handed on by keyword: `total_variation(**laws)`."""
+    """The outsider's and the member's law of one prediction, as keyword arguments: `total_variation(**laws)`."""
 
     outsider: ScaleMixture
     member: ScaleMixture
@@ -141,37 +141,39 @@ Law = ScaleMixture | GaussianMixture | Tensor
 
 
 def total_variation(*, member: Law, outsider: Law) -> Float[Tensor, "*batch"]:
-    r"""Total variation distance: the advantage of the likelihood ratio test, and so of the best attack.
+    r"""The total variation distance, which is the advantage of the best attack, the likelihood ratio test.
 
     $$ \mathrm{TV} = \tfrac12 \sum_j \bigl| G(t_{j+1}) - G(t_j) \bigr|, \qquad G = F_0 - F_1, $$
 
-    where $t_1 < t_2 < \dots$ are the sign changes of $f_0 - f_1$ (`thresholds`) and G is 0 at both ends of the line. As
-    $G' = 0$ at a crossing, an error of h in its place costs only $O(h^2)$.
+    where $F_0$ and $f_0$ belong to the outsider, $F_1$ and $f_1$ to the member. The $t_1 < t_2 < \dots$ are the sign
+    changes of $f_0 - f_1$ (`thresholds`), and G is 0 at both ends of the line. As $G' = 0$ at a sign change, an error h
+    in its place changes the distance by $O(h^2)$ only.
+
     Source: Tan et al. (2022), Proposition 3.1, evaluated exactly.
 
-    Every atom is evaluated at some points of every atom. For a `GaussianMixture`, whose grid grows with the number of
-    atoms, the cost is quadratic: 0.3 s for 600 atoms a side, some minutes for 5000.
+    The grid for a `GaussianMixture` grows with the number of atoms, and every atom is evaluated on all of it, so the
+    cost is quadratic: 0.3 s for 600 atoms in each law, some minutes for 5000.
     """
-    first, second = _as_mixture(outsider), _as_mixture(member)
-    crossings = thresholds(member=second, outsider=first)
-    gaps = first.cdf(crossings) - second.cdf(crossings)
+    outsider, member = _as_mixture(outsider), _as_mixture(member)
+    crossings = thresholds(member=member, outsider=outsider)
+    gaps = outsider.cdf(crossings) - member.cdf(crossings)
     edge = torch.zeros_like(gaps[..., :1])
     return 0.5 * torch.diff(torch.cat([edge, gaps, edge], dim=-1), dim=-1).abs().sum(-1)
 
 
 def thresholds(*, member: Law, outsider: Law) -> Float[Tensor, "*batch crossings"]:
-    r"""Where the likelihood ratio crosses 1, ascending, padded with $+\infty$: values of $|y|$ for scale mixtures.
+    r"""The values of y, or of $|y|$ for scale mixtures, where the likelihood ratio crosses 1; ascending, padded with ∞.
 
-    A Gaussian against a Gaussian of the same mean has one crossing in $|y|$; heavy tails add more.
+    Two Gaussians of mean 0 have one crossing in $|y|$; mixtures with heavy tails have more.
     """
-    first, second = _as_mixture(outsider), _as_mixture(member)
-    if isinstance(first, ScaleMixture) and isinstance(second, ScaleMixture):
-        grid = _log_grid(first, second)
-    elif isinstance(first, GaussianMixture) and isinstance(second, GaussianMixture):
-        grid = _quantile_grid(first, second)
+    outsider, member = _as_mixture(outsider), _as_mixture(member)
+    if isinstance(outsider, ScaleMixture) and isinstance(member, ScaleMixture):
+        grid = _log_grid(outsider, member)
+    elif isinstance(outsider, GaussianMixture) and isinstance(member, GaussianMixture):
+        grid = _grid_around_means(outsider, member)
     else:
-        raise TypeError("`member` and `outsider` must be mixtures of one class.")
-    return sign_changes(lambda y: first.density(y) - second.density(y), grid)
+        raise TypeError("`member` and `outsider` must both be a `ScaleMixture`, or both a `GaussianMixture`.")
+    return sign_changes(lambda y: outsider.density(y) - member.density(y), grid)
 
 
 def threshold_advantage(
@@ -184,26 +186,28 @@ def threshold_advantage(
 def log_likelihood_ratio(
     predictions: Float[Tensor, " draws"], *, member: ScaleMixture, outsider: ScaleMixture
 ) -> Float[Tensor, " draws"]:
-    r"""Score of the best blind attack on one prediction seen without its label, positive for "member", in nats.
+    r"""Score of the best attack that sees a prediction without its label, in nats; positive for "member".
 
     $$ s(\hat y_0) = \log f_1(\hat y_0) - \log f_0(\hat y_0) $$
 
-    The attacker knows both unbatched laws. Source: Tan et al. (2022), Proposition 3.1 and eq. (3).
+    The attacker knows both laws, which have no batch dimensions.
+
+    Source: Tan et al. (2022), Proposition 3.1 and eq. (3).
     """
     size = predictions.abs()
     return member.log_density(size) - outsider.log_density(size)
 
 
 def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr: float) -> Float[Tensor, "*batch"]:
-    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of 4000 cells of $|y|$.
+    r"""Largest true positive rate at a false positive rate (Neyman–Pearson), from the masses of 4000 intervals.
 
-    The cells are ordered by likelihood ratio and filled until the false positive rate is spent; the last cell is used
-    in part, which is the randomised test. A mass is a difference of distribution functions and may be off by 1e-16, so
-    `fpr` should not be below 1e-13, where that is 0.1 %.
+    The test says "member" on the intervals of $|y|$ with the largest likelihood ratios, as many as `fpr` allows; on the
+    last of them it says so with a probability below 1. A mass is a difference of distribution functions with an error
+    of about 1e-16, so `fpr` should not be below 1e-13, where the relative error is 0.1 %.
     """
-    first, second = _as_mixture(outsider), _as_mixture(member)
-    grid = _log_grid(first, second, points=_CELLS)
-    masses = [_cell_masses(law.cdf(grid)) for law in (first, second)]
+    laws = _as_mixture(outsider), _as_mixture(member)
+    grid = _log_grid(*laws, points=_CELLS)
+    masses = [_cell_masses(law.cdf(grid)) for law in laws]
     null, alternative = torch.broadcast_tensors(*masses)
     order = torch.argsort(alternative / null.clamp_min(torch.finfo(null.dtype).tiny), dim=-1, descending=True)
     null, alternative = null.gather(-1, order), alternative.gather(-1, order)
@@ -213,7 +217,7 @@ def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr
 
 
 def _cell_masses(cdf: Tensor) -> Tensor:
-    """Masses of the cells between the grid's points, and beyond its last one."""
+    """Masses of the intervals from 0 through the points of the grid to infinity."""
     edges = torch.cat([torch.zeros_like(cdf[..., :1]), cdf, torch.ones_like(cdf[..., :1])], dim=-1)
     return torch.diff(edges, dim=-1).clamp_min(0)
 
@@ -223,22 +227,22 @@ def _as_mixture(law):
 
 
 def _log_grid(first: ScaleMixture, second: ScaleMixture, *, points: int = _SCALE_GRID) -> Tensor:
-    """Points of |y|, log-spaced, that cover every scale of both laws."""
+    """Log-spaced points of |y| that cover every scale of both laws."""
     low = torch.minimum(first.variances.amin(-1), second.variances.amin(-1)).sqrt() * _SCALE_START
     high = torch.maximum(first.variances.amax(-1), second.variances.amax(-1)).sqrt() * _SCALE_END
     steps = torch.linspace(0, 1, points, dtype=DTYPE, device=low.device)
     return torch.exp(low.log().unsqueeze(-1) + (high / low).log().unsqueeze(-1) * steps)
 
 
-def _quantile_grid(first: GaussianMixture, second: GaussianMixture) -> Float[Tensor, "*batch points"]:
-    """Points from -9 to 9 deviations round the mean of every component, in ascending order."""
-    quantiles = []
+def _grid_around_means(first: GaussianMixture, second: GaussianMixture) -> Float[Tensor, "*batch points"]:
+    """Points from -9 to 9 deviations around the mean of every component, in ascending order."""
+    parts = []
     for law in (first, second):
-        each = max(_FEWEST, _GRID // (2 * law.means.shape[-1]) | 1)  # odd: the mean is one of them
-        steps = torch.linspace(-_TAIL, _TAIL, each, dtype=law.means.dtype, device=law.means.device)
-        quantiles.append((law.means.unsqueeze(-1) + law.variances.sqrt().unsqueeze(-1) * steps).flatten(-2))
-    batch = torch.broadcast_shapes(*(points.shape[:-1] for points in quantiles))
-    return torch.cat([points.expand(*batch, -1) for points in quantiles], dim=-1).sort(dim=-1).values
+        each = max(_FEWEST_POINTS, _MEANS_GRID // (2 * law.means.shape[-1]) | 1)  # odd, so that the mean is one of them
+        steps = torch.linspace(-_MEANS_REACH, _MEANS_REACH, each, dtype=law.means.dtype, device=law.means.device)
+        parts.append((law.means.unsqueeze(-1) + law.variances.sqrt().unsqueeze(-1) * steps).flatten(-2))
+    batch = torch.broadcast_shapes(*(points.shape[:-1] for points in parts))
+    return torch.cat([points.expand(*batch, -1) for points in parts], dim=-1).sort(dim=-1).values
 
 
 def sign_changes(
@@ -246,7 +250,7 @@ def sign_changes(
 ) -> Float[Tensor, "*batch crossings"]:
     """Arguments at which `difference` changes sign along `grid`, ascending, padded with +∞."""
     sign = torch.sign(difference(grid))
-    # Each zero gets the last sign before it: a root that falls on a point of the grid is a change too.
+    # A zero takes the last sign before it, so that a root on a point of the grid is found, too.
     places = torch.arange(sign.shape[-1], device=sign.device)
     sign = sign.gather(-1, torch.where(sign != 0, places, 0).cummax(dim=-1).values)
     change = sign[..., 1:] * sign[..., :-1] < 0
@@ -266,6 +270,6 @@ def _narrow(difference: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, l
     points = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * fractions
     values = difference(points.flatten(-2)).unflatten(-1, (low.shape[-1], _SPLIT + 1))
     same = (torch.sign(values[..., :-1]) == left.unsqueeze(-1)).to(torch.int8)
-    # The last point before the first change of sign: the bracket's lower end always counts as one.
+    # The last point before the first change of sign; the lower end counts even if its sign is 0.
     index = same.cumprod(-1).sum(-1).clamp(min=1).sub(1).unsqueeze(-1).long()
     return points.gather(-1, index).squeeze(-1), points.gather(-1, index + 1).squeeze(-1)

@@ -1,10 +1,10 @@
-r"""Outputs of ridge logistic regression at a point, with and without training on it, and the best attacks on them.
+r"""The law of a ridge logistic regression's output at a point, with and without training on it, and the best attacks.
 
-An outsider with teacher logit $Z \sim N(0, \kappa^2)$ and label $P(y = 1 \mid Z) = \rho'(Z)$ gets the output
-$h \sim N(\alpha Z, \sigma^2)$ for both labels. A member with label y gets
-$\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. `limit.solve` has α, σ and γ. The best attack on one point is one loss
-threshold (`best_attack_on_point`). Laws are batched and broadcast, in float64. Label 0 follows from label 1 by
-$(Z, z, 0) \to (-Z, -z, 1)$. Nothing here is random.
+A point has the teacher logit $Z \sim N(0, \kappa^2)$ and a label with $P(y = 1 \mid Z) = \rho'(Z)$. A model trained
+without it gives it the output $h \sim N(\alpha Z, \sigma^2)$, whatever the label. A model trained with it gives
+$\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. `limit.solve` computes α, σ and γ. The best attack on one point is a
+loss threshold (`best_attack_on_point`). Laws are batched and broadcast, in float64. Most formulas are for label 1;
+label 0 follows by $(Z, z, 0) \to (-Z, -z, 1)$. Nothing here is random.
 """
 
 import math
@@ -18,18 +18,19 @@ from torch.nn.functional import softplus
 
 from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, label_sign, loss, prox
 
-_SPAN = 8.5  # standard deviations that a quadrature covers: beyond them lies 2e-17 of the mass
+_SPAN = 8.5  # standard deviations that a quadrature covers: 2e-17 of the mass is beyond them
 _LOGIT_NODES = 161  # in Z: 12 digits for κ up to 100
-_EXCEEDANCE_NODES = 321  # 12 digits where the output separates labels sharply, far from the teacher's boundary
-_OUTPUT_NODES = 120  # in the output: 11 digits in the corners of the parameters, all digits elsewhere
-_WIDE = 1.1  # spread from which the logistic variable is the one to sum over
-_LOGISTIC_STEP, _LOGISTIC_END = 0.55, 27.5  # both sums are good to 1e-12, which steps of 0.75 and 0.6 are not:
-_NORMAL_STEP, _NORMAL_END = 0.5, 8.5  # they leave 1e-9 at spreads near 1
-_CHUNK = 400  # integrals done together, so that their nodes stay in the processor's cache
+_EXCEEDANCE_NODES = 321  # 12 digits even if outputs separate labels sharply and the bound is far from 0
+_OUTPUT_NODES = 120  # in the output: 11 digits at extreme parameters, all digits elsewhere
+_WIDE = 1.1  # `label_moments` sums over the logistic variable at this spread and above, else over the normal one
+# With these steps both sums have errors of 1e-12. Steps of 0.75 and 0.6 leave errors of 1e-9 at spreads near 1.
+_LOGISTIC_STEP, _LOGISTIC_END = 0.55, 27.5
+_NORMAL_STEP, _NORMAL_END = 0.5, 8.5
+_CHUNK = 400  # integrals computed together, so that their nodes stay in the processor's cache
 _HALVINGS = 60
-_TAIL = 9.0  # deviations of the output within which thresholds are searched
-_CELLS = 64  # of the grid of each round of `best_loss_threshold`
-_ROUNDS = 5
+_TAIL = 9.0  # thresholds are searched within this many standard deviations of the output
+_CELLS = 64  # of the grid in each round of `best_loss_threshold`
+_ROUNDS = 5  # each makes the cells of its grid 32 times smaller
 
 
 @dataclass(frozen=True)
@@ -47,19 +48,19 @@ class OutputLaw:
         return torch.hypot(self.kappa * self.alpha, self.sigma)
 
     def unsqueeze(self) -> "OutputLaw":
-        """The same laws with a new last dimension, against which the points of a grid broadcast."""
+        """The same laws with a new last dimension of size 1, for broadcasting with the points of a grid."""
         return OutputLaw(*(getattr(self, name)[..., None] for name in ("alpha", "sigma", "gamma", "kappa")))
 
 
 class Densities(NamedTuple):
-    """Densities of the output at one point, of models trained without it and with it."""
+    """Densities of the output at one point, for models trained without the point and with it."""
 
     outsider: Float[Tensor, "*b points"]
     member: Float[Tensor, "*b points"]
 
 
 class LossThreshold(NamedTuple):
-    """The attack "member if the loss is below the threshold", and its rates."""
+    """The attack "member if the loss is below the threshold", and its rates; the advantage is TPR - FPR."""
 
     threshold: Float[Tensor, "*b"]
     tpr: Float[Tensor, "*b"]
@@ -75,7 +76,7 @@ class Quadrature(NamedTuple):
 
 
 class OutputQuadrature(NamedTuple):
-    r"""Nodes of $h \sim N(0, q^2)$, the member's outputs $\operatorname{Prox}_{\gamma\rho}(h)$ there, and weights."""
+    r"""Outsiders' outputs $h \sim N(0, q^2)$, members' outputs $\operatorname{Prox}_{\gamma\rho}(h)$, and weights."""
 
     outsider: Float[Tensor, "*b nodes"]
     member: Float[Tensor, "*b nodes"]
@@ -100,31 +101,33 @@ def densities(
 
     Source: Tan et al. (2023), (64) and (65).
     """
-    wide, mean, label = law.unsqueeze(), (law.alpha * teacher)[..., None], label[..., None]
-    norm = wide.sigma * math.sqrt(2 * math.pi)
-    before = inverse_prox(outputs, wide.gamma, label)
-    slope = 1 + wide.gamma * curvature(outputs)
+    expanded, mean, label = law.unsqueeze(), (law.alpha * teacher)[..., None], label[..., None]
+    norm = expanded.sigma * math.sqrt(2 * math.pi)
+    without = inverse_prox(outputs, expanded.gamma, label)  # the output of the model trained without the point
+    slope = 1 + expanded.gamma * curvature(outputs)
     return Densities(
-        torch.exp(-((outputs - mean) / wide.sigma).square() / 2) / norm,
-        torch.exp(-((before - mean) / wide.sigma).square() / 2) * slope / norm,
+        torch.exp(-((outputs - mean) / expanded.sigma).square() / 2) / norm,
+        torch.exp(-((without - mean) / expanded.sigma).square() / 2) * slope / norm,
     )
 
 
 def best_attack_on_point(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> LossThreshold:
-    r"""The attack of largest advantage on one point that the attacker knows: its loss threshold and its rates.
+    r"""The loss threshold with the largest advantage on one point, for an attacker who knows Z and y, and its rates.
 
-    For $y = 1$ and with $m = \alpha Z$, $a(z) = \gamma\rho'(-z)$, the logarithm of the likelihood ratio is
+    For $y = 1$, with $m = \alpha Z$ and $a(z) = \gamma\rho'(-z)$, the logarithm of the likelihood ratio is
 
     $$ S(z) = \log(1 + \gamma\rho''(z)) + a(z)\,\frac{2(z - m) - a(z)}{2\sigma^2} . $$
 
-    $S/a$ increases from $-\infty$ to $+\infty$, so that S has one root $z^*$: members are the outputs above it, that
-    is, the losses below $\log(1 + e^{-z^*})$. Then
+    $S/a$ increases from $-\infty$ to $+\infty$, so that S has one root $z^*$. The best attack says "member" for
+    outputs above the root, that is, for losses below $\log(1 + e^{-z^*})$. Then
 
     $$ \operatorname{Adv}(Z, 1) = \Phi\Bigl(\frac{z^* - m}\sigma\Bigr) -
        \Phi\Bigl(\frac{z^* - m - a(z^*)}\sigma\Bigr) . $$
 
-    At $m - \max(9, \sigma)\,\sigma$ S is negative, at $\operatorname{Prox}(m + 9\sigma)$ it is positive. The root is
-    not in the paper; the advantage is that of its (7), exactly.
+    Bisection starts between $m - \max(9, \sigma)\,\sigma$, where S is negative, and $\operatorname{Prox}(m + 9\sigma)$,
+    where it is positive.
+
+    Source: the advantage is that of Tan et al. (2023), (7), exactly; the root is ours.
     """
     sign = label_sign(label).to(law.alpha)
     root = _likelihood_ratio_root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
@@ -135,13 +138,13 @@ def best_attack_on_point(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label
 
 
 def _normal_mass(end: Tensor, length: Tensor) -> Tensor:
-    """Φ(d) - Φ(d - p) for p ≥ 0, from the tail in which both are small."""
+    """Φ(end) - Φ(end - length) for length ≥ 0, from the tail where both terms are small, so that no digits are lost."""
     flip = torch.where(end - length / 2 > 0, -1.0, 1.0).to(end)
     return flip * (torch.special.ndtr(flip * end) - torch.special.ndtr(flip * (end - length)))
 
 
 def _likelihood_ratio_root(mean: Tensor, sigma: Tensor, gamma: Tensor) -> Tensor:
-    """The root of S by halving: an error h of the root costs an advantage of order h² only."""
+    """The root of S in `best_attack_on_point`, by bisection. An error h of the root lowers the advantage by O(h²)."""
     low = mean - sigma.clamp_min(_TAIL) * sigma
     high = prox(mean + _TAIL * sigma, gamma, torch.ones_like(mean))
     for _ in range(_HALVINGS):
@@ -165,26 +168,26 @@ def average_advantage(law: OutputLaw, *, nodes: int = 101) -> Float[Tensor, "*b"
 def loss_threshold_rates(law: OutputLaw, threshold: Float[Tensor, "*#b"]) -> LossThreshold:
     r"""Rates of "member if the loss is below τ" with one threshold for all points, averaged over points and labels.
 
-    For label 1 the loss is below τ where the output exceeds $c = -\log(e^\tau - 1)$, and a member's output does where
-    the output without training exceeds $c - \gamma\rho'(-c)$.
+    For label 1 the loss is below τ if the output exceeds $c = -\log(e^\tau - 1)$. A member's output exceeds c if the
+    output of the model trained without the point exceeds $c - \gamma\rho'(-c)$.
     """
     tpr, fpr = _cut_rates(law, -torch.log(torch.expm1(threshold)))
     return LossThreshold(threshold.expand_as(tpr), tpr, fpr, tpr - fpr)
 
 
 def best_loss_threshold(law: OutputLaw) -> LossThreshold:
-    r"""The one loss threshold for all points with the largest advantage, by grids of c that close in on it.
+    r"""The loss threshold with the largest advantage, where all points have the same threshold.
 
-    c is that of `loss_threshold_rates`; the grids begin with all outputs of members and outsiders. An error of the
-    threshold costs only its square.
+    The search is over the output c in `loss_threshold_rates`. The first grid of c covers the outputs of members and
+    outsiders; every next one covers the two cells around the best point. An error h lowers the advantage by O(h²).
     """
     one, reach = torch.ones_like(law.alpha), _TAIL * law.spread
     low, high = -reach, prox(reach, law.gamma, one)
-    wide = law.unsqueeze()
+    expanded = law.unsqueeze()
     for _ in range(_ROUNDS):
         steps = torch.linspace(0, 1, _CELLS + 1, dtype=low.dtype, device=low.device)
         cuts = torch.lerp(low[..., None], high[..., None], steps)
-        tpr, fpr = _cut_rates(wide, cuts)
+        tpr, fpr = _cut_rates(expanded, cuts)
         index = (tpr - fpr).argmax(-1, keepdim=True)
         low, high = (cuts.gather(-1, (index + i).clamp(0, _CELLS)).squeeze(-1) for i in (-1, 1))
     cut = low + (high - low) / 2
@@ -193,30 +196,32 @@ def best_loss_threshold(law: OutputLaw) -> LossThreshold:
 
 
 def _cut_rates(law: OutputLaw, cut: Tensor) -> tuple[Tensor, Tensor]:
-    """True and false positive rate of "member if the output is above c", for label 1."""
+    """True and false positive rates of "member if the output is above the cut", for label 1."""
     cut, one = torch.broadcast_tensors(cut, torch.ones_like(law.alpha))
     return exceedance(law, inverse_prox(cut, law.gamma, one)), exceedance(law, cut)
 
 
 def exceedance(law: OutputLaw, bound: Float[Tensor, "*#b"], *, nodes: int = _EXCEEDANCE_NODES) -> Float[Tensor, "*b"]:
     r"""Probability of an output above b at a fresh point of label 1, $2\E[\rho'(Z)\Phi((\alpha Z - b)/\sigma)]$."""
-    rule, wide = logit_quadrature(law.kappa, nodes=nodes), law.unsqueeze()
-    return average_over_points(torch.special.ndtr((wide.alpha * rule.nodes - bound[..., None]) / wide.sigma), rule)
+    rule, expanded = logit_quadrature(law.kappa, nodes=nodes), law.unsqueeze()
+    scaled = (expanded.alpha * rule.nodes - bound[..., None]) / expanded.sigma
+    return average_over_points(torch.special.ndtr(scaled), rule)
 
 
 def generalisation_error(law: OutputLaw) -> Float[Tensor, "*b"]:
-    r"""Misclassification of fresh points, $2\E[\rho'(Z)\Phi(-\alpha Z/\sigma)]$.
+    r"""The probability that a fresh point is misclassified, $2\E[\rho'(Z)\Phi(-\alpha Z/\sigma)]$.
 
-    Source: Tan et al. (2023), (59); (6) lacks the factor 2 in our copy.
+    Source: Tan et al. (2023), (59); in our copy (6) lacks the factor 2.
     """
     return 1 - exceedance(law, torch.zeros_like(law.alpha))
 
 
 def logit_quadrature(kappa: Float[Tensor, "*b"], *, nodes: int = _LOGIT_NODES) -> Quadrature:
-    r"""Nodes $Z = \sinh x$ with equal steps of x out to $\pm 8.5\kappa$, weights of $N(0, \kappa^2)$.
+    r"""Quadrature over $Z \sim N(0, \kappa^2)$: nodes $Z = \sinh x$ with equal steps of x, out to $\pm 8.5\kappa$.
 
-    The stretch puts as many nodes where Z is of order 1, where labels are random, as where it is of order κ: so
-    $\kappa = 100$, where $\rho'(Z)$ is a step, costs no more than $\kappa = 1$. For $\kappa = 0$ every node is 0.
+    The hyperbolic sine puts as many nodes at |Z| of order 1, where labels are random, as at |Z| of order κ. So the same
+    number of nodes serves $\kappa = 1$ and $\kappa = 100$, where $\rho'(Z)$ is nearly a step. For $\kappa = 0$ every
+    node is 0.
     """
     end = torch.asinh(_SPAN * kappa)[..., None]
     x = end * torch.linspace(-1, 1, nodes, dtype=kappa.dtype, device=kappa.device)
@@ -232,11 +237,12 @@ def average_over_points(values: Float[Tensor, "*b nodes"], rule: Quadrature) -> 
 
 
 def output_quadrature(law: OutputLaw, *, nodes: int = _OUTPUT_NODES) -> OutputQuadrature:
-    r"""Quadrature over outsiders' outputs h and members' $w = \operatorname{Prox}_{\gamma\rho}(h)$ of label 0.
+    r"""Quadrature over an outsider's output h and a member's $w = \operatorname{Prox}_{\gamma\rho}(h)$, for label 0.
 
     $\E F(w) = \int F(w)\,\varphi(g(w)/q)\,g'(w)/q\,dw$ with $g(w) = w + \gamma\rho'(w)$, by the trapezoidal rule in x
-    where $w = w_0 + \sinh x$: no proximal operator is needed at a node. The centre $w_0$ is where g bends from slope 1
-    to γ and the density of w is narrow, so that a hundred nodes are enough for γ up to $10^{13}$.
+    with $w = w_0 + \sinh x$. As w is the variable, the nodes need no proximal operator. At the centre $w_0$ the slope
+    of g changes and the density of w is narrow; the nodes are densest there, so that a hundred are enough for γ up to
+    $10^{13}$.
     """
     spread = law.spread
     centre = -torch.log1p(law.gamma / (1 + spread))
@@ -251,7 +257,7 @@ def output_quadrature(law: OutputLaw, *, nodes: int = _OUTPUT_NODES) -> OutputQu
 
 
 def label_given_output(law: OutputLaw, outputs: Float[Tensor, "*b nodes"]) -> LabelMoments:
-    r"""$\E[\rho'(-Z) \mid h]$, $\E[\rho''(Z) \mid h]$; Z has mean $\kappa^2\alpha h/q^2$, spread $\kappa\sigma/q$."""
+    r"""`label_moments` given the output h: Z then has mean $\kappa^2\alpha h/q^2$, spread $\kappa\sigma/q$."""
     slope = law.kappa.square() * law.alpha / law.spread.square()
     mean = (slope[..., None] * outputs).reshape(-1, outputs.shape[-1])
     moments = label_moments(mean, (law.kappa * law.sigma / law.spread).flatten())
@@ -259,15 +265,15 @@ def label_given_output(law: OutputLaw, outputs: Float[Tensor, "*b nodes"]) -> La
 
 
 def label_moments(mean: Float[Tensor, "b means"], spread: Float[Tensor, " b"]) -> LabelMoments:
-    r"""The two logistic-normal integrals at $Z \sim N(m, v^2)$, to about 12 digits of 1.
+    r"""$\E[\rho'(-Z)]$ and $\E[\rho''(Z)]$ for $Z \sim N(m, v^2)$, with an error of about $10^{-12}$.
 
     For $v \ge 1.1$ both are sums over the logistic variable U with distribution function $\rho'$:
 
     $$ \E[\rho'(-Z)] = \E\,\Phi\!\Bigl(-\frac{m + U}{v}\Bigr), \qquad
        \E[\rho''(Z)] = \E\,\frac1v\,\varphi\!\Bigl(\frac{m + U}{v}\Bigr), $$
 
-    by the trapezoidal rule with step 0.55; below, the same rule over the normal variable with step 0.5. The integrands
-    are analytic in a strip and vanish at its ends, so that the rule converges exponentially.
+    by the trapezoidal rule with step 0.55. For smaller v the same rule sums over the normal variable with step 0.5. The
+    integrands are analytic in a strip and vanish at its ends, so that the rule converges exponentially.
     """
     wide = spread >= _WIDE
     zero, slope = torch.empty_like(mean), torch.empty_like(mean)
@@ -283,7 +289,7 @@ def _sum_over_logistic(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     weights = curvature(u)
     weights = weights / weights.sum()
     scaled = (mean[:, None] + u) / (math.sqrt(2) * spread[:, None])
-    zero = torch.erfc(scaled) @ weights / 2  # twice as fast as the normal distribution function
+    zero = torch.erfc(scaled) @ weights / 2  # erfc is twice as fast as the normal distribution function
     return zero, torch.exp(-scaled.square()) @ weights / (spread * math.sqrt(2 * math.pi))
 
 
@@ -296,5 +302,6 @@ def _sum_over_normal(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _steps(step: float, end: float, like: Tensor) -> Tensor:
+    """Multiples of `step` from -`end` to `end`, in the dtype and on the device of `like`."""
     count = round(end / step)
     return step * torch.arange(-count, count + 1, dtype=like.dtype, device=like.device)
