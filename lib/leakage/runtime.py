@@ -1,4 +1,4 @@
-"""Where a computation runs, in which size, and with which random numbers.
+"""The device, the size and the random numbers of a computation.
 
 A chapter begins with `begin(profile, seed, device)` and chooses its sizes with `settings`. Only this module asks
 whether a GPU exists; all other code takes device and dtype from its tensors.
@@ -13,9 +13,10 @@ import torch
 from leakage import arguments
 
 PROFILES = ("smoke", "ci", "paper")
-"""The sizes in which a chapter runs, in rising order: whether it runs at all, what CI judges, the papers' sizes."""
+"""The sizes in which a chapter runs: "smoke" shows only that it runs, CI checks the results of "ci", and "paper" has
+the sizes of the papers."""
 DTYPE = torch.float64
-"""The precision of theory: laws, quadrature and exact samplers are not exact in float32."""
+"""The precision of the theory: float32 is too coarse for laws, quadrature and exact samplers."""
 _LARGEST_SEED = 2**32 - 1
 
 
@@ -28,7 +29,7 @@ class Run:
     device: torch.device
 
     def stream(self, name: str) -> torch.Generator:
-        """The random stream of this run with this name, on its device (see `stream`)."""
+        """The random generator with this name, for the seed and the device of this run (see `runtime.stream`)."""
         return stream(self.seed, name, self.device)
 
 
@@ -67,9 +68,9 @@ def pick_device(device: object = "auto") -> torch.device:
 
 
 def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A random generator fixed by `seed`, `name` and the type of device, whatever was drawn before.
+    """A new random generator, which depends only on `seed`, `name` and the type of device.
 
-    The state comes from SHA-256, so streams with different names are independent for every practical purpose.
+    The state comes from SHA-256, so generators with different names are in practice independent.
     """
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little"))
@@ -78,8 +79,7 @@ def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Ge
 def settings(profile: str, **profiles: dict[str, Any]) -> Any:
     """The frozen settings object of `profile`, from one dictionary for each of `PROFILES`.
 
-    All dictionaries must have the same names with the same types, so that a name misspelt in one profile is found
-    whichever profile runs.
+    All dictionaries must have the same names with the same types. So a misspelt name raises an error in every profile.
 
     Raises:
         ValueError: if a profile is missing or unknown, or the names or types differ between profiles.
@@ -91,6 +91,9 @@ def settings(profile: str, **profiles: dict[str, Any]) -> Any:
     for other, sizes in profiles.items():
         types = {name: type(value) for name, value in sizes.items()}
         if differing := sorted(name for name in {*types, *chosen} if types.get(name) is not chosen.get(name)):
-            raise ValueError(f"`settings` of {other} and {profile} differ in: {', '.join(differing)}.")
+            raise ValueError(
+                f"`settings` must have the same names and types in all profiles; {other} and {profile} differ in: "
+                f"{', '.join(differing)}."
+            )
     fields = [(name, type(value), field(default=value)) for name, value in profiles[profile].items()]
     return make_dataclass("Settings", fields, frozen=True)()

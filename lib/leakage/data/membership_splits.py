@@ -1,9 +1,9 @@
-"""Which models are trained on which points of a pool, so that a membership attack can be judged fairly.
+"""Draw which models are trained on which points of a pool, for a fair test of membership attacks.
 
-In complementary pairs every point is a member of exactly half of the models, and an attack on one model learns from the
-others *except its partner*: without the target alone, a point's count of members would give the answer away. In
-independent subsets (`partner=None`) nothing is given away, and all others are references. Points are numbered by their
-position in the pool.
+In complementary pairs exactly half of the models are trained on each point. An attack on one model may use the others
+*except its partner*: with the partner, the number of other models trained on a point would reveal whether the target
+was. In independent subsets (`partner=None`) this number reveals nothing, and an attack may use all other models. Points
+are numbered by their position in the pool.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Models in complementary pairs: model 2i + 1 is trained on what 2i is not.
+    """Models in complementary pairs: model 2i + 1 is trained on the points that model 2i is not trained on.
 
     Attributes:
-        rows: the training points of each model.
+        rows: the numbers of the training points of each model.
         member: whether each model is trained on each point.
         partner: the other model of each model's pair.
     """
@@ -29,7 +29,7 @@ class Pairs:
 
 
 def complementary_pairs(points: int, models: int, *, generator: torch.Generator) -> Pairs:
-    """Random halves of a pool and their complements; both numbers are even."""
+    """Random halves of a pool and their complements; `points` and `models` must be even."""
     device = generator.device
     order = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
     rows = order.unflatten(-1, (2, points // 2)).flatten(0, 1)
@@ -40,19 +40,19 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
 def complementary_halves(
     points: int, models: int, *, generator: torch.Generator
 ) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
-    """Members and partners as in `complementary_pairs`, of any number of points: halves may differ by one."""
+    """`member` and `partner` as in `complementary_pairs`, also for odd `points`, where halves differ by one point."""
     device = generator.device
     rank = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
     pair = torch.arange(models // 2, device=device).unsqueeze(-1)
-    first = rank < (points + pair % 2) // 2  # the larger half alternates between first and second models
+    first = rank < (points + pair % 2) // 2  # if odd, the larger half goes to the first and the second model in turn
     return torch.stack([first, ~first], dim=1).flatten(0, 1), _partners(models, device)
 
 
 def _partners(models: int, device: torch.device) -> Int[Tensor, " models"]:
-    """1, 0, 3, 2, …"""
+    """The partner of each model: 1, 0, 3, 2, …"""
     return torch.arange(models, device=device).unflatten(0, (-1, 2)).flip(-1).flatten()
 
 
 def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
-    """Four disjoint random sets of a pool: a target's members and outsiders, then a shadow model's."""
+    """Four disjoint random sets of `size` points: members and outsiders of a target, then those of a shadow model."""
     return torch.randperm(points, generator=generator, device=generator.device)[: 4 * size].view(4, size)
