@@ -53,55 +53,31 @@ if TYPE_CHECKING:  # so that editors and type checkers know the names, too
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "audit": "leakage.audit",
-    "TrainedModels": "leakage.attacks.membership.trained_models",
-    "ATTACKS": "leakage.attacks.membership.table",
-    "Attack": "leakage.attacks.membership.table",
-    "evaluate": "leakage.evaluation",
-    "Evaluation": "leakage.evaluation",
-    "lira": "leakage.attacks.membership.lira",
-    "rmia": "leakage.attacks.membership.rmia",
-    "auc": "leakage.metrics.roc",
-    "roc_curve": "leakage.metrics.roc",
-    "tpr_at_fpr": "leakage.metrics.roc",
-    "best_advantage": "leakage.metrics.roc",
-    "Estimate": "leakage.metrics.estimates",
-    "mean_interval": "leakage.metrics.estimates",
-    "wilson_interval": "leakage.metrics.estimates",
-    "clopper_pearson": "leakage.metrics.estimates",
-    "newcombe_interval": "leakage.metrics.estimates",
-    "invert": "leakage.attacks.gradient_inversion.own_modules.invert",
-    "recover": "leakage.attacks.gradient_inversion.recover",
+_NAMES = {
+    "leakage.attacks.gradient_inversion.own_modules.invert": "invert",
+    "leakage.attacks.gradient_inversion.recover": "recover",
+    "leakage.attacks.membership.lira": "lira",
+    "leakage.attacks.membership.rmia": "rmia",
+    "leakage.attacks.membership.table": "ATTACKS Attack",
+    "leakage.attacks.membership.trained_models": "TrainedModels",
+    "leakage.evaluation": "Evaluation evaluate",
+    "leakage.metrics.estimates": "Estimate clopper_pearson mean_interval newcombe_interval wilson_interval",
+    "leakage.metrics.roc": "auc best_advantage roc_curve tpr_at_fpr",
 }
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
-    "ATTACKS",
-    "Attack",
-    "Estimate",
-    "Evaluation",
-    "TrainedModels",
-    "auc",
-    "audit",
-    "best_advantage",
-    "clopper_pearson",
-    "evaluate",
-    "invert",
-    "lira",
-    "mean_interval",
-    "newcombe_interval",
-    "recover",
-    "rmia",
-    "roc_curve",
-    "tpr_at_fpr",
+    "ATTACKS", "Attack", "Estimate", "Evaluation", "TrainedModels", "auc", "audit", "best_advantage", "clopper_pearson",
+    "evaluate", "invert", "lira", "mean_interval", "newcombe_interval", "recover", "rmia", "roc_curve", "tpr_at_fpr",
     "wilson_interval",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "audit":
+        return import_module("leakage.audit")
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'leakage' has no attribute {name!r}")
-    home = import_module(_HOMES[name])
-    return home if _HOMES[name] == f"leakage.{name}" else getattr(home, name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,7 @@
-"""Convert a user's arrays: lists, NumPy arrays and tensors become a matrix on the CPU, or a text for each row."""
+"""Convert a user's arrays: lists, NumPy arrays and tensors become a matrix on the CPU, or a text for each row.
+
+`TypeError` is raised for other things than numbers, `ValueError` for other shapes or values.
+"""
 
 from typing import Any
 
@@ -10,12 +13,7 @@ _DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
 def to_tensor(name: str, values: Any) -> Tensor:
-    """Numbers or booleans as a tensor on the CPU; of an array, whole numbers become int64, float16 becomes float32.
-
-    Raises:
-        TypeError: if `values` are no real numbers.
-        ValueError: if rows have different lengths.
-    """
+    """Numbers or booleans as a tensor on the CPU; of an array, whole numbers become int64, float16 becomes float32."""
     if isinstance(values, Tensor):
         if values.is_complex():
             raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
@@ -36,12 +34,7 @@ def to_tensor(name: str, values: Any) -> Tensor:
 
 
 def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `truth`, booleans.
-
-    Raises:
-        TypeError: if `values` are no real numbers.
-        ValueError: if they are no matrix, or with `truth` others than 0 and 1.
-    """
+    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `truth`, booleans."""
     matrix = to_tensor(name, values)
     if matrix.ndim > 2 or 0 in matrix.shape:
         raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
@@ -58,11 +51,7 @@ def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
 
 
 def to_names(name: str, values: Any, rows: int) -> np.ndarray | None:
-    """A text for each row; None for None.
-
-    Raises:
-        ValueError: if there is not one value for each row.
-    """
+    """A text for each row; None for None."""
     if values is None:
         return None
     try:

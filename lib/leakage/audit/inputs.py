@@ -47,12 +47,7 @@ def validate_inputs(
     labels: Any = None,
     groups: Any = None,
 ) -> AuditInputs:
-    """Everything checked and converted; see `audit.of_losses` for the arguments.
-
-    Raises:
-        TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a value is out of range, or no model has members and outsiders.
-    """
+    """Everything checked and converted; see `audit.of_losses` for the arguments."""
     values, notes = _check_losses("losses", to_matrix("losses", losses))
     truths = _spread_target_row(
         to_matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1]

@@ -35,10 +35,6 @@ def run_audit(
         notes_on_rows: notes on duplicate rows, from a caller that has the rows; by default rows with equal losses are
             noted.
         remeasure: see `evaluation.Remeasure`.
-
-    Raises:
-        TypeError: if `fprs` is not a sequence.
-        ValueError: if a rate or the level is not in (0, 1).
     """
     if isinstance(fprs, float | str):
         raise TypeError(

@@ -1,7 +1,8 @@
 """Data: the public sets (`datasets`), their loaders and strict parsers, synthetic laws and splits into members.
 
 Nothing here trains. Loaders return CPU tensors or strings, read only payloads whose SHA-256 was checked, and never open
-a pickle.
+a pickle. A name that is unknown raises `ValueError`, a set that is not here `DataAbsent`, a file with other content, or
+which a parser finds malformed, `DataDamaged`.
 
 ```python
 import torch

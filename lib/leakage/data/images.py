@@ -58,13 +58,7 @@ class Split:
 
 
 def load(source: str, *, dtype: torch.dtype = torch.float32) -> DigitImages:
-    """`mnist`: the 10,000 test images of MNIST, 28 pixels wide; `digits`: those of scikit-learn, 8 pixels wide.
-
-    Raises:
-        ValueError: if the source is unknown.
-        DataAbsent: if the files of MNIST are not on this machine.
-        DataDamaged: if one does not have the registered content.
-    """
+    """`mnist`: the 10,000 test images of MNIST, 28 pixels wide; `digits`: those of scikit-learn, 8 pixels wide."""
     return SOURCES[arguments.check_choice("source", source, SOURCES)](dtype)
 
 
@@ -122,11 +116,7 @@ def load_mnist() -> tuple[UInt8[Tensor, "n 28 28"], Int64[Tensor, " n"]]:
 
 
 def parse_mnist_images(payload: bytes, *, source: str = "payload") -> UInt8[Tensor, "n 28 28"]:
-    """The images of an idx payload: magic 2051, count, 28, 28 (big-endian), then one byte a pixel.
-
-    Raises:
-        DataDamaged: if the header or the length differs; the message names `source`.
-    """
+    """The images of an idx payload: magic 2051, count, 28, 28 (big-endian), then one byte a pixel."""
     n, height, width = _idx_header(payload, magic=_IMAGES_MAGIC, axes=3, source=source)
     if (height, width) != (_SIDE, _SIDE):
         raise format_error(source, f"images of {_SIDE} by {_SIDE} pixels", f"{height} by {width}")
@@ -134,11 +124,7 @@ def parse_mnist_images(payload: bytes, *, source: str = "payload") -> UInt8[Tens
 
 
 def parse_mnist_labels(payload: bytes, *, source: str = "payload") -> Int64[Tensor, " n"]:
-    """The labels of an idx payload: magic 2049, count (big-endian), then one byte a label, 0 to 9.
-
-    Raises:
-        DataDamaged: if the header, the length or a label differs; the message names `source`.
-    """
+    """The labels of an idx payload: magic 2049, count (big-endian), then one byte a label, 0 to 9."""
     (n,) = _idx_header(payload, magic=_LABELS_MAGIC, axes=1, source=source)
     labels = _bytes_after(payload, 8, n, source=source).long()
     if n and int(labels.max()) > 9:

@@ -23,24 +23,14 @@ class SentencePairs:
 
 
 def load(split: str = "train") -> SentencePairs:
-    """The pairs of one of `SPLITS`: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`.
-
-    Raises:
-        ValueError: if the split is unknown.
-        DataAbsent: if the files are not on this machine.
-        DataDamaged: if one does not have the registered content.
-    """
+    """The pairs of one of `SPLITS`: 29,000 in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`."""
     arguments.check_choice("split", split, SPLITS)
     en, de = (read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
     return parse(en, de, source=f"multi30k/{split}")
 
 
 def parse(en: bytes, de: bytes, *, source: str = "payload") -> SentencePairs:
-    """Pairs from two UTF-8 files with one sentence a line.
-
-    Raises:
-        DataDamaged: if a file is not UTF-8, has an empty or unfinished line, or the two differ in length.
-    """
+    """Pairs from two UTF-8 files with one sentence a line."""
     english, german = _sentences(en, source=f"{source}.en"), _sentences(de, source=f"{source}.de")
     if len(english) != len(german):
         raise format_error(source, "as many English as German sentences", f"{len(english):,} and {len(german):,}")

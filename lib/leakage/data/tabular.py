@@ -55,13 +55,7 @@ class LabelledData:
 
 
 def load(name: str) -> LabelledData:
-    """The data set called `name`, a key of `LOADERS`, float32 on the CPU.
-
-    Raises:
-        ValueError: if the name is unknown.
-        DataAbsent: if its file is not on this machine.
-        DataDamaged: if the file does not have the registered content.
-    """
+    """The data set called `name`, a key of `LOADERS`, float32 on the CPU."""
     return LOADERS[arguments.check_choice("name", name, LOADERS)]()
 
 
@@ -122,12 +116,7 @@ def _embedded(bunch: Any, *, unit: float) -> LabelledData:
 
 
 def load_location() -> LabelledData:
-    """Location-30: which of 446 places of Bangkok each of 5,010 users has visited (0 or 1), and one of 30 clusters.
-
-    Raises:
-        DataAbsent: if the file is not on this machine.
-        DataDamaged: if it does not have the registered content.
-    """
+    """Location-30: which of 446 places of Bangkok each of 5,010 users has visited (0 or 1), and one of 30 clusters."""
     payload = read_payload("location", "bangkok")
     return parse_location(payload, 5_010, places=446, classes=30, source="location/bangkok")
 
@@ -141,9 +130,6 @@ def parse_location(payload: bytes, rows: int, *, places: int, classes: int, sour
         places: bits of a row.
         classes: the largest class number.
         source: the name of the file in error messages.
-
-    Raises:
-        DataDamaged: if the number of rows or the form of any row differs.
     """
     if payload and not payload.endswith(b"\n"):
         raise format_error(source, "a line break after the last row", repr(payload[-20:]))
@@ -192,12 +178,7 @@ class AdultTable:
 
 
 def load_adult() -> LabelledData:
-    """Adult's training part, 32,561 rows as in `encode_adult`, float32; class 1 earned more than 50,000 dollars.
-
-    Raises:
-        DataAbsent: if the file is not on this machine.
-        DataDamaged: if it does not have the registered content.
-    """
+    """Adult's training part, 32,561 rows as in `encode_adult`, float32; class 1 earned more than 50,000 dollars."""
     file = best_file("adult")
     table = parse_adult(read_payload("adult", file), source=f"adult/{file}")
     return LabelledData(encode_adult(table).float(), table.over_50k.long())
@@ -208,9 +189,6 @@ def parse_adult(payload: bytes, *, source: str = "payload") -> AdultTable:
 
     - CSV: a header, then fields separated by commas without blanks;
     - UCI's `adult.data`: no header, fields separated by a comma and a blank, an empty line at the end.
-
-    Raises:
-        DataDamaged: if a row departs from the form; the message names `source` and the line.
     """
     lines = split_lines(payload, "ASCII", source=source)
     if not lines[-1] and len(lines) > 1:
