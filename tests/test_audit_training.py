@@ -114,7 +114,7 @@ def test_probabilities_of_zero_are_clipped_with_a_note(estimator):
     [([0.2, 0.9], 0.0), ([0.0, 0.02, 0.5], 1e-3), ([0.0, 1e-4, 0.5], 5e-5), ([0.0, 1.0], 1e-3), ([1.0, 0.5], 1e-3)],
 )
 def test_the_floor_is_half_the_least_step(chance, floor):
-    found, notes = training._smallest_probability(np.array([chance]))
+    found, notes = training._probability_floor(np.array([chance]))
     assert found == pytest.approx(floor)
     assert bool(notes) == (floor > 0)
 

@@ -1,4 +1,4 @@
-"""Run an audit: every attack on losses and labels that the design allows, measured, with notes on its limits."""
+"""Run an audit: every attack that is possible on the losses, its measured success, and notes on the limits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),
     *("RMIA", "RMIA, offline", "gap"),
 )
-"""The attacks of `ATTACKS` that need no more than losses, and right or wrong. An offline form is left out where the
-online one, which is stronger, is possible."""
+"""The attacks of `ATTACKS` that need only losses and whether predictions are right. The offline form of an attack is
+used only where the online form, which is stronger, is not possible."""
 
 
 def run_audit(
@@ -26,27 +26,30 @@ def run_audit(
     notes_on_rows: Sequence[str] | None = None,
     remeasure: Remeasure | None = None,
 ) -> Audit:
-    """Every attack that the design allows, measured for these very rows.
+    """Run every attack that is possible on these models, and measure its success on their rows.
 
     Args:
-        inputs: the models.
-        fprs: false positive rates.
-        level: of the intervals.
-        notes_on_rows: notes from somebody who knows the rows themselves; by default losses are searched for duplicates.
+        inputs: the models with labels, groups and notes.
+        fprs: false positive rates at which true positive rates are reported.
+        level: the confidence level of the intervals.
+        notes_on_rows: notes on duplicate rows, from a caller that has the rows; by default rows with equal losses are
+            noted.
         remeasure: see `evaluation.Remeasure`.
 
     Raises:
-        TypeError: if the rates are no sequence.
+        TypeError: if `fprs` is not a sequence.
         ValueError: if a rate or the level is not in (0, 1).
     """
     if isinstance(fprs, float | str):
-        raise TypeError(f"`fprs` must be several rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},).")
+        raise TypeError(
+            f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},)."
+        )
     rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
     level = arguments.check_number("level", level, above=0, below=1)
     evaluation = evaluate(inputs.models, possible_attacks(inputs.models), fprs=rates, remeasure=remeasure)
     outsiders = fewest_outsiders(inputs.models)
-    seen = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
-    evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, seen))])  # all in one go
+    resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
+    evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass
     loss = evaluation.interval("loss", interval="rows", level=level)
     notes = (
         *find_swapped_members(loss.low, loss.high),
@@ -59,7 +62,7 @@ def run_audit(
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
-    """The attacks of an audit, without offline forms where LiRA and RMIA have shadow models of both kinds."""
+    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones."""
     support = models.shadow_support
     online = support.both and min(support.members, support.outsiders) >= 2
     return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name.endswith(", offline"))}

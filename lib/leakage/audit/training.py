@@ -1,7 +1,7 @@
-"""Train copies of a user's model, each on a random half of the rows, and ask them about every row.
+"""Train copies of a user's model, each on a random half of the rows, and evaluate them on every row.
 
-Half of the models are trained on the rows that the other half leaves out, in pairs. The answers about a row are the
-loss of its label and whether the label is right.
+Models come in pairs: the second model is trained on the rows that the first leaves out. Each model gives, for each row,
+the loss of its label and whether the prediction is right.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
 _RECIPE = Recipe(epochs=30, batch=64)
-_LARGEST_FLOOR = 1e-3  # of a probability: a single tree gives 0 and 1 only, which have no step between them
+_LARGEST_FLOOR = 1e-3  # probabilities are clipped to this at most: a single tree gives 0 and 1, and nothing between
 Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
-"""Losses, and whether labels are right: what is kept of a trained model, without its weights."""
+"""Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
 
 # ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
@@ -40,7 +40,7 @@ Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 def train_clones(
     estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any
 ) -> tuple[AuditInputs, list[str]]:
-    """The inputs of an audit and notes, from clones of a classifier; see `audit.of_sklearn`."""
+    """Inputs of an audit, and notes, from trained clones of a classifier; see `audit.of_sklearn`."""
     if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
         raise TypeError(
             f"`estimator` must have `fit` and `predict_proba`, got {type(estimator).__name__}; wrap it in "
@@ -55,43 +55,47 @@ def train_clones(
     if len(names) < 2:
         raise ValueError(f"`y` must have two classes or more, got {names.tolist()}.")
     member = _draw_halves(len(labels), models, _to_generator(generator))
-    chance, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
+    probabilities, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
     for model, half in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
         fitted: Any = clone(estimator)
         fitted.fit(_safe_indexing(X, np.flatnonzero(half)), labels[half])
-        chance[model], correct[model] = _ask_clone(fitted, X, names, codes)
-    floor, notes = _smallest_probability(chance)
-    losses = -np.log(np.clip(chance, floor, 1 - floor))
+        probabilities[model], correct[model] = _evaluate_clone(fitted, X, names, codes)
+    floor, notes = _probability_floor(probabilities)
+    losses = -np.log(np.clip(probabilities, floor, 1 - floor))
     inputs = validate_inputs(losses, member, correct=correct, labels=labels, groups=groups)
     return inputs, [*find_duplicate_rows(X, labels.tolist(), member), *notes]
 
 
-def _ask_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of each row's label, 0 where the clone has never seen it, and whether it is the largest."""
+def _evaluate_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of each row's label, 0 for a label outside the clone's half, and whether it is the largest."""
     known = np.searchsorted(names, fitted.classes_)
     posteriors = np.asarray(fitted.predict_proba(X), dtype=float)
     if posteriors.shape != (len(codes), len(known)) or not bool(((posteriors >= 0) & (posteriors <= 1 + 1e-6)).all()):
         raise ValueError(
             f"`predict_proba` must give ({len(codes)}, {len(known)}) probabilities in [0, 1], one for each of "
-            f"`classes_`, got shape {posteriors.shape} or others; has the fit diverged, or has `X` missing values?"
+            f"`classes_`, got shape {posteriors.shape} or other values: the fit may have diverged, or `X` "
+            "may have missing values."
         )
-    every = np.zeros((len(codes), len(names)))
-    every[:, known] = posteriors
-    return every[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
+    all_classes = np.zeros((len(codes), len(names)))
+    all_classes[:, known] = posteriors
+    return all_classes[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
 
 
-def _smallest_probability(chance: np.ndarray) -> tuple[float, list[str]]:
-    """Where to clip p and 1 - p: half of the least of them above 0, within 2⁻⁵² and a thousandth; and a note."""
-    extreme = (chance <= 0) | (chance >= 1)
+def _probability_floor(probabilities: np.ndarray) -> tuple[float, list[str]]:
+    """The least value that p and 1 - p are clipped to, and a note on the clipping.
+
+    It is half of the least p or 1 - p above 0, but not below 2⁻⁵² and not above `_LARGEST_FLOOR`.
+    """
+    extreme = (probabilities <= 0) | (probabilities >= 1)
     if not extreme.any():
         return 0.0, []
-    steps = np.concatenate([chance[chance > 0], 1 - chance[chance < 1]])
+    steps = np.concatenate([probabilities[probabilities > 0], 1 - probabilities[probabilities < 1]])
     floor = min(max(float(np.finfo(float).eps), float(steps.min(initial=1.0)) / 2), _LARGEST_FLOOR)
-    if not (chance <= 0).any() and floor < 1e-12:  # a confident model, whose largest probabilities round to 1
+    if not (probabilities <= 0).any() and floor < 1e-12:  # a confident model, whose largest probabilities round to 1
         return floor, []
     return floor, [
-        f"{int(extreme.sum()):,} of {chance.size:,} probabilities of the true label are 0 or 1, as trees give them; "
-        f"they are clipped to [{floor:.2g}, 1 - {floor:.2g}]."
+        f"{int(extreme.sum()):,} of {probabilities.size:,} probabilities of the true label are 0 or 1, as trees give "
+        f"them; they are clipped to [{floor:.2g}, 1 - {floor:.2g}]."
     ]
 
 
@@ -110,7 +114,7 @@ def train_modules(
     folder: Path | str | None,
     recipe: Any,
 ) -> tuple[AuditInputs, list[str]]:
-    """The inputs of an audit and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
+    """Inputs of an audit, and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
     X, y = _to_inputs(X), _to_classes(y)
     if len(X) != len(y):
         raise ValueError(f"`X` and `y` must have equally many rows, got {len(X)} and {len(y)}.")
@@ -121,10 +125,10 @@ def train_modules(
     if train is None:
         losses, correct = _train_at_once(_make_module(factory), X, y, member, recipe or _RECIPE, draws, folder)
     else:
-        starts = torch.randint(2**62, (models,), generator=draws).tolist()
-        _check_new(factory)
-        each = tqdm(zip(member, starts, strict=True), total=models, desc="Models", unit="model", disable=None)
-        answers = [_train_one(factory, train, X, y, half, start, folder) for half, start in each]
+        seeds = torch.randint(2**62, (models,), generator=draws).tolist()
+        _check_factory(factory)
+        each = tqdm(zip(member, seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
+        answers = [_train_one(factory, train, X, y, half, seed, folder) for half, seed in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
     inputs = validate_inputs(losses, member, correct=correct, labels=y, groups=groups)
     return inputs, find_duplicate_rows(X, y.tolist(), member)
@@ -136,12 +140,12 @@ def _train_one(
     X: Shaped[Tensor, "points ..."],
     y: Tensor,
     half: Bool[Tensor, " points"],
-    start: int,
+    seed: int,
     folder: Path | str | None,
 ) -> Answers:
-    """The answers of a module that the user's function trains on one half; from their file if there is one."""
+    """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
     with torch.random.fork_rng():
-        torch.manual_seed(start)  # `factory` and `train` draw from the global stream
+        torch.manual_seed(seed)  # `factory` and `train` draw from the global stream
         module = _make_module(factory)
         X = _match_precision(X, module)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
@@ -150,7 +154,9 @@ def _train_one(
             _check_labels(y, module, X)
             result = train(module, X[half], y[half])
             if isinstance(result, nn.Module) and result is not module:
-                raise ValueError("`train` must train the module that it is given, in place; it returned another one.")
+                raise ValueError(
+                    "`train` must train the module that it receives, in place; it returned another module."
+                )
             if not all(bool(part.isfinite().all()) for part in module.parameters()):
                 raise ValueError(
                     "`train` must leave finite parameters; a module has diverged: lower its learning rate."
@@ -158,7 +164,7 @@ def _train_one(
             losses, wrong = cross_entropies(ModuleClassifier(module)(X), y)
             return losses, ~wrong
 
-        return _load_or_compute(compute, folder, (X, y, half, start, repr(module), weights))
+        return _load_or_compute(compute, folder, (X, y, half, seed, repr(module), weights))
 
 
 def _train_at_once(
@@ -170,7 +176,7 @@ def _train_at_once(
     draws: torch.Generator,
     folder: Path | str | None,
 ) -> Answers:
-    """The answers of modules of one form, trained by `trainers.ensembles`; from their file if there is one."""
+    """`Answers` of modules that `trainers.ensembles` trains together, read from `folder` if they are saved there."""
     X = _match_precision(X, module)
     _check_labels(y, module, X)
     dtype = X.dtype if X.is_floating_point() else torch.float32
@@ -188,7 +194,7 @@ def _train_at_once(
 
 
 def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, content: Any) -> Answers:
-    """The answers in the file named after `content`, or computed and kept there."""
+    """The saved answers in the file named by the digest of `content`; if there are none, compute and save them."""
     if folder is None:
         return compute()
     path = Path(folder) / f"{store.digest(content)}.pt"
@@ -202,27 +208,27 @@ def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, 
 
 def _make_module(factory: Callable[[], Any]) -> nn.Module:
     if isinstance(factory, nn.Module):
-        raise TypeError("`factory` must be a function that makes a module, got a module; its class may do.")
+        raise TypeError("`factory` must be a function that makes a module, got a module; give its class or a lambda.")
     module = factory()
     if not isinstance(module, nn.Module):
         raise TypeError(f"`factory` must make an nn.Module when called, got {type(module).__name__}.")
     return module
 
 
-def _check_new(factory: Callable[[], Any]) -> None:
-    """Refuse a factory that gives the same module twice: it would remember the rows of earlier halves."""
+def _check_factory(factory: Callable[[], Any]) -> None:
+    """Refuse a factory that returns the same module twice: the module would remember the rows of earlier halves."""
     with torch.random.fork_rng():
         if _make_module(factory) is _make_module(factory):
-            raise ValueError("`factory` must make a new module each time, got one twice.")
+            raise ValueError("`factory` must make a new module at each call, got the same module twice.")
 
 
 def _check_labels(y: Tensor, module: nn.Module, X: Tensor) -> None:
-    """Refuse labels that are no class of the module, before it is trained."""
+    """Refuse labels that are not classes of the module, before training starts."""
     arguments.check_whole("y", y, most=ModuleClassifier(module)(X[:2]).shape[-1] - 1)
 
 
 def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
-    """Floating-point inputs in the precision of the module."""
+    """The inputs in the floating-point precision of the module; integers stay as they are."""
     parameter = next(module.parameters(), None)
     return X if parameter is None or not X.is_floating_point() else X.to(parameter.dtype)
 
@@ -249,7 +255,7 @@ def _to_classes(y: Any) -> Tensor:
 def _draw_halves(
     rows: int, models: int, draws: torch.Generator, *, equal: bool = False
 ) -> Bool[Tensor, "models points"]:
-    """Random halves and their complements; `equal` halves of an odd number of rows are drawn independently instead."""
+    """Random halves and their complements; if `equal` and `rows` is odd, independent random halves of equal size."""
     if rows < 4:
         raise ValueError(f"`X` must have four rows or more, two for each half, got {rows}.")
     if arguments.check_count("models", models, least=2) % 2:
@@ -262,7 +268,7 @@ def _draw_halves(
 
 
 def _to_generator(generator: Any) -> torch.Generator:
-    """The generator of PyTorch given, one seeded by NumPy's, or one with seed 0."""
+    """The given PyTorch generator, one seeded by the given NumPy generator, or, for None, one with seed 0."""
     if generator is None:
         return torch.Generator().manual_seed(0)
     if isinstance(generator, np.random.Generator):
