@@ -199,14 +199,14 @@ def test_a_module_is_opened_where_it_is_a_plain_relu_network():
     images = torch.rand(POINTS, 2, 2, generator=stream(0, "images"))
     labels, member = LABELS, PAIRS.member
     opened = TrainedModels.from_modules([module] * MODELS, images, labels, member, PAIRS.partner)
-    assert len(opened.weights) == MODELS
+    assert len(opened.mlps) == MODELS
     assert torch.allclose(opened.logits[0], module(images).double(), atol=1e-6)
     closed = TrainedModels.from_modules([nn.Sequential(module)] * MODELS, images, labels, member, PAIRS.partner)
     torch.testing.assert_close(closed.logits, opened.logits, rtol=0, atol=1e-6)
     found = evaluate(closed, ["noise", "HopSkipJump", "weight norm"], generator=stream(0, "a")).results
     assert [row.missing.split(":")[0] for row in found.values()][2] == "needs weights"
     with pytest.raises(NotAvailable, match="weights"):
-        _ = closed.weights
+        _ = closed.mlps
 
 
 @pytest.mark.parametrize("kind", [LogisticRegression, lambda: RandomForestClassifier(5, random_state=0)])

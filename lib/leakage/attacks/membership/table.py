@@ -152,7 +152,7 @@ def _ml_leaks(name: str) -> ScoreFunction:
 
 def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], Tensor]:
     """A quantity of every network, computed from its weights, at every point."""
-    return lambda models: torch.stack([measure(network, models.rows) for network in models.weights])
+    return lambda models: torch.stack([measure(network, models.rows) for network in models.mlps])
 
 
 _cell = _from_weights(hyperedges.cell_score)

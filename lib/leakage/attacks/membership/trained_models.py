@@ -1,8 +1,8 @@
-r"""Models trained on parts of one pool, as attackers meet them: what they answer, and which points each was trained on.
+r"""Models trained on parts of one pool, as attackers see them: their outputs, and which points each was trained on.
 
 Each model is attacked in turn as the *target*; the other models, except its partner, are the attacker's *shadow
-models*. What the models answer is asked once and kept, in float64. An attack that needs something the models do not
-offer (weights of a forest, logits where only losses were saved, enough shadow models) raises `NotAvailable`.
+models*. Outputs are computed once and kept, in float64. An attack raises `NotAvailable` if it needs something that the
+models do not have (weights of a forest, logits where only losses were saved, enough shadow models).
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ from leakage.models import mlp
 from leakage.models.classifier import Classifier, Estimator, EstimatorClassifier, ModuleClassifier, check_logits
 from leakage.models.mlp import Mlp
 
-_WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # layers that leave a trained network's answers to rows alone
+_WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # layers that do not change the output of a trained network
 
 
 class NotAvailable(ValueError):
-    """Something that an attack needs and these models do not offer."""
+    """An attack needs something that these models do not have."""
 
 
 class ShadowSupport(NamedTuple):
-    """What the shadow models of the targets offer.
+    """How many shadow models the targets have, and how many of them were trained on a point, or were not.
 
     Attributes:
-        models: shadow models of each target.
+        models: the number of shadow models of each target.
         both: whether each target has a point that one shadow model was trained on and another was not.
-        members: the most shadow models that were trained on one point, of the target that has fewest.
-        outsiders: likewise of shadow models that were not trained on it.
-        outsiders_everywhere: whether each point has a shadow model that was not trained on it.
+        members: the largest number of shadow models that were trained on the same point; the least over the targets.
+        outsiders: the same for shadow models that were not trained on it.
+        outsiders_everywhere: whether, for each target, each point has a shadow model that was not trained on it.
     """
 
     models: int
@@ -51,18 +51,18 @@ class TrainedModels:
     """Models, the points whose membership is asked about, and which model was trained on which point.
 
     Attributes:
-        networks: from points to logits; an `Mlp` where attackers may look inside. Empty where only losses were saved.
-        points: one a row, of any shape; networks are given float64.
+        networks: functions from points to logits; `Mlp`s if attacks may use weights; empty if only losses were saved.
+        points: one in each row, of any shape; networks receive them in float64.
         labels: true classes.
-        member: which model was trained on which point.
+        member: whether each model was trained on each point.
         partner: each model's partner, in complementary pairs (`data.membership_splits`); None for independent subsets.
-        saved_losses: losses of the true label in nats, where nothing else was kept (`from_losses`).
-        saved_correct: whether each prediction is right, where losses were saved.
+        saved_losses: losses of the true label in nats, if there are no networks (`from_losses`).
+        saved_correct: whether each prediction is right, for saved losses.
         population: losses of every model on points that no model was trained on, for RMIA.
         targets: the models that are attacked; None for all.
 
     Raises:
-        ValueError: if shapes do not fit, a label is no class, or partners are not complementary.
+        ValueError: if shapes do not fit, labels are not whole numbers from 0, or partners are not complementary.
     """
 
     networks: Sequence[Classifier]
@@ -99,12 +99,12 @@ class TrainedModels:
         member: Bool[Tensor, "models points"],
         partner: Int[Tensor, " models"] | None = None,
     ) -> "TrainedModels":
-        """PyTorch modules that give logits; attackers may look inside those of `Linear` and `ReLU` layers.
+        """PyTorch modules that return logits; attacks may use the weights of those made of `Linear` and `ReLU` layers.
 
         Raises:
             ValueError: as `TrainedModels`.
         """
-        return cls([_with_weights(module) for module in modules], points, labels, member, partner)
+        return cls([_to_classifier(module) for module in modules], points, labels, member, partner)
 
     @classmethod
     def from_estimators(
@@ -118,21 +118,22 @@ class TrainedModels:
         """Fitted scikit-learn classifiers, with rows and labels as they were given to `fit`: arrays or lists.
 
         Raises:
-            ValueError: if a row is no row of numbers, a label is no class of any estimator, or as `TrainedModels`.
+            ValueError: if `points` are not rows of numbers, `member` has values besides 0 and 1, a label is not a
+                class of any estimator, or as `TrainedModels`.
         """
-        truth, seen = np.asarray(labels), np.asarray(member)
-        if not np.isin(seen, (0, 1)).all():
-            raise ValueError(f"`member` must hold truth values, or 0 and 1, got others of type {seen.dtype}.")
-        known = [np.asarray(getattr(one, "classes_", np.unique(truth))) for one in estimators]
+        names, members = np.asarray(labels), np.asarray(member)
+        if not np.isin(members, (0, 1)).all():
+            raise ValueError(f"`member` must hold truth values, or 0 and 1, got other values, of type {members.dtype}.")
+        known = [np.asarray(getattr(one, "classes_", np.unique(names))) for one in estimators]
         classes = np.unique(np.concatenate(known))
-        place = np.searchsorted(classes, truth).clip(max=len(classes) - 1)
-        if not np.array_equal(classes[place], truth):  # noqa: TID251  classes, which may be strings
-            raise ValueError(f"`labels` must be classes that the estimators know, {arguments.shown(classes.tolist())}.")
+        place = np.searchsorted(classes, names).clip(max=len(classes) - 1)
+        if not np.array_equal(classes[place], names):  # noqa: TID251  classes may be strings
+            raise ValueError(f"`labels` must be classes of the estimators, {arguments.shown(classes.tolist())}.")
         return cls(
             [EstimatorClassifier(one, classes) for one in estimators],
             torch.as_tensor(np.asarray(points, dtype=float)),
             torch.as_tensor(place),
-            torch.as_tensor(seen.astype(bool)),
+            torch.as_tensor(members.astype(bool)),
             None if partner is None else torch.as_tensor(np.asarray(partner)),
         )
 
@@ -146,7 +147,7 @@ class TrainedModels:
     ) -> "TrainedModels":
         """Saved losses in nats, of every model at every point; `more` are `saved_correct`, `population`, `targets`.
 
-        Leading axes of `losses` (epochs, say) share the members; `evaluate` takes none.
+        `losses` may have leading axes, such as epochs, that share `member`; `evaluate` needs losses without them.
 
         Raises:
             ValueError: if a loss is negative or not finite, or as `TrainedModels`.
@@ -157,66 +158,68 @@ class TrainedModels:
 
     @cached_property
     def classifiers(self) -> tuple[Classifier, ...]:
-        """The networks as functions from rows (t, d) to logits, for questions of the attacker's own."""
+        """The networks as functions from rows (t, d) to logits, for attacks that query them at new points."""
         shape = self.rows.shape[1:] if self.points is None else self.points.shape[1:]
-        return tuple(one if len(shape) == 1 or isinstance(one, Mlp) else _Reshaped(one, shape) for one in self.networks)
+        return tuple(
+            one if len(shape) == 1 or isinstance(one, Mlp) else _ClassifierOfRows(one, shape) for one in self.networks
+        )
 
     @cached_property
-    def weights(self) -> tuple[Mlp, ...]:
-        """The networks with their weights, each with a hidden layer."""
+    def mlps(self) -> tuple[Mlp, ...]:
+        """The networks as `Mlp`s with a hidden layer, for attacks that use weights."""
         if not self.networks or not all(isinstance(one, Mlp) and len(one.weights) > 1 for one in self.networks):
             raise NotAvailable("needs weights: each network an `Mlp` with a hidden layer")
         return tuple(one.to(torch.float64) for one in self.networks if isinstance(one, Mlp))
 
     @cached_property
     def rows(self) -> Float64[Tensor, "points d"]:
-        """The points as rows of numbers."""
+        """The points as rows of float64 numbers."""
         if self.points is None:
             raise NotAvailable("needs the models and points: only losses were given")
         return self.points.double().flatten(1)
 
     @cached_property
     def true_labels(self) -> Int[Tensor, " points"]:
-        """The labels."""
+        """The labels, for attacks that need them."""
         if self.labels is None:
             raise NotAvailable("needs the labels: only losses were given")
         return self.labels
 
     @cached_property
     def logits(self) -> Float64[Tensor, "models points classes"]:
-        """What every model answers at every point."""
+        """Logits of every model at every point."""
         answers = [_logits(one, self.rows) for one in self.classifiers]
         if len({one.shape[1] for one in answers}) > 1:
             raise ValueError(
-                f"`networks` must have logits of the same classes, got {[one.shape[1] for one in answers]} of them; "
-                "scikit-learn's come through `TrainedModels.from_estimators`."
+                f"`networks` must have logits of the same classes, got {[one.shape[1] for one in answers]}; for "
+                "scikit-learn classifiers, use `TrainedModels.from_estimators`."
             )
         return torch.stack(answers)
 
     @property
     def margins(self) -> Float64[Tensor, "*e models points"]:
         r"""$\log \frac{p}{1-p}$ of the true label, from logits or from losses (`posterior`)."""
-        return self._answers[0] if self.saved_losses is None else posterior.logit_of_loss(self.saved_losses)
+        return self._margins_and_correct[0] if self.saved_losses is None else posterior.logit_of_loss(self.saved_losses)
 
     @property
     def correct(self) -> Bool[Tensor, "models points"]:
         """Whether the true label has the largest logit."""
         if self.saved_losses is None:
-            return self._answers[1]
+            return self._margins_and_correct[1]
         if self.saved_correct is None:
             raise NotAvailable("needs predictions: only losses were given")
         return self.saved_correct
 
     @property
     def losses(self) -> Float[Tensor, "*e models points"]:
-        """Cross-entropies of the true label, in nats; saved ones as they are."""
+        """Cross-entropies of the true label in nats: the saved losses if there are any."""
         return nn.functional.softplus(-self.margins) if self.saved_losses is None else self.saved_losses
 
     @cached_property
-    def _answers(self) -> tuple[Tensor, Tensor]:
-        """Margins and right answers, one model after the other: the logits of all are many numbers."""
-        known = self.__dict__.get("logits")
-        each = (_logits(one, self.rows) for one in self.classifiers) if known is None else known
+    def _margins_and_correct(self) -> tuple[Tensor, Tensor]:
+        """`margins` and `correct`, model by model, because the logits of all models together need much memory."""
+        cached = self.__dict__.get("logits")
+        each = (_logits(one, self.rows) for one in self.classifiers) if cached is None else cached
         margins, right = [], []
         for logits in each:
             labels = arguments.check_whole("labels", self.true_labels, most=logits.shape[-1] - 1)
@@ -232,35 +235,35 @@ class TrainedModels:
         return tuple(range(len(self.member))) if self.targets is None else self.targets
 
     def select_targets(self, table: Tensor) -> Tensor:
-        """The rows of the targets, of a table with a row for each model."""
+        """The targets' rows of a table that has one row for each model."""
         return table if self.targets is None else table[..., list(self.targets), :]
 
     @cached_property
     def target_member(self) -> Bool[Tensor, "targets points"]:
-        """The members of the targets."""
+        """Whether each target was trained on each point."""
         return self.select_targets(self.member)
 
     @cached_property
     def shadows(self) -> Bool[Tensor, "models models"]:
-        """Which models, along the second axis, are shadow models of each target."""
+        """Whether the second model is a shadow model when the first is the target."""
         models = torch.arange(len(self.member), device=self.member.device)
         own = models[:, None] == models
         return ~own if self.partner is None else ~(own | (self.partner[:, None] == models))
 
     @property
     def first_of_pairs(self) -> Int[Tensor, " pairs"]:
-        """One model of each complementary pair, where models come in pairs; else all."""
+        """One model of each complementary pair, or all models if they do not come in pairs."""
         models = torch.arange(len(self.member), device=self.member.device)
         return models if self.partner is None else models[models < self.partner]
 
     def next_shadow(self, target: int) -> int:
-        """The shadow model on which a classifier that attacks the target is fitted: the next one."""
+        """The first shadow model after the target, for attacks that fit their classifier on one shadow model."""
         models = len(self.member)
         return next(i for step in range(1, models) if bool(self.shadows[target, i := (target + step) % models]))
 
     @cached_property
     def shadow_support(self) -> ShadowSupport:
-        """How many shadow models of either kind the targets have."""
+        """How many shadow models the targets have that were trained on a point, and that were not."""
         trained, models, found = self.member.sum(0), len(self.member), []
         for target in self.target_numbers:
             own = [target] if self.partner is None else [target, int(self.partner[target])]
@@ -274,24 +277,28 @@ class TrainedModels:
         )
 
     def need_shadows(self, *, members: int = 0, outsiders: int = 0) -> None:
-        """Raise `NotAvailable` unless some point has so many shadow models trained on it, and so many that were not."""
+        """Raise `NotAvailable` if a target has too few shadow models that were trained on a point, or that were not."""
         found = self.shadow_support
         enough = found.members >= members and found.outsiders >= outsiders
         if not enough or (members and outsiders and not found.both):
             least = members + outsiders + (1 if self.partner is None else 2)
-            saw = f"{members} shadow models that saw a point and " if members else ""
-            raise NotAvailable(f"needs {saw}{outsiders} that did not: ≥ {least} models")
+            few = (
+                f"{members} trained on a point and {outsiders} not"
+                if members
+                else f"{outsiders} not trained on a point"
+            )
+            raise NotAvailable(f"needs shadow models: {few}, so ≥ {least} models")
 
     # ── parts of the same models ────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def sorted_by_content(self) -> "tuple[TrainedModels, Int[Tensor, ' points']]":
-        """The same with its points in an order that follows from their content alone, and that order."""
+        """These models with the points sorted by their values alone, and the order that sorts them."""
         order = self.rows.unique(dim=0, return_inverse=True)[1].argsort(stable=True)
         return self.select_points(order), order
 
     def select_points(self, order: Int[Tensor, " points"]) -> "TrainedModels":
-        """The same with its points in another order, or fewer of them."""
+        """These models with the points in another order, or with fewer points."""
         rows = {name: getattr(self, name) for name in ("points", "labels")}
         columns = {name: getattr(self, name) for name in ("saved_losses", "saved_correct")}
         rows = {name: None if part is None else part[order] for name, part in rows.items()}
@@ -299,7 +306,7 @@ class TrainedModels:
         return replace(self, member=self.member[:, order], **rows, **columns)
 
     def leave_out(self, models: Sequence[int]) -> "TrainedModels":
-        """The same without these models, neither as targets nor as shadow models; partners go together."""
+        """The other models, without these as targets or shadow models; a model and its partner must go together."""
         kept = [model for model in range(len(self.member)) if model not in models]
         place = {model: i for i, model in enumerate(kept)}
         tables = {name: getattr(self, name) for name in ("member", "saved_losses", "saved_correct", "population")}
@@ -315,8 +322,8 @@ class TrainedModels:
 
 
 @dataclass(frozen=True, eq=False)
-class _Reshaped:
-    """A network whose points have a shape, for points as rows."""
+class _ClassifierOfRows:
+    """A network whose points have a shape, as a function of rows."""
 
     network: Classifier
     shape: tuple[int, ...]
@@ -330,26 +337,26 @@ def _logits(network: Classifier, rows: Float64[Tensor, "t d"]) -> Float64[Tensor
     return check_logits(network(rows), count=len(rows)).detach().double()
 
 
-def _with_weights(module: nn.Module) -> Classifier:
-    """The weights of a module that is a plain ReLU network; any other one as a function."""
+def _to_classifier(module: nn.Module) -> Classifier:
+    """An `Mlp` with the module's weights if it is a plain ReLU network, otherwise the module as a function."""
     if isinstance(module, nn.Sequential):
         layers = [layer for layer in module if not isinstance(layer, _WITHOUT_EFFECT)]
         plain = layers and isinstance(layers[0], nn.Linear) and len(layers) % 2
         try:
             return mlp.from_module(nn.Sequential(*layers)).to(torch.float64) if plain else ModuleClassifier(module)
-        except ValueError:  # it has some other layer
+        except ValueError:  # it has another kind of layer
             return ModuleClassifier(module)
     return ModuleClassifier(module)
 
 
 def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, " models"]) -> None:
-    """Refuse partners that are not complementary: the count of members among the others would tell the target's."""
+    """Refuse partners that are not complementary: the other models would reveal the members of the target."""
     partner = arguments.check_whole("partner", partner, "models", most=len(member) - 1, models=len(member)).long()
     models = torch.arange(len(partner), device=partner.device)
     if bool((partner == models).any()) or not bool((partner[partner] == models).all()):
         raise ValueError(f"`partner` must pair each model with another one, mutually; got {partner.tolist()}.")
     if not all(bool((member[one] ^ member[other]).all()) for one, other in enumerate(partner.tolist())):
         raise ValueError(
-            "`member` must be complementary within pairs: otherwise the count of members among the other models "
-            "tells who was one; draw it with `complementary_pairs`."
+            "`member` must be complementary within pairs, otherwise the number of other models trained on a point "
+            "reveals whether the target was; draw it with `complementary_pairs`."
         )
