@@ -38,7 +38,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float64
 from scipy import special
 from torch import Tensor
 
@@ -345,7 +345,7 @@ def scores_and_flags(
     return scores, scores > mean
 
 
-def _shadow_thresholds(models: TrainedModels, losses: Float64[Tensor, "models points"]) -> Float64[Tensor, " targets"]:
+def _shadow_thresholds(models: TrainedModels, losses: Float[Tensor, "models points"]) -> Float64[Tensor, " targets"]:
     """The thresholds that are best on each target's shadow models."""
     find = loss_threshold.global_thresholds
     if models.targets is None:

@@ -54,21 +54,17 @@ def lira_of_logits(
     Scores are rounded to nine decimals, so that equal ratios tie and a ratio of 1 is exactly 0.
 
     Where a point has no reference of one kind, its mean is that of the other kind, moved by the mean difference
-    $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one.
+    $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one. If no
+    point allows an estimate, a `ValueError` is raised.
 
     Source: Carlini et al. (2022), Algorithm 1; offline eq. (4). Departure: a fixed variance is the mean of the points'
     unbiased variances; the authors' code takes the variance of all logits, which adds how points differ.
 
     Args:
         logits: $\phi$ of the true label (`posterior.label_logit`).
-        member: whether each model was trained on each point.
         partner: each model's partner in complementary pairs; None for independent subsets.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.
-        offline: use only $\mu_0$ and $\sigma_0$.
         target: attack only this model; the result then has one row.
-
-    Raises:
-        ValueError: if a mean or a variance cannot be estimated at any point.
     """
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     fit = partial(_fit_references, matrix=matrix, rows=target_rows(target))
@@ -122,5 +118,4 @@ def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tup
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Without its constant, which a ratio does not see."""
-    return ((x - mean).square() / variance + variance.log()) / -2
+    return ((x - mean).square() / variance + variance.log()) / -2  # but for a constant, which a ratio does not see
