@@ -308,7 +308,7 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
 @pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("rates", [0.01, "0.01"])
 def test_one_rate_is_no_list_of_rates(rates):
-    with pytest.raises(TypeError, match=r"for one give \(0\.01,\)"):
+    with pytest.raises(TypeError, match=r"for one rate give \(0\.01,\)"):
         run.run_audit(validate_inputs(some_losses(pairs()), pairs()), fprs=rates, level=0.95)
 
 

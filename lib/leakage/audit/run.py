@@ -35,21 +35,10 @@ def run_audit(
         notes_on_rows: notes on duplicate rows, from a caller that has the rows; by default rows with equal losses are
             noted.
         remeasure: see `evaluation.Remeasure`.
-<<<<<<< HEAD
     """
     if isinstance(fprs, float | str):
         raise TypeError(
             f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {fprs!r}; for one rate give ({fprs},)."
-=======
-
-    Raises:
-        TypeError: if `fprs` is not a sequence.
-        ValueError: if a rate or the level is not in (0, 1).
-    """
-    if isinstance(fprs, float | str):
-        raise TypeError(
-            f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {fprs!r}; for one give ({fprs},)."
->>>>>>> eyes1
         )
     rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
     level = arguments.check_number("level", level, above=0, below=1)

@@ -11,7 +11,7 @@ from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
 
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
-_DECIMALS = 9  # of a score, whose rounding errors are below 1e-11
+_DECIMALS = 9  # of a score, so that equal ratios tie; rounding errors are below 1e-11
 
 
 class _Fit(NamedTuple):
@@ -51,7 +51,6 @@ def lira_of_logits(
 
     with $\mu_1, \sigma_1^2$ of the references trained on x and $\mu_0, \sigma_0^2$ of the others. Offline
     $s(x) = (\phi - \mu_0(x)) / \sigma_0$, which ranks points as $\Pr(Z \le \phi)$ under $Z \sim N(\mu_0, \sigma_0^2)$.
-    Scores are rounded to nine decimals, so that equal ratios tie and a ratio of 1 is exactly 0.
 
     Where a point has no reference of one kind, its mean is that of the other kind, moved by the mean difference
     $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one. If no
@@ -118,4 +117,4 @@ def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tup
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    return ((x - mean).square() / variance + variance.log()) / -2  # but for a constant, which a ratio does not see
+    return ((x - mean).square() / variance + variance.log()) / -2  # without its constant: a ratio does not see it
