@@ -140,12 +140,12 @@ def _train_one(
     X: Shaped[Tensor, "points ..."],
     y: Tensor,
     half: Bool[Tensor, " points"],
-    seed: int,
+    number: int,
     folder: Path | str | None,
 ) -> Answers:
     """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)  # `factory` and `train` draw from the global stream
+        torch.manual_seed(number)  # `factory` and `train` draw from the global stream
         module = _make_module(factory)
         X = _match_precision(X, module)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
@@ -164,7 +164,7 @@ def _train_one(
             losses, wrong = cross_entropies(ModuleClassifier(module)(X), y)
             return losses, ~wrong
 
-        return _load_or_compute(compute, folder, (X, y, half, seed, repr(module), weights))
+        return _load_or_compute(compute, folder, (X, y, half, number, repr(module), weights))
 
 
 def _train_at_once(
