@@ -38,7 +38,7 @@ QUICK = {
         "labels_tell_a_sigmoid_from_its_mirror_image",
         "the_output_layer_alone_suffices_with_many_neurons",
     ),
-    "attacks_gradient_inversion_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
+    "attacks_gradient_inversion_nonlinear_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
     "attacks_gradient_inversion_relu_decoding": ("weights_of_another_law_will_do",),
     "attacks_gradient_inversion_span": ("scale_and_order_of_the_neurons_do_not_matter",),
     "attacks_gradient_inversion_tensor_attack": (
