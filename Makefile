@@ -64,7 +64,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install -q -c _build/oldest/requirements.txt -e ".[test]"
 	VENV="$(CURDIR)/$(OLDEST)" $(OLDEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default \
-	  -m "not slow" $(NUMERICAL)
+	  -m "not slow" $(filter-out tests/test_studies%,$(NUMERICAL))
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth; do \
