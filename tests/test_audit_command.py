@@ -280,7 +280,7 @@ print(*(command_line.main(words) for words in (["audit", {scores!r}, "--report",
 def run_without(absent: set[str], code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process that has not these packages."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", ALONE.format(absent=absent) + code],
+        [sys.executable, "-c", ALONE.format(absent=absent) + code],
         capture_output=True,
         text=True,
         timeout=HANGS,
