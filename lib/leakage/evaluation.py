@@ -146,19 +146,18 @@ class Evaluation:
         r"""A weighted sum of a metric of several attacks, $\bar c = \sum_a w_a \bar r_a$, mean over targets.
 
         Its interval is for rows such as these: `interval="population"`.
-
-        Raises:
-            ValueError: as `interval`.
         """
         arguments.check_number("level", level, above=0, below=1)
         values = _weighted(weights, {name: self._rate(name, metric) for name in weights})
-        if self.models.partner is not None and self.models.targets is None:
+        if self.models.partner is not None and self.models.targets is None:  # partners count as one
             values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
         least, most = (-math.inf, math.inf) if len(weights) > 1 else (-1.0 if metric == "advantage" else 0.0, 1.0)
         each = {name: self._without_points(name, metric) for name in weights}
         without_points = {name: rates for name, rates in each.items() if rates is not None}
         known = len(without_points) == len(weights)
         left = _weighted(weights, without_points).mean(-1) if known else values
+        if len(values) < 2:  # how much models vary is unknown
+            return Estimate(float(values.mean()), least, most, n=len(values), level=level)
         variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
         total, middle = sum(variances), float(values.mean())
         freedom = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300)
@@ -251,17 +250,23 @@ class Evaluation:
         """A rate of each target; one at another false positive rate is measured now."""
         scores, result = self.scores(name), self.results[name]
         if metric not in result.rates and metric.startswith("tpr@"):
+            if not is_resolvable(fpr_of(metric), outsiders := fewest_outsiders(self.models)):
+                raise ValueError(f"{metric} needs more outsiders; there are {outsiders:,}.")
             return measure(scores, result.flagged, self.models.target_member, [metric])[metric]
         return result.rates[arguments.check_choice("metric", metric, result.rates)]
 
     def _without_points(self, name: str, metric: str) -> Float64[Tensor, "groups targets"] | None:
         """The rates with a group of points left out; None where too few would be left."""
         if name not in self._left_out:
-            self._left_out[name] = self._measure_without_points(name)
+            self._left_out[name] = self._measure_without_points(name, [*self.results[name].rates])
         rates = self._left_out[name]
+        if rates is not None and metric not in rates:
+            rates |= self._measure_without_points(name, [metric]) or {}
         return None if rates is None else rates[metric]
 
-    def _measure_without_points(self, name: str) -> dict[str, Float64[Tensor, "groups targets"]] | None:
+    def _measure_without_points(
+        self, name: str, metrics: Sequence[str]
+    ) -> dict[str, Float64[Tensor, "groups targets"]] | None:
         scores, flagged, member = self.scores(name), self.results[name].flagged, self.models.target_member
         assert flagged is not None  # as the scores are
         points = torch.arange(member.shape[1], device=member.device)
@@ -270,7 +275,6 @@ class Evaluation:
         if groups < 2 or fewest <= -(-len(points) // groups):
             return None
         kept = [points[points % groups != group] for group in range(groups)]
-        metrics = [*self.results[name].rates]
         each = [measure(scores[:, own], flagged[:, own], member[:, own], metrics) for own in kept]
         return {metric: torch.stack([rates[metric] for rates in each]) for metric in metrics}
 

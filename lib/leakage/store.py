@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import leakage
+from leakage import __all__ as _OFFERED
 
 LIB = Path(__file__).resolve().parents[1]
 PACKAGES = ("leakage", "reproduced")
@@ -175,7 +175,7 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     modules that build the book (`_BUILDERS`) never count: no result depends on them.
     """
     modules = _modules(lib)
-    offered = {f"leakage.{name}" for name in leakage.__all__}
+    offered = {f"leakage.{name}" for name in _OFFERED}
     found: set[str] = set()
     pending: list[str | bytes] = [source]
     while pending:

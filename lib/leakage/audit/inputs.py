@@ -5,6 +5,7 @@ everything else becomes float64 on the CPU. Unusable input raises an error that 
 with a reservation adds a note.
 """
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -91,7 +92,10 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any) -> Audit
     losses = models.saved_losses if saved else models.losses
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
-    return validate_inputs(losses, models.member, target=target, **more)
+    inputs = validate_inputs(losses, models.member, target=target, **more)
+    if target is None and models.targets is not None:
+        inputs = inputs._replace(models=dataclasses.replace(inputs.models, targets=models.targets))
+    return inputs
 
 
 def _spread_target_row(

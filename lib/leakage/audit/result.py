@@ -188,9 +188,6 @@ class Audit:
         `found` says by how many of the models that were trained on the row the attack found it while flagging at most
         a share `at FPR` of the outsiders, the least of `fprs` that can be seen; `outranks` is the mean share of the
         outsiders whose score is lower. Rows are in order of found / (of models + 1), then of `outranks`.
-
-        Raises:
-            ValueError: if `k` is no whole number from 1 on.
         """
         k = arguments.check_count("k", k, least=1)
         scores, member, cuts = self._strongest_scores()
@@ -199,7 +196,7 @@ class Audit:
             outside = own[~marks].sort().values
             found += ((own > cut) & marks).numpy()
             times += marks.numpy()
-            outranks += (torch.searchsorted(outside, own) / len(outside) * marks).numpy()
+            outranks += (torch.searchsorted(outside, own).double() / len(outside) * marks).numpy()
             score += (own * marks).numpy()
         outranks, score = (total / times.clip(1) for total in (outranks, score))
         share = found / (times + 1)  # nine of ten are surer than one of one
@@ -267,11 +264,7 @@ class Audit:
         return report.to_json(self, records=self.records(), slices=self.slices())
 
     def report(self, path: Path | str) -> Path:
-        """Write one HTML page that needs nothing else, and give its path.
-
-        Raises:
-            OSError: if the file cannot be written.
-        """
+        """Write one HTML page that needs nothing else, and give its path."""
         from leakage import store
         from leakage.audit import report
 

@@ -79,6 +79,12 @@ class TrainedModels:
         models, count = arguments.check_truth("member", self.member, "models points").shape
         if self.partner is not None:
             _check_partners(self.member, self.partner)
+        if any(not 0 <= one < models for one in self.target_numbers) or [*self.target_numbers] != sorted(
+            {*self.target_numbers}
+        ):
+            raise ValueError(f"`targets` must be numbers of models in ascending order, got {self.targets}.")
+        if self.population is not None:
+            arguments.check_real("population", self.population, "models z", least=0, models=models)
         if self.saved_losses is not None:
             arguments.check_real("losses", self.saved_losses, "*e models points", least=0, models=models, points=count)
             return
@@ -99,11 +105,7 @@ class TrainedModels:
         member: Bool[Tensor, "models points"],
         partner: Int[Tensor, " models"] | None = None,
     ) -> "TrainedModels":
-        """PyTorch modules that return logits; attacks may use the weights of those made of `Linear` and `ReLU` layers.
-
-        Raises:
-            ValueError: as `TrainedModels`.
-        """
+        """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers."""
         return cls([_to_classifier(module) for module in modules], points, labels, member, partner)
 
     @classmethod
@@ -148,9 +150,6 @@ class TrainedModels:
         """Saved losses in nats, of every model at every point; `more` are `saved_correct`, `population`, `targets`.
 
         `losses` may have leading axes, such as epochs, that share `member`; `evaluate` needs losses without them.
-
-        Raises:
-            ValueError: if a loss is negative or not finite, or as `TrainedModels`.
         """
         return cls((), None, None, member, partner, saved_losses=losses, **more)
 
@@ -259,7 +258,11 @@ class TrainedModels:
     def next_shadow(self, target: int) -> int:
         """The first shadow model after the target, for attacks that fit their classifier on one shadow model."""
         models = len(self.member)
-        return next(i for step in range(1, models) if bool(self.shadows[target, i := (target + step) % models]))
+        others = [(target + step) % models for step in range(1, models)]
+        shadows = [one for one in others if bool(self.shadows[target, one])]
+        if not shadows:
+            raise NotAvailable("needs a shadow model")
+        return shadows[0]
 
     @cached_property
     def shadow_support(self) -> ShadowSupport:
@@ -310,12 +313,12 @@ class TrainedModels:
         kept = [model for model in range(len(self.member)) if model not in models]
         place = {model: i for i, model in enumerate(kept)}
         tables = {name: getattr(self, name) for name in ("member", "saved_losses", "saved_correct", "population")}
-        partner = None if self.partner is None else torch.tensor([place[int(self.partner[one])] for one in kept])
+        partner = [] if self.partner is None else [place[int(self.partner[one])] for one in kept]
         targets = [place[one] for one in self.target_numbers if one in place]
         return replace(
             self,
             networks=[self.networks[one] for one in kept] if self.networks else (),
-            partner=partner,
+            partner=None if self.partner is None else torch.tensor(partner, device=self.partner.device),
             targets=None if len(targets) == len(kept) else tuple(targets),
             **{name: None if table is None else table[..., kept, :] for name, table in tables.items()},
         )
