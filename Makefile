@@ -48,7 +48,7 @@ test-portable: $(READY) ## test the numbers as other processors would compute th
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott \
 	  $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --last-bits "$(SEED)" $(NUMERICAL)
 
-test-all: test test-slow test-portable test-oldest ## test all of this; .ci/run does
+test-all: test test-slow test-portable ## test all of this; .ci/run does
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) tests/site
