@@ -90,7 +90,8 @@ class AttackResult(NamedTuple):
         attack: its terms.
         scores: larger for likelier members; None where the models do not offer what the attack needs.
         flagged: whom the attack calls a member at its own threshold: 0 where its scores are signed; else the threshold
-            that is best on the shadow models, or without those the mean score of the members.
+            that is best on the shadow models. If there are none, or the attack scores some models only, it is the mean
+            score of the target's members, which an attacker does not know.
         rates: by metric, one number a target.
         missing: what the models or the sample do not offer, in words.
     """
@@ -148,14 +149,14 @@ class Evaluation:
         Its interval is for rows such as these: `interval="population"`.
         """
         arguments.check_number("level", level, above=0, below=1)
-        values = _weighted(weights, {name: self._rate(name, metric) for name in weights})
+        values = _weighted_sum(weights, {name: self._rate(name, metric) for name in weights})
         if self.models.partner is not None and self.models.targets is None:  # partners count as one
             values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
         least, most = (-math.inf, math.inf) if len(weights) > 1 else (-1.0 if metric == "advantage" else 0.0, 1.0)
         each = {name: self._without_points(name, metric) for name in weights}
         without_points = {name: rates for name, rates in each.items() if rates is not None}
         known = len(without_points) == len(weights)
-        left = _weighted(weights, without_points).mean(-1) if known else values
+        left = _weighted_sum(weights, without_points).mean(-1) if known else values
         if len(values) < 2:  # how much models vary is unknown
             return Estimate(float(values.mean()), least, most, n=len(values), level=level)
         variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
@@ -424,5 +425,5 @@ def mean_estimate(estimates: Sequence[Estimate], *, level: float) -> Estimate:
     return Estimate(middle, low, high, n=len(estimates), level=level)
 
 
-def _weighted(weights: Mapping[str, float], rates: Mapping[str, Tensor]) -> Tensor:
+def _weighted_sum(weights: Mapping[str, float], rates: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([weight * rates[name] for name, weight in weights.items()]).sum(0)

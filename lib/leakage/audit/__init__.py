@@ -55,8 +55,8 @@ def of_losses(
     model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
     that are each other's references are all given in the same way.
 
-    Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target, and 10 GB
-    where all are targets. Of several targets everything is done up to eleven times, for the intervals.
+    Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target. Of several
+    targets everything is done up to eleven times, for the intervals.
 
     Args:
         losses: -log p of the true label in nats, (models, rows), or (rows) of one model. Infinite ones are capped, and
