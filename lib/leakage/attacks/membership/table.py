@@ -164,11 +164,11 @@ def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:
     return _zero_where_wrong(models, measure(models))
 
 
-def _certified(models: TrainedModels) -> Float[Tensor, "models points"]:
+def _certified_radius(models: TrainedModels) -> Float[Tensor, "models points"]:
     return _zero_where_wrong(models, _from_weights(boundary_distance.certified_radius)(models))
 
 
-def _calibrated(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models points"]:
+def _calibrate(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models points"]:
     """Scores less those of shadow models that were not trained on the point."""
     models.need_shadows(outsiders=1)
     return _each_target(partial(calibrate_scores, scores), models)
@@ -231,8 +231,8 @@ ATTACKS: Mapping[str, Attack] = {
         partial(_threshold, loss_threshold.global_scores), "tan2023blessing", "ranks as the loss does"
     ),
     "sample threshold": _from_losses(partial(_threshold, loss_threshold.sample_scores), "ye2021enhanced"),
-    "calibrated loss": _from_losses(lambda models: _calibrated(models, -models.losses), "watson2022importance"),
-    "calibrated logit": _from_losses(lambda models: _calibrated(models, models.margins), "watson2022importance"),
+    "calibrated loss": _from_losses(lambda models: _calibrate(models, -models.losses), "watson2022importance"),
+    "calibrated logit": _from_losses(lambda models: _calibrate(models, models.margins), "watson2022importance"),
     "LiRA": _from_losses(_lira, "carlini2022membership"),
     "LiRA, own variance": _from_losses(partial(_lira, variance="own"), "carlini2022membership"),
     "LiRA, offline": _from_losses(partial(_lira, offline=True), "carlini2022membership"),
@@ -249,10 +249,10 @@ ATTACKS: Mapping[str, Attack] = {
         note="for networks near a KKT point",
     ),
     "DeepFool": Attack(deterministic(_deepfool), "weights", _LABEL, source="moosavi2016deepfool"),
-    "certified radius": Attack(deterministic(_certified), "weights", _LABEL, note="from below"),
+    "certified radius": Attack(deterministic(_certified_radius), "weights", _LABEL, note="from below"),
     "cell distance": Attack(deterministic(_cell), "weights", source="peinemann2021inside"),
     "calibrated cell distance": Attack(
-        deterministic(lambda models: _calibrated(models, _cell(models))),
+        deterministic(lambda models: _calibrate(models, _cell(models))),
         "weights",
         _SHADOWS,
         signed=True,
