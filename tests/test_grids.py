@@ -32,6 +32,13 @@ def noted_square(x, *, notes, fails_at=None):
     return square(x)
 
 
+def gated_square(x, *, notes, gate):
+    """Fails at 3; later points wait for the file `gate` first."""
+    if x > 3:
+        wait_until(Path(gate).exists)
+    return noted_square(x, notes=notes, fails_at=3)
+
+
 @pytest.fixture
 def notes(tmp_path):
     return str(tmp_path / "notes")
@@ -132,7 +139,7 @@ def whose(_):
     return os.getpid()
 
 
-def test_processors_that_a_build_has_to_spare_are_used(tmp_path, notes, monkeypatch):
+def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
     monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
     here = os.getpid()
     assert run_grid(whose, [1], tmp_path / "one point") == [here]
@@ -141,10 +148,17 @@ def test_processors_that_a_build_has_to_spare_are_used(tmp_path, notes, monkeypa
     assert here not in first
     assert len({*first, *second}) <= 2, "they serve the next grid, too"
     assert run_grid(square, range(8), tmp_path) == [square(x) for x in range(8)]
+
+
+def test_what_has_not_begun_when_a_point_fails_is_cancelled(tmp_path, notes, monkeypatch):
+    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
+    gate = tmp_path / "gate"
     with pytest.raises(ArithmeticError, match="too much") as caught:
-        run_grid(functools.partial(noted_square, notes=notes, fails_at=3), range(50), tmp_path)
+        run_grid(functools.partial(gated_square, notes=notes, gate=str(gate)), range(50), tmp_path)
     assert caught.value.__notes__ == ["at the grid point 3"]
-    assert len(computed(notes)) < 40, "what has not begun is cancelled"
+    gate.touch()
+    assert run_grid(square, range(100, 108), tmp_path) == [square(x) for x in range(100, 108)]
+    assert len(computed(notes)) < 40
 
 
 @pytest.mark.slow
