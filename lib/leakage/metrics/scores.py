@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64, Real
+from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
 
 from leakage.metrics.estimates import as_sample
@@ -41,7 +41,7 @@ def sort_rows(values: Float64[Tensor, "*b n"]) -> Float64[Tensor, "*b n"]:
     return torch.from_numpy(np.sort(values.numpy())) if values.device.type == "cpu" else values.sort(-1).values
 
 
-def argsort_rows(values: Float64[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
+def argsort_rows(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
     """The places that bring each row into ascending order; see `sort_rows`."""
     return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
 

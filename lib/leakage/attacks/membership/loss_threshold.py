@@ -141,7 +141,8 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     groups where this reaches the best gain at the end of a group are looked at loss by loss.
     """
     points = member.shape[1]
-    values = round_ties(losses.double()).flatten()
+    fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_ties` keeps, and takes half the memory
+    values = (round_ties(losses) if fine else losses.float()).flatten()
     place = argsort_rows(values)
     values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor")
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
@@ -157,7 +158,7 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     best = torch.where(ends[:, -1], after, 0).amax(-1, keepdim=True)
     wanted = (most > 0) & (most >= best) & ends.any(-1)
 
-    thresholds = values.new_full((len(matrix),), -math.inf)
+    thresholds = matrix.new_full((len(matrix),), -math.inf)
     for row in wanted.any(-1).nonzero().flatten().tolist():
         group, reference = wanted[row].nonzero(), matrix[row] > 0
         place = group * _GROUP + torch.arange(_GROUP, device=group.device)
@@ -169,8 +170,8 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
             last = int(place.flatten()[first])
             # The target and its partner have two losses per point, so the next loss of a reference is among these.
             tail = slice(last + 1, last + 2 * points + 2)
-            following = values[tail][reference[model[tail]]]
-            thresholds[row] = (values[last] + (following[0] if len(following) else math.inf)) / 2
+            following = values[tail][reference[model[tail]]].double()
+            thresholds[row] = (values[last].double() + (following[0] if len(following) else math.inf)) / 2
     return thresholds
 
 

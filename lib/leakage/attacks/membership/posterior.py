@@ -46,8 +46,9 @@ def logit_of_loss(losses: Float[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
     Software that computes $-\log \operatorname{softmax}$ cannot tell a loss below half of the precision's spacing at 1
     from 0, so smaller losses count as that: logits end at 36.7 for float64 losses, at 16.6 for float32.
     """
-    losses = losses.double().clamp_min(torch.finfo(losses.dtype).eps / 2)
-    return -(losses + torch.log(-torch.expm1(-losses)))
+    known = losses.to(torch.float64, copy=True).clamp_min_(torch.finfo(losses.dtype).eps / 2)
+    other_classes = known.neg().expm1_().neg_().log_()  # log (1 - p); in place, for millions of losses
+    return known.add_(other_classes).neg_()
 
 
 def correct(logits: Tensor, labels: Int[Tensor, "*own t"]) -> Float64[Tensor, "*b t"]:
