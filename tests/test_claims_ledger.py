@@ -206,6 +206,16 @@ def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_
     assert "Full scale: profile paper, seed 0, H200, commit aaaaaaaaaa, 2026-01-02." in table.markdown
 
 
+def test_the_text_of_a_chapter_can_have_a_value_of_the_full_scale_record(ledger, tmp_path):
+    several = measurements.to_json([Exact(1.5, 0), Exact(2.5, 0)])
+    values = [{"name": "x", "measured": several}, {"name": "y", "measured": several[0]}]
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "toy.json").write_text(json.dumps({"claims": [{"id": "t.one", "values": values}]}))
+    book = ledger()
+    assert [book.recorded("t.one", "x", 1), book.recorded("t.one", "y")] == ["2.5", "1.5"]
+    assert book.recorded("t.one", "z") == book.recorded("t.two", "x") == "–"
+
+
 def test_the_ledger_finds_its_files_from_the_root(tmp_path, monkeypatch):
     (tmp_path / "book").mkdir()
     (tmp_path / "_toc.yml").touch()

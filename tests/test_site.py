@@ -1,6 +1,7 @@
 """Configuration, contents and sources of the plain pages agree."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def test_the_repository_is_named_in_one_place():
     assert not named, "write {source}`path` or {{ repository }} instead"
     assert (ROOT / "_config.yml").read_text(encoding="utf-8").count(address) == 1
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8")).get("repository-code", address)
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"].values()
     assert cited == address
+    assert all(url == address or url.startswith(f"{address}/") for url in urls)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -51,6 +51,20 @@ def test_trained_least_squares_has_the_exact_law(p, member):
     assert stats.ks_2samp(trained[:, 0], exact).pvalue > P_VALUE
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_errors_are_those_of_the_formula_and_output_noise_adds_its_variance(noise):
+    design, generator = Design(6, 30, 0.5), stream(0, f"errors {noise}")
+    widths = [20, 30]
+    errors = linear_regressions.squared_errors(
+        design, widths=widths, models=20_000, points=4, generator=generator, noise=noise
+    )
+    assert errors.shape == (20_000, 2)
+    bound = 4 * errors.std(0) / len(errors) ** 0.5  # standard errors
+    assert (
+        (errors.mean(0) - least_squares.prediction_error(design, design.widths(widths)) - noise).abs() < bound
+    ).all()
+
+
 @pytest.mark.parametrize("member", [False, True])
 def test_trained_ridge_has_the_exact_law(member):
     design, generator = Design(8, 24, 0.6), stream(0, "trained ridge")

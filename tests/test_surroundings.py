@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from judgements import judgement, ledger
@@ -64,6 +65,18 @@ def test_data_can_be_listed_without_pytorch_and_the_packages_of_the_book(tmp_pat
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist" in done.stdout
+
+
+def test_saved_losses_can_be_audited_without_what_windows_lacks(tmp_path):
+    absent = ("fcntl", "grp", "pwd", "resource", "termios")
+    generator = np.random.default_rng(0)
+    np.savez(tmp_path / "scores.npz", losses=generator.random((4, 60)), member=generator.random((4, 60)) < 0.5)
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
+    code += "from reproduced import command_line; sys.exit(command_line.main(sys.argv[1:]))"
+    script = [sys.executable, "-c", code, "audit", "scores.npz", "--report", "audit.html", "--json", "audit.json"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"audit.html", "audit.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
 # ── the commit ──────────────────────────────────────────────────────────────────────────────────────────────────────

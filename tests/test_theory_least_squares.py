@@ -17,7 +17,9 @@ from leakage.theory.least_squares import (
     Design,
     Query,
     advantage,
+    break_even_width,
     crossover_width,
+    explained_variance,
     member_mixture,
     member_variance,
     noise_advantage,
@@ -83,6 +85,27 @@ def test_the_prediction_error_is_the_outsider_variance_in_other_words():
     direct = prediction_error(FIGURE, FIGURE.widths(widths))
     variance = outsider_variance(FIGURE, FIGURE.widths(widths), Query.typical(FIGURE, widths))
     torch.testing.assert_close(direct, 1 + FIGURE.sigma**2 + variance - 2 * FIGURE.n / FIGURE.D, rtol=1e-12, atol=1e-12)
+
+
+def test_the_best_multiple_of_an_answer_explains_as_much_of_the_labels_of_trained_models():
+    generator, design = stream(0, "explained"), Design(10, 40, 0.8)
+    points = gaussian((TRIALS, 40), generator=generator)
+    predictions, signal = trained(design, 25, points, generator=generator)
+    labels = signal + 0.8 * gaussian((TRIALS,), generator=generator)
+    products, squares = labels * predictions, predictions.square()
+    share = float(products.mean() ** 2 / squares.mean()) / (1 + design.sigma**2)
+    # Four standard errors; that of the mean product decides.
+    bound = 8 * float(products.std() / products.mean()) / math.sqrt(TRIALS)
+    assert share == pytest.approx(float(explained_variance(design, 25)), rel=bound)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.5, 0.8, 1.0, 2.0])
+def test_a_width_errs_less_than_answering_zero_from_the_break_even_width_on(sigma):
+    design = Design(100, 3000, sigma)
+    widths = torch.arange(102, 3001)
+    better = prediction_error(design, widths) < 1 + sigma**2
+    torch.testing.assert_close(better, widths > break_even_width(design))
+    assert bool(better.any()) == (sigma < 1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 10])

@@ -111,7 +111,8 @@ def test_executed_notebooks_are_kept_even_of_a_failed_run():
 def test_continuous_integration_runs_the_make_targets_that_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
-    for path in (*WORKFLOWS, *ACTIONS, ROOT / ".ci" / "run", ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "book/run_it.md"))
+    for path in (*WORKFLOWS, *ACTIONS, ROOT / ".ci" / "run", *pages):
         text = path.read_text(encoding="utf-8")
         named = set(re.findall(r"(?:run: |^\s*|`|stage \w+ \d+ )make ([a-z][\w-]*)", text, re.MULTILINE))
         assert named <= targets, f"{path.name} uses {sorted(named - targets)}"

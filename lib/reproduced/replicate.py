@@ -53,7 +53,9 @@ def replicate(
         raise UserError("the seeds are drawn from the hash of a commit: commit first, then replicate.")
     kept = replications.read(book)
     order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
-    wanted = _wanted(book, {chapter: kept[chapter] for chapter in chosen}, order, seeds)
+    numbers = {chapter: _seeds_of_claims(book, chapter, kept[chapter]) for chapter in chosen}
+    lacking = {chapter: seeds - min(found, default=seeds) for chapter, found in numbers.items()}
+    wanted = _wanted(kept, order, lacking)
     unfinished = {seed: {*chapters} for seed, chapters in wanted.items()}
     faults: list[str] = []
 
@@ -81,7 +83,9 @@ def replicate(
                 else:
                     todo[f"{chapter}, seed {seed}"] = plan
         progress.expected = len(todo)
-        progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
+        progress.say(_plan_line([number for found in numbers.values() for number in found], seeds))
+        if wanted:
+            progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
         limit = CELL_SECONDS[STANDARD["profile"]]
         for plan, execution in run_plans(todo, executor=executor, cell_seconds=limit, progress=progress):
             if execution.notebook:
@@ -91,27 +95,34 @@ def replicate(
     return tuple(faults)
 
 
-def _wanted(
-    book: Book, kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], seeds: int
-) -> dict[int, list[str]]:
-    """The chapters to execute, by seed: each at the first seeds of `order` that it lacks."""
-    found: dict[int, list[str]] = {seed: [] for seed in order}
-    for chapter, runs in kept.items():
-        used = {run["seed"] for run in runs}
-        fresh = [seed for seed in order if seed not in used]
-        for seed in fresh[: _lacking(book, chapter, runs, seeds)]:
-            found[seed].append(chapter)
-    return {seed: chapters for seed, chapters in found.items() if chapters}
-
-
-def _lacking(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> int:
-    """How many runs the chapter lacks until every claim that can be judged here has so many seeds."""
+def _seeds_of_claims(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]]) -> list[int]:
+    """How many seeds each claim of the chapter that can be judged here has under today's declaration."""
     claims = book.declarations(chapter).claims
     judgeable = [
         claim for claim in claims if claim.profile_suffices(STANDARD["profile"]) and not missing_data_text(claim)
     ]
-    fewest = min((len(replications.under_todays_declaration(runs, claim)) for claim in judgeable), default=seeds)
-    return max(0, seeds - fewest)
+    return [len(replications.under_todays_declaration(runs, claim)) for claim in judgeable]
+
+
+def _plan_line(numbers: Sequence[int], seeds: int) -> str:
+    """How many claims lack how many of `seeds` seeds, or with which number some would."""
+    short = [seeds - number for number in numbers if number < seeds]
+    if short:
+        return f"{len(short)} of {len(numbers)} claims lack seeds, up to {max(short)} of {seeds}"
+    return f"Every claim has its {seeds} seeds already; --seeds {min(numbers, default=seeds) + 1} asks for more."
+
+
+def _wanted(
+    kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], lacking: Mapping[str, int]
+) -> dict[int, list[str]]:
+    """The chapters to execute, by seed: each at as many of the first seeds of `order` that it was not run at."""
+    found: dict[int, list[str]] = {seed: [] for seed in order}
+    for chapter, number in lacking.items():
+        used = {run["seed"] for run in kept[chapter]}
+        fresh = [seed for seed in order if seed not in used]
+        for seed in fresh[: max(0, number)]:
+            found[seed].append(chapter)
+    return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
 def _run(plan: Plan, seed_index: int) -> dict[str, Any]:

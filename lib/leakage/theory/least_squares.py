@@ -153,6 +153,31 @@ def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tenso
     return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
 
 
+def break_even_width(design: Design) -> float:
+    r"""The width above which a model errs less than the constant answer 0, whose error is $1 + \sigma^2$.
+
+    $$ \mathrm{err}(p) < 1 + \sigma^2 \iff p > \tfrac12 \bigl( D(1 + \sigma^2) + n + 1 \bigr), \qquad p \ge n + 2 $$
+
+    From $\sigma = 1$ on this is beyond D, and no width errs less. Not in the paper.
+    """
+    return (design.D * (1 + design.sigma**2) + design.n + 1) / 2
+
+
+def explained_variance(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
+    r"""Share of a fresh label's variance that the best multiple of an answer explains, $p \ge n + 2$.
+
+    $$ R^2 = 1 - \min_c \frac{\mathbb{E}(y_0 - c\,\hat y_0)^2}{1 + \sigma^2}
+       = \frac{\sigma_1^2}{\sigma_0^2} \Bigl( \frac{n}{D (1 + \sigma^2)} \Bigr)^2 $$
+
+    with the variances of the typical point. The limit advantage of that point depends on the same ratio alone, so at
+    fixed n, D and σ it and $R^2$ determine each other. Not in the paper.
+    """
+    widths = design.widths(p)
+    typical = Query.typical(design, widths)
+    ratio = member_variance(design, typical) / outsider_variance(design, widths, typical)
+    return ratio * (design.n / (design.D * (1 + design.sigma**2))) ** 2
+
+
 def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor, "*w"]:
     r"""Variance $\nu^2$ of output noise that gives the full model (p = D) a prediction error.
 

@@ -83,6 +83,15 @@ class Ledger:
             raise ValueError(f"`figure` must be one of {', '.join(known) or 'none'}; got {figure!r}.")
         return known[figure]
 
+    def recorded(self, id: str, name: str, place: int = 0) -> str:
+        """A value of the record at full scale, with its interval; of several the one at `place`. A dash if none is."""
+        kept = {record["id"]: record for record in self._full_scale.get("claims", ())}
+        values = {one["name"]: one["measured"] for one in kept.get(id, {}).get("values", ())}
+        if name not in values:
+            return "–"
+        measured = measurements.from_json(values[name])
+        return measurements.describe(measured[place] if isinstance(measured, list) else measured)
+
     def declared(self) -> Table:
         """What is claimed, and how each claim will be judged; a column that is empty in every row is left out."""
         heads, parts = ("id", "kind", "claim", "where", "how we judge it"), []

@@ -67,21 +67,19 @@ def chapter_rows(
     written: Collection[str],
     pictures: Mapping[str, str],
 ) -> str:
-    """A row for each planned chapter: picture, question, answer and verdicts; only `written` ones are links."""
+    """A row for each planned chapter: picture, question, answer and paper; only `written` ones are links."""
     rows = [
-        {"chapter": chapter, "verdicts": _row_verdicts(ledgers.get(chapter.name), is_written=chapter.name in written)}
+        {"chapter": chapter, "state": _state(is_executed=chapter.name in ledgers, is_written=chapter.name in written)}
         for chapter in chapters
     ]
     return fill_template("chapters.md", rows=rows, written=written, pictures=pictures)
 
 
-def _row_verdicts(ledger: ChapterFindings | None, *, is_written: bool) -> str:
-    if ledger is None:
-        return "Not executed in this build." if is_written else "In preparation."
-    papers, ours, slips = _split_by_author(ledger.judgements)
-    parts = [f"The paper: {_count_verdicts(papers)}"] * bool(papers) + [f"ours: {_count_verdicts(ours)}"] * bool(ours)
-    parts += [f"slips: {len(slips)}"] * bool(slips)
-    return "; ".join(parts) + "."
+def _state(*, is_executed: bool, is_written: bool) -> str:
+    """What a reader must know of a chapter without results."""
+    if is_executed:
+        return ""
+    return "Not executed in this build." if is_written else "In preparation."
 
 
 def status(ledgers: Mapping[str, ChapterFindings]) -> str:

@@ -57,6 +57,35 @@ def trained_predictions(
     return torch.cat(parts)
 
 
+def squared_errors(
+    design: Design,
+    *,
+    widths: Sequence[int],
+    models: int,
+    points: int,
+    generator: torch.Generator,
+    noise: float = 0.0,
+) -> Float[Tensor, "models widths"]:
+    """Squared errors of minimum-norm fits, a column a width, each the mean over so many fresh points of its model.
+
+    Every model has a training set of its own. To every answer output noise of the variance `noise` is added.
+    """
+    used, per_batch = widths[-1], max(1, _CHUNK // ((design.n + points) * design.D))
+    parts = []
+    for start in range(0, models, per_batch):
+        count = min(per_batch, models - start)
+        fresh = gaussian((count, points, design.D), generator=generator)
+        rows = gaussian((count, design.n, design.D), generator=generator)
+        beta = gaussian((count, design.D, 1), generator=generator) / design.D**0.5
+        labels = (rows @ beta).squeeze(-1) + design.sigma * gaussian((count, design.n), generator=generator)
+        answers = nested_min_norm(rows[..., :used], labels, fresh[..., :used], widths=widths)
+        outcomes = (fresh @ beta).squeeze(-1) + design.sigma * gaussian((count, points), generator=generator)
+        if noise:
+            answers = answers + noise**0.5 * gaussian(tuple(answers.shape), generator=generator)
+        parts.append((answers - outcomes.unsqueeze(-2)).square().mean(-1))
+    return torch.cat(parts)
+
+
 def ridge_predictions(
     features: Float[Tensor, "*b n p"],
     labels: Float[Tensor, "*b n"],
