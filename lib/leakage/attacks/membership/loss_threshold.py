@@ -144,7 +144,8 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_ties` keeps, and takes half the memory
     values = (round_ties(losses) if fine else losses.float()).flatten()
     place = argsort_rows(values)
-    values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor")
+    values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor").int()
+    del place  # hundreds of megabytes for millions of points
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
     torch.ne(values[1:], values[:-1], out=may_end[:-1])
 
