@@ -74,7 +74,15 @@ def test_our_own_findings_are_said_to_be_no_score():
     told = claim_tables.scoreboard([judgement(), *ours])
     assert told.startswith("**Of 2 findings of ours 1 held.** That is no score")
     assert "1 of the 1 that were judged again gave the same verdict at every one of 9 or more seeds" in told
+    assert "under rules that were replaced" not in told
     assert "findings of ours" not in claim_tables.scoreboard([judgement()])
+
+
+def test_findings_under_replaced_rules_are_told_in_the_same_sentence():
+    again = Replication("held", Counter(held=9), Counter({"held": 5, "undecided": 2, "did not hold": 1}))
+    told = claim_tables.scoreboard([judgement("t.a", fields={"kind": "ours"}, replication=again)])
+    (sentence,) = (part for part in told.split(". ") if "judged again" in part)
+    assert "of 8 verdicts under rules that were replaced since, 3 were others than the one expected today" in sentence
 
 
 def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():

@@ -155,11 +155,12 @@ def declared(tmp_path):
 
 @pytest.fixture
 def runs(declared):
-    """Runs of one verdict, by today's rule unless another is named, with the margins of both comparisons in each."""
+    """Runs of one verdict, by today's rule and code unless others are named, with the margins of both comparisons."""
 
-    def make(*margins: list, verdict="held", rule="") -> list[dict]:
+    def make(*margins: list, verdict="held", rule="", code="today") -> list[dict]:
         shared = {"rule": rule or replications.rule_digest(declared), "verdict": verdict}
-        return [{"claims": {"t.one": shared | {"margins": {"held": one, "refuted": [-1]}}}} for one in margins]
+        found = [shared | {"margins": {"held": one, "refuted": [-1]}} for one in margins]
+        return [{"cells": code, "claims": {"t.one": one}} for one in found]
 
     return make
 
@@ -172,18 +173,26 @@ def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_
 def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
     earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
-    found = replications.replication([*earlier, *now, {"claims": {}}], declared)
+    found = replications.replication([*earlier, *now, {"claims": {}}], declared, code="today")
     assert found.brief == "2 of 3; under earlier declarations 2 of 3"
     counts = "2 held, 1 undecided"
     assert found.sentence == f"Runs under today's declaration: {counts}. Runs under earlier declarations: {counts}."
-    assert replications.replication(now, declared).brief == "2 of 3"
-    assert replications.replication(earlier, declared).brief == "none yet; under earlier declarations 2 of 3"
-    assert replications.replication([{"claims": {}}], declared) is None
+    assert replications.replication(now, declared, code="today").brief == "2 of 3"
+    before = replications.replication(earlier, declared, code="today")
+    assert before.brief == "none yet; under earlier declarations 2 of 3"
+    assert replications.replication([{"claims": {}}], declared, code="today") is None
+
+
+def test_runs_of_other_code_of_the_chapter_are_counted_and_said(declared, runs):
+    given = [*runs([1, 10]), *runs([1, 10], [1, 10], code="before"), {"claims": runs([1, 10])[0]["claims"]}]
+    found = replications.replication(given, declared, code="today")
+    assert found.brief == "4 of 4"
+    assert found.sentence == "Runs under today's declaration: 4 held. The chapter's code has changed since 3 of them."
 
 
 def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):
     def distances(*margins):
-        return replications.replication(runs(*margins), declared).distances
+        return replications.replication(runs(*margins), declared, code="today").distances
 
     deviation = math.sqrt(2)  # of 1 and 3; that of 10 and 30 is ten times as large
     assert distances([1, 10], [3, 30]) == pytest.approx([1 / deviation, 3 / deviation])

@@ -30,6 +30,7 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
     held = [one for one in ours if one.verdict == HELD]
     repeated = [one.replication for one in held if one.replication and one.replication.verdicts]
     again = [one.replication for one in judgements if one.replication]
+    replaced = [one.replication for one in ours if one.replication]
     empty = {"again": not again, "full": not any(one.full_scale for one in judgements)}
     return fill_template(
         "scoreboard.md",
@@ -41,6 +42,8 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
         repeated=repeated,
         same=sum(one.same == one.verdicts.total() for one in repeated),
         fewest=min((one.verdicts.total() for one in repeated), default=0),
+        replaced=sum(one.earlier.total() for one in replaced),
+        replaced_others=sum(one.earlier.total() - one.earlier[one.expected] for one in replaced),
         again=again,
         runs=sum(one.verdicts.total() for one in again),
         earlier_runs=sum(one.earlier.total() for one in again),

@@ -3,7 +3,8 @@
 `book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
 its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
 every measured value, the margins of the rules and a digest of the declaration. Lines are only ever added. A run under
-an earlier declaration stays, and is counted apart from the runs under today's.
+an earlier declaration stays, and is counted apart from the runs under today's; how many of these ran other code of the
+chapter than today's is said.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
 """
@@ -41,12 +42,14 @@ class Replication:
         earlier: the same of the runs under earlier declarations.
         distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
             declaration, in standard deviations over these runs; empty for fewer than two.
+        older_code: how many runs under today's declaration executed other code of the chapter than today's.
     """
 
     expected: str
     verdicts: Counter[str]
     earlier: Counter[str]
     distances: tuple[float, ...] = ()
+    older_code: int = 0
 
     @property
     def same(self) -> int:
@@ -63,8 +66,10 @@ class Replication:
     @property
     def sentence(self) -> str:
         """All verdicts: `Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held.`"""
-        named = {"today's declaration": self.verdicts, "earlier declarations": self.earlier}
-        return " ".join(f"Runs under {which}: {_listed(counts)}." for which, counts in named.items() if counts)
+        now = f"Runs under today's declaration: {_listed(self.verdicts)}." if self.verdicts else ""
+        since = f"The chapter's code has changed since {self.older_code} of them." if self.older_code else ""
+        earlier = f"Runs under earlier declarations: {_listed(self.earlier)}." if self.earlier else ""
+        return " ".join(filter(None, (now, since, earlier)))
 
 
 def _listed(counts: Counter[str]) -> str:
@@ -131,38 +136,41 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
             found.setdefault(run["chapter"], []).append(run)
         for chapter in book.chapters:
             for claim in book.declarations(chapter).claims:
-                replication(found[chapter], claim)
+                replication(found[chapter], claim, code="")
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
     return found
 
 
 def under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
-    """What those runs of a chapter found that judged the claim as it is declared now."""
+    """Those runs of a chapter that judged the claim as it is declared now."""
     today = rule_digest(claim)
-    return [one for one in _judgements(runs, claim) if one["rule"] == today]
+    return [run for run in _judging(runs, claim) if run["claims"][claim.id]["rule"] == today]
 
 
-def _judgements(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
-    return [run["claims"][claim.id] for run in runs if claim.id in run["claims"]]
+def _judging(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+    return [run for run in runs if claim.id in run["claims"]]
 
 
-def replication(runs: Sequence[Mapping[str, Any]], claim: Claim) -> Replication | None:
-    """What the runs of a chapter say of a claim; None if none of them judged it."""
-    judged, now = _judgements(runs, claim), under_todays_declaration(runs, claim)
-    if not judged:
+def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, code: str) -> Replication | None:
+    """What the runs of a chapter, whose code has the digest `code` today, say of a claim; None if none judged it."""
+    judging, current = _judging(runs, claim), under_todays_declaration(runs, claim)
+    if not judging:
         return None
+    now = [run["claims"][claim.id] for run in current]
     verdicts = Counter(one["verdict"] for one in now)
-    earlier = Counter(one["verdict"] for one in judged) - verdicts
-    return Replication(claim.expected, verdicts, earlier, _distances(now, claim))
+    earlier = Counter(run["claims"][claim.id]["verdict"] for run in judging) - verdicts
+    older_code = sum(run.get("cells") != code for run in current)
+    return Replication(claim.expected, verdicts, earlier, _distances(now, claim), older_code)
 
 
 def sentences(book: Book) -> dict[str, dict[str, str]]:
     """What the replications of each claim say in words, by chapter and id."""
     kept, found = read(book), {}
     for chapter in book.chapters:
-        claims = book.declarations(chapter).claims
-        found[chapter] = {claim.id: one.sentence for claim in claims if (one := replication(kept[chapter], claim))}
+        code, claims = cells_digest(book.notebook(chapter)), book.declarations(chapter).claims
+        told = ((claim.id, replication(kept[chapter], claim, code=code)) for claim in claims)
+        found[chapter] = {name: one.sentence for name, one in told if one}
     return found
 
 
