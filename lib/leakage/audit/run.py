@@ -1,5 +1,6 @@
 """Run an audit: every attack that is possible on the losses, its measured success, and notes on the limits."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from leakage import arguments
@@ -47,14 +48,17 @@ def run_audit(
     resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
     evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass
     loss = evaluation.interval("loss", interval="rows", level=level)
+    warnings = tuple(find_swapped_members(loss.low, loss.high))
+    found = Audit(evaluation, rates, level, inputs.labels, inputs.groups, notes=(), warnings=warnings)
     notes = (
-        *find_swapped_members(loss.low, loss.high),
+        *warnings,
         *(find_duplicate_losses(inputs.models) if notes_on_rows is None else notes_on_rows),
         *find_limits(inputs.models, fprs=rates),
+        *found.explain_blind_rates(),
         *inputs.notes,
         explain_intervals(len(inputs.models.target_numbers), level),
     )
-    return Audit(evaluation, fprs=rates, level=level, labels=inputs.labels, groups=inputs.groups, notes=notes)
+    return dataclasses.replace(found, notes=notes)
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
