@@ -61,6 +61,7 @@ DESIGNS = {
     "one model": (subsets(1), None, {"loss"}),
     "two models": (subsets(2), None, {"loss", "calibrated loss"}),
     "one pair": (pairs(2), None, {"loss"}),
+    "one split": (np.tile(subsets(1), (8, 1)), None, {"loss"}),
     "two pairs": (pairs(4), None, {"loss", "sample threshold", "calibrated loss"}),
 }
 
@@ -239,6 +240,7 @@ SAID = {
     "is optimistic": (duplicated, pairs(), {}),
     "may win by counting": (some_losses, balanced(), {}),
     "only offline attacks": (some_losses, apart(), {}),
+    "references of a target tell who was a member": (some_losses, np.tile(subsets(1), (8, 1)), {}),
     "no reference model": (some_losses, subsets(1), {}),
     "one reference model": (some_losses, subsets(2), {}),
     "two references of each kind": (some_losses, pairs(4), {}),

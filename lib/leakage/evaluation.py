@@ -16,7 +16,9 @@ over targets have intervals of one of two kinds:
     or the plain error where that is larger, with Student's t (the jackknife; it is conservative: B. Efron, C. Stein,
     1981, Annals of Statistics 9). Where there are too few models to leave any out, or all have the same number, the
     lower end is that of all targets as one sample (`pooled_estimate`), and the upper end the mean of the single
-    targets' upper ends, which is wider. An audit of somebody's rows uses this kind.
+    targets' upper ends, which is wider. Where all were trained on the same points, both ends are means of the single
+    targets' ends, and so for other points: leaving out models does not tell how much the choice of the members matters.
+    An audit of somebody's rows uses this kind.
 
 `interval="population"`: for *rows such as these*. Other models on other rows of the same law would give other means.
 
@@ -230,6 +232,8 @@ class Evaluation:
             return self._pool(name, metric, [0], level)
         known = self.standard_errors([metric]).get(name)
         error = max(float(values.std()) / math.sqrt(len(targets)), known[metric] if known else 0.0)
+        if len(self.different_targets) == 1:
+            return self._mean_of_targets(name, metric, level)
         if known is None or error < _ROUNDING:
             single = self._mean_of_targets(name, metric, level)
             low = self._pool(name, metric, self.different_targets, level).low

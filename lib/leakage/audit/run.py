@@ -7,7 +7,13 @@ from leakage import arguments
 from leakage.attacks.membership.table import ATTACKS, Attack
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.inputs import AuditInputs
-from leakage.audit.notes import explain_intervals, find_duplicate_losses, find_limits, find_swapped_members
+from leakage.audit.notes import (
+    explain_intervals,
+    find_duplicate_losses,
+    find_limits,
+    find_swapped_members,
+    share_one_split,
+)
 from leakage.audit.result import Audit
 from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_name
 
@@ -56,13 +62,18 @@ def run_audit(
         *find_limits(inputs.models, fprs=rates),
         *found.explain_blind_rates(),
         *inputs.notes,
-        explain_intervals(len(inputs.models.target_numbers), level),
+        explain_intervals(len(inputs.models.target_numbers), level, one_split=share_one_split(inputs.models)),
     )
     return dataclasses.replace(found, notes=notes)
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
-    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones."""
+    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones.
+
+    Models of one split have no attack that knows shadow models: these would tell it who is a member.
+    """
+    if share_one_split(models):
+        return {name: ATTACKS[name] for name in AUDIT_ATTACKS if "shadow models" not in ATTACKS[name].knows}
     support = models.shadow_support
     online = support.both and min(support.members, support.outsiders) >= 2
     return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name.endswith(", offline"))}
